@@ -1,0 +1,1 @@
+"""Notifications by SMTP: the adapter, how a mail is composed, and how a reply becomes an outcome."""

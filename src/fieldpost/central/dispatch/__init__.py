@@ -1,0 +1,1 @@
+"""Out. Imports: core, clock, store, adapters."""

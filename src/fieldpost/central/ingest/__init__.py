@@ -1,0 +1,1 @@
+"""In. Imports: core, link, clock, store."""

@@ -1,0 +1,1 @@
+"""What people see, read only: KPIs, metrics, health. Imports: core, clock, store."""

@@ -1,0 +1,1 @@
+"""Central, sites, mail catcher and scripts in one terminal."""

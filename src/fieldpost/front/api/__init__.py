@@ -1,0 +1,1 @@
+"""The HTTP API: the whole of it as one table of routes, one module per resource."""

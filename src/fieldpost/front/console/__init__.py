@@ -1,0 +1,1 @@
+"""The console: server-rendered HTML first, small scripts second; knows nothing of api."""

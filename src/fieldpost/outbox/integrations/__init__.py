@@ -1,0 +1,1 @@
+"""SQLAlchemy and Django: thin, optional."""

@@ -1,0 +1,1 @@
+"""Runs at a site. Imports: core, link, outbound, clock, apsw. Never central."""

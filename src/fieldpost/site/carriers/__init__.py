@@ -1,0 +1,1 @@
+"""One file per category of message: central (notifications), http (external calls), database (writes)."""
