@@ -1,0 +1,55 @@
+"""What an adapter is: a function from an envelope to an outcome.
+
+An adapter returns an outcome for whatever the world does to it. What it raises is a bug and parks the one notification
+it happened to; cancellation passes through. It keeps nothing between calls that changes an outcome.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from fieldpost.core.ids import NotificationId
+from fieldpost.core.outcome import Outcome
+
+
+class ClaimLost(Exception):
+    """Raised by an envelope's gate: another node may have taken the row, so nothing more may be sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """One attempt, as handed to an adapter."""
+
+    notification_id: NotificationId
+    list_name: str
+    subject: str
+    body: str
+    targets: tuple[str, ...]
+    """Those still owed a copy; never those already reached."""
+    settings: Mapping[str, object]
+    """The channel's settings."""
+    dated: datetime
+    """The same at every attempt, so that copies can be recognised as copies."""
+    gate: Callable[[], None]
+    """To be called right before the point of no return; raises ClaimLost when the claim may have run out."""
+
+
+class Adapter(Protocol):
+    """The ways out implement this; found by the entry point group `fieldpost.adapters`."""
+
+    type: str
+    deadline_s: float
+    """The longest an attempt may take in all; whoever calls enforces it."""
+
+    def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
+        """The settings of a channel in full, or InvalidInput naming the field."""
+
+    def check_target(self, address: str) -> str:
+        """The target in the one form it is kept in, or InvalidInput."""
+
+    async def deliver(self, envelope: Envelope) -> Outcome:
+        """One attempt to all targets of the envelope."""
+
+    async def close(self) -> None:
+        """Give back what is held open."""

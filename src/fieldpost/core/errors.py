@@ -1,0 +1,51 @@
+"""What can go wrong, as a small tree.
+
+    FieldpostError
+    ├── InvalidInput    what was given breaks a rule; names the field and the rule
+    ├── NotFound        there is no such thing, or none that the caller may see
+    ├── Conflict        it is there, but not in the state that the act needs
+    ├── Denied          the caller has not shown who he is, or may not do this
+    ├── Unavailable     not now: the store, the link or central does not answer; trying again may help
+    └── ConfigError     a setting or file that this process starts from is wrong
+
+Each instance carries a stable `code` (`notification.not_parked`), a sentence for people and, where one is known, a hint
+on what to do. One table in `front/api/errors.py` maps them to HTTP, another in `cli/main.py` to exit codes.
+"""
+
+
+class FieldpostError(Exception):
+    """The root of all errors that Fieldpost raises on purpose."""
+
+    def __init__(self, code: str, message: str, *, hint: str | None = None, field: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.field = field
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InvalidInput(FieldpostError):
+    """What was given breaks a rule; `field` names where."""
+
+
+class NotFound(FieldpostError):
+    """There is no such thing, or none that the caller may see."""
+
+
+class Conflict(FieldpostError):
+    """It is there, but not in the state that the act needs."""
+
+
+class Denied(FieldpostError):
+    """The caller has not shown who he is, or may not do this."""
+
+
+class Unavailable(FieldpostError):
+    """Not now; trying again may help."""
+
+
+class ConfigError(FieldpostError):
+    """A setting or file that this process starts from is wrong."""

@@ -1,0 +1,220 @@
+"""The life of a notification at central: which transition follows from what.
+
+    pending ──delivered──▶ delivered                        (terminal)
+       │ └───transient───▶ retrying ──┬─delivered─▶ delivered
+       │                     ▲  └─────┘ transient, attempts left
+       └─permanent, used up─▶ parked ◀─ permanent, used up
+                              │  ▲
+             operator: retry ─┘  └─ operator: discard ─▶ discarded   (terminal)
+
+Theory of operation. An adapter's *outcome* is a value; `decide` turns it, with the retry policy, the time and a chance,
+into a *transition*; the store writes the transition only if the claim (or the version the operator saw) still holds.
+A transition is made only by the named constructors below, so that a wrong combination cannot be written down:
+
+- `next_attempt_at` is set exactly when `retrying`; `due_at` exactly when live (pending or retrying);
+- `last_error` is never empty when `parked`; `delivered_at` is set exactly when `delivered`;
+- `terminal_at` is set exactly when terminal; no target is `due` on a terminal row.
+
+The same invariants stand as CHECK constraints in the table. A *hold* is no transition of status: the way out is in
+trouble, so the row waits behind the breaker with nothing counted against it, unless it has waited past its maximum age.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from fieldpost.core.errors import Conflict
+from fieldpost.core.notification import Notification, Status, Target, TargetStatus
+from fieldpost.core.outcome import (
+    Delivered,
+    Held,
+    Outcome,
+    PermanentFailure,
+    TransientFailure,
+    Uncertain,
+    name_errors,
+)
+from fieldpost.core.retry import RetryPolicy
+from fieldpost.core.text import cut
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a list and its channel say about failures."""
+
+    retry: RetryPolicy
+    park_uncertain: bool = False
+    hold_max: timedelta = timedelta(days=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Behind which breaker a row waits, and when that breaker will next be probed."""
+
+    by: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What a row becomes. `targets` holds only those that change."""
+
+    status: Status
+    retry_count: int
+    cycle: int
+    last_error: str | None = None
+    last_attempt_at: datetime | None = None
+    next_attempt_at: datetime | None = None
+    due_at: datetime | None = None
+    delivered_at: datetime | None = None
+    terminal_at: datetime | None = None
+    held_by: str | None = None
+    held_reason: str | None = None
+    targets: tuple[Target, ...] = ()
+
+
+def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: datetime, chance: float) -> Transition:
+    """What follows for the notification from an attempt that came to this outcome."""
+    if isinstance(outcome, Held):
+        if now - n.cycle_started_at >= policy.hold_max:
+            return parked(n, f"held longer than {policy.hold_max}: {outcome.error}", n.targets, now)
+        return held(n, outcome, hold, now)
+    targets = _settle(n.targets, outcome)
+    error = outcome.error or name_errors(targets, TargetStatus.FAILED)
+    match outcome:
+        case Uncertain() if policy.park_uncertain:
+            return parked(n, f"{error}; it may have arrived, and the list says to park such", targets, now)
+        case _ if _is_owed(targets, outcome):
+            delay = policy.retry.delay(n.retry_count + 1, chance)
+            if delay is None:
+                return replace(parked(n, error, targets, now), retry_count=n.retry_count + 1)
+            retry_after = outcome.retry_after if isinstance(outcome, TransientFailure | Uncertain) else None
+            return retrying(n, error, targets, now + max(delay, retry_after or timedelta(0)), now)
+        case _ if isinstance(outcome, PermanentFailure) or any(t.status is TargetStatus.FAILED for t in targets):
+            return parked(n, name_errors(targets, TargetStatus.FAILED) or error, targets, now)
+        case _:
+            return delivered(n, targets, now)
+
+
+def delivered(n: Notification, targets: tuple[Target, ...], now: datetime) -> Transition:
+    return Transition(
+        status=Status.DELIVERED,
+        retry_count=n.retry_count,
+        cycle=n.cycle,
+        last_error=n.last_error,
+        last_attempt_at=now,
+        delivered_at=now,
+        terminal_at=now,
+        targets=_changed(n, targets),
+    )
+
+
+def retrying(
+    n: Notification, error: str, targets: tuple[Target, ...], next_attempt_at: datetime, now: datetime
+) -> Transition:
+    return Transition(
+        status=Status.RETRYING,
+        retry_count=n.retry_count + 1,
+        cycle=n.cycle,
+        last_error=cut(error),
+        last_attempt_at=now,
+        next_attempt_at=next_attempt_at,
+        due_at=next_attempt_at,
+        targets=_changed(n, targets),
+    )
+
+
+def parked(n: Notification, error: str, targets: tuple[Target, ...], now: datetime) -> Transition:
+    """Not delivered, waits for a person. Targets still due become failed: operator Retry goes to the failed ones."""
+    error = cut(error) or "failed without a reason given"
+    given_up = tuple(
+        replace(t, status=TargetStatus.FAILED, error=t.error or error) if t.status is TargetStatus.DUE else t
+        for t in targets
+    )
+    return Transition(
+        status=Status.PARKED,
+        retry_count=n.retry_count,
+        cycle=n.cycle,
+        last_error=error,
+        last_attempt_at=now,
+        terminal_at=now,
+        targets=_changed(n, given_up),
+    )
+
+
+def held(n: Notification, outcome: Held, hold: Hold, now: datetime) -> Transition:
+    """Behind the breaker: status, retry count and next attempt stay as they were."""
+    return Transition(
+        status=n.status,
+        retry_count=n.retry_count,
+        cycle=n.cycle,
+        last_error=n.last_error,
+        last_attempt_at=now,
+        next_attempt_at=n.next_attempt_at,
+        due_at=hold.until,
+        held_by=hold.by,
+        held_reason=cut(outcome.error),
+    )
+
+
+def retry(n: Notification, now: datetime) -> Transition:
+    """An operator's Retry: a new cycle for the targets that failed; those already reached get no second copy."""
+    _require_parked(n, "retried")
+    return Transition(
+        status=Status.PENDING,
+        retry_count=0,
+        cycle=n.cycle + 1,
+        last_attempt_at=n.last_attempt_at,
+        due_at=now,
+        targets=tuple(
+            replace(t, status=TargetStatus.DUE, error=None) for t in n.targets if t.status is TargetStatus.FAILED
+        ),
+    )
+
+
+def discard(n: Notification, now: datetime) -> Transition:
+    """An operator's Discard: given up for good; the row stays."""
+    _require_parked(n, "discarded")
+    return Transition(
+        status=Status.DISCARDED,
+        retry_count=n.retry_count,
+        cycle=n.cycle,
+        last_error=n.last_error,
+        last_attempt_at=n.last_attempt_at,
+        terminal_at=now,
+    )
+
+
+def _require_parked(n: Notification, act: str) -> None:
+    if n.status is not Status.PARKED:
+        raise Conflict(
+            "notification.not_parked", f"only a parked notification can be {act}; this one is {n.status.value}"
+        )
+
+
+def _settle(before: tuple[Target, ...], outcome: Outcome) -> tuple[Target, ...]:
+    """All targets as they stand after the outcome; those it does not name share its general verdict."""
+    named = {t.address: t for t in outcome.targets} if not isinstance(outcome, Held) else {}
+    return tuple(named.get(t.address, _general(t, outcome, bool(named))) for t in before)
+
+
+def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
+    if target.status is not TargetStatus.DUE or others_named:
+        return target
+    match outcome:
+        case Delivered():
+            return replace(target, status=TargetStatus.DELIVERED, error=None)
+        case PermanentFailure():
+            return replace(target, status=TargetStatus.FAILED, error=cut(outcome.error))
+        case _:
+            return replace(target, error=cut(outcome.error or ""))
+
+
+def _is_owed(targets: tuple[Target, ...], outcome: Outcome) -> bool:
+    if targets:
+        return any(t.status is TargetStatus.DUE for t in targets)
+    return isinstance(outcome, TransientFailure | Uncertain)
+
+
+def _changed(n: Notification, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    before = set(n.targets)
+    return tuple(t for t in targets if t not in before)

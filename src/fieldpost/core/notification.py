@@ -1,0 +1,113 @@
+"""The notification: one thing to tell one list, and the words for where it stands."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+
+from fieldpost.core.ids import NotificationId
+
+
+class Status(StrEnum):
+    """Where a notification stands at central; `forwarding`, `rejected`, `unknown` are a site's answers, never stored."""
+
+    PENDING = "pending"
+    RETRYING = "retrying"
+    DELIVERED = "delivered"
+    PARKED = "parked"
+    DISCARDED = "discarded"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Parked counts as terminal (for purge and KPIs) although an operator can bring it back."""
+        return self not in LIVE
+
+
+LIVE = frozenset({Status.PENDING, Status.RETRYING})
+
+
+class TargetStatus(StrEnum):
+    """Where one addressee of a notification stands."""
+
+    DUE = "due"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One addressee of one notification, fixed at the first attempt."""
+
+    address: str
+    status: TargetStatus = TargetStatus.DUE
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a notification came from; the site comes from the sender's token, the rest from the message."""
+
+    site: str
+    instance: str | None = None
+    script: str | None = None
+    execution_id: str | None = None
+    parent_execution_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A notification as a sender gives it, checked, before it has a row."""
+
+    notification_id: NotificationId
+    list_name: str
+    subject: str
+    body: str
+    provenance: Provenance
+    enqueued_at: str | None = None
+    """When the script called send, as the site wrote it: display data, never used for order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One row of the `notifications` table, with its targets where they were asked for."""
+
+    notification_id: NotificationId
+    type: str
+    list_name: str
+    subject: str
+    body: str
+    provenance: Provenance
+    status: Status
+    delivery_key: str
+    created_at: datetime
+    due_at: datetime | None
+    cycle_started_at: datetime
+    cycle: int = 1
+    version: int = 1
+    retry_count: int = 0
+    last_error: str | None = None
+    last_attempt_at: datetime | None = None
+    next_attempt_at: datetime | None = None
+    delivered_at: datetime | None = None
+    terminal_at: datetime | None = None
+    held_by: str | None = None
+    held_reason: str | None = None
+    site_enqueued_at: datetime | None = None
+    site_enqueued_text: str | None = None
+    type_data: dict[str, object] | None = None
+    targets: tuple[Target, ...] = ()
+
+
+def digest(submission: Submission) -> bytes:
+    """What makes two submissions the same: SHA-256 over length-prefixed UTF-8 of site, list name, subject and body."""
+    total = sha256()
+    for part in (submission.provenance.site, submission.list_name, submission.subject, submission.body):
+        encoded = part.encode()
+        total.update(len(encoded).to_bytes(8, "big"))
+        total.update(encoded)
+    return total.digest()
+
+
+def list_key(list_name: str) -> str:
+    """The delivery key of what goes to a list: deliveries are bounded, and kept apart, per key."""
+    return f"list:{list_name}"

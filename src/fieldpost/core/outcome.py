@@ -1,0 +1,87 @@
+"""What an attempt came to. Adapters return one of these for whatever the world does to them.
+
+    Delivered          every target of the attempt has it
+    TransientFailure   this time not; the same may work later
+    PermanentFailure   this message, or this target, can never work
+    Uncertain          the request or the final dot was sent and no answer came: it may have arrived
+    Held               the way out is in trouble, not the message: nothing is counted against the message
+
+Where targets fared differently, `targets` says how; the rule that folds them into one outcome is `fold`.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fieldpost.core.notification import Target, TargetStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    targets: tuple[Target, ...] = ()
+    reply: str | None = None
+    phase: str | None = None
+
+    word = "delivered"
+    error = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransientFailure:
+    error: str
+    targets: tuple[Target, ...] = ()
+    retry_after: timedelta | None = None
+    reply: str | None = None
+    phase: str | None = None
+
+    word = "transient_failure"
+
+
+@dataclass(frozen=True, slots=True)
+class PermanentFailure:
+    error: str
+    targets: tuple[Target, ...] = ()
+    reply: str | None = None
+    phase: str | None = None
+
+    word = "permanent_failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    error: str
+    targets: tuple[Target, ...] = ()
+    retry_after: timedelta | None = None
+    reply: str | None = None
+    phase: str | None = None
+
+    word = "uncertain"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    error: str
+    reply: str | None = None
+    phase: str | None = None
+
+    word = "held"
+
+
+Outcome = Delivered | TransientFailure | PermanentFailure | Uncertain | Held
+
+WORDS = (Delivered.word, TransientFailure.word, PermanentFailure.word, Uncertain.word, Held.word)
+
+
+def fold(targets: tuple[Target, ...], reply: str | None = None, phase: str | None = None) -> Outcome:
+    """Results per target to one outcome: any due, then try again; else any failed, then never; else delivered."""
+    if any(target.status is TargetStatus.DUE for target in targets):
+        return TransientFailure(name_errors(targets, TargetStatus.DUE), targets, None, reply, phase)
+    if any(target.status is TargetStatus.FAILED for target in targets):
+        return PermanentFailure(name_errors(targets, TargetStatus.FAILED), targets, reply, phase)
+    return Delivered(targets, reply, phase)
+
+
+def name_errors(targets: tuple[Target, ...], status: TargetStatus) -> str:
+    """One line naming the targets in this status, with their errors; long lists are cut to the first ten."""
+    named = [f"{t.address}: {t.error}" if t.error else t.address for t in targets if t.status is status]
+    rest = f" and {len(named) - 10} more" if len(named) > 10 else ""
+    return "; ".join(named[:10]) + rest

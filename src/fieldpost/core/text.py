@@ -1,0 +1,72 @@
+"""The rules for text, the same at a site and at central, so that what one takes the other never refuses.
+
+Limits are in UTF-8 bytes. A subject becomes a mail header, hence one line; a NUL is legal in SQLite and not in
+PostgreSQL, a lone surrogate in neither: both are refused where the text enters.
+"""
+
+import re
+
+from fieldpost.core.errors import InvalidInput
+
+SUBJECT_BYTES_MAX = 998
+BODY_BYTES_MAX = 256 * 1024
+LIST_NAME_BYTES_MAX = 128
+LABEL_BYTES_MAX = 256
+ERROR_BYTES_MAX = 2048
+
+_LINE_BREAK = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def check_list_name(value: object) -> str:
+    return _check_name(value, "list_name", LIST_NAME_BYTES_MAX)
+
+
+def check_label(value: object, field: str) -> str:
+    """A short name on one line: an instance, a script, a site, a channel."""
+    return _check_name(value, field, LABEL_BYTES_MAX)
+
+
+def check_subject(value: object) -> str:
+    text = _check_text(value, "subject", SUBJECT_BYTES_MAX)
+    if _LINE_BREAK.search(text):
+        raise InvalidInput("text.line_break", "subject must not contain a line break", field="subject")
+    return text
+
+
+def check_body(value: object) -> str:
+    return _check_text(value, "body", BODY_BYTES_MAX)
+
+
+def cut(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
+    """The text as one that may be stored: no NUL, no lone surrogate, at most so many bytes of UTF-8."""
+    encoded = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
+    if len(encoded) <= bytes_max:
+        return encoded.decode()
+    return encoded[: bytes_max - 3].decode("utf-8", "ignore") + "…"
+
+
+def _check_name(value: object, field: str, bytes_max: int) -> str:
+    text = _check_text(value, field, bytes_max)
+    if not text.strip():
+        raise InvalidInput("text.empty", f"{field} must not be empty", field=field)
+    if _CONTROL.search(text):
+        raise InvalidInput("text.control", f"{field} must not contain control characters", field=field)
+    if text != text.strip():
+        raise InvalidInput("text.space", f"{field} must not begin or end with a space", field=field)
+    return text
+
+
+def _check_text(value: object, field: str, bytes_max: int) -> str:
+    # A subclass of str may lie about its content later on, so it is refused like any other type.
+    if type(value) is not str:
+        raise InvalidInput("text.type", f"{field} must be a str, not {type(value).__name__}", field=field)
+    if "\x00" in value:
+        raise InvalidInput("text.nul", f"{field} must not contain a NUL character", field=field)
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput("text.surrogate", f"{field} must not contain a lone surrogate", field=field) from None
+    if size > bytes_max:
+        raise InvalidInput("text.too_long", f"{field} is {size} bytes of UTF-8, at most {bytes_max}", field=field)
+    return value

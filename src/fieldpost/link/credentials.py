@@ -1,0 +1,44 @@
+"""Tokens of sites, apps and operators' programs: random, shown once, stored hashed, looked up by a public prefix.
+
+A token reads `fp_<kind>_<prefix>_<secret>`: the kind tells a person what he found in a log, the prefix finds the row,
+and only the SHA-256 of the whole is stored. 256 random bits need no slow hash.
+"""
+
+import hmac
+from base64 import b32encode
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+ENTROPY_BYTES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A new token; `text` is shown once and never stored."""
+
+    prefix: str
+    digest: bytes
+    text: str = field(repr=False)
+
+
+def issue(kind: str, entropy: bytes) -> IssuedToken:
+    """A token of this kind (`site`, `api`, `session`) from 40 bytes of entropy."""
+    letters = b32encode(entropy[:ENTROPY_BYTES]).decode().lower().rstrip("=")
+    prefix, secret = letters[:12], letters[12:]
+    text = f"fp_{kind}_{prefix}_{secret}"
+    return IssuedToken(prefix, digest(text), text)
+
+
+def prefix_of(text: str, kind: str) -> str | None:
+    """The public part that finds the row, or None when this is no token of the kind."""
+    parts = text.split("_")
+    return parts[2] if len(parts) == 4 and parts[0] == "fp" and parts[1] == kind and len(text) < 200 else None
+
+
+def matches(text: str, stored: bytes) -> bool:
+    """Whether this is the token whose digest was stored, in constant time."""
+    return hmac.compare_digest(digest(text), stored)
+
+
+def digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()
