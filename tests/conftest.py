@@ -1,0 +1,94 @@
+"""Fixtures that every kind of test may use.
+
+    pg_url            a fresh PostgreSQL database with the present schema, as postgresql:// URL
+    empty_pg_url      the same without any table
+    store_url         a fresh central store with the present schema, once on SQLite and once on PostgreSQL
+    empty_store_url   the same without any table
+    chromium_path     the browser for the console
+    project           the folder that holds pyproject.toml
+
+PostgreSQL comes from TEST_PG_DSN, else from a server of our own (support/postgres.py). What a machine cannot offer makes
+its tests skip with the reason; with CI=true they fail instead.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.browser import find_chromium
+from support.databases import PostgresDatabases, SqliteFiles
+from support.need import cannot_have
+from support.postgres import PostgresUnavailable
+from support.shared_postgres import shared_server
+
+STORES = ("sqlite", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def worker() -> str:
+    return os.environ.get("PYTEST_XDIST_WORKER", "main")
+
+
+@pytest.fixture(scope="session")
+def pg_databases(tmp_path_factory: pytest.TempPathFactory, worker: str) -> Iterator[PostgresDatabases]:
+    with ExitStack() as stack:
+        server_url = os.environ.get("TEST_PG_DSN")
+        if not server_url:
+            # Workers of one session have folders side by side, so the one above them is what they share.
+            base = tmp_path_factory.getbasetemp()
+            shared = base if worker == "main" else base.parent
+            try:
+                server_url = stack.enter_context(shared_server(shared / "postgres"))
+            except PostgresUnavailable as error:
+                cannot_have(str(error))
+        databases = PostgresDatabases(server_url, worker)
+        stack.callback(databases.drop_template)
+        databases.make_template()
+        yield databases
+
+
+@pytest.fixture
+def pg_url(pg_databases: PostgresDatabases) -> Iterator[str]:
+    with pg_databases.fresh() as url:
+        yield url
+
+
+@pytest.fixture
+def empty_pg_url(pg_databases: PostgresDatabases) -> Iterator[str]:
+    with pg_databases.fresh(is_empty=True) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlite_files(tmp_path_factory: pytest.TempPathFactory) -> SqliteFiles:
+    return SqliteFiles(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture
+def sqlite_url(sqlite_files: SqliteFiles, tmp_path: Path) -> str:
+    return sqlite_files.fresh(tmp_path)
+
+
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue({"sqlite": "sqlite_url", "postgresql": "pg_url"}[request.param])
+
+
+@pytest.fixture(params=STORES)
+def empty_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'central.db'}"
+    return request.getfixturevalue("empty_pg_url")
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    return find_chromium() or cannot_have("no Chromium: set TEST_CHROMIUM, or put chromium on PATH (see tools/browser)")

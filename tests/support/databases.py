@@ -1,0 +1,89 @@
+"""Databases for tests: one template per worker, migrated once; a fresh copy per test."""
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+T = TypeVar("T")
+
+
+class PostgresDatabases:
+    """Makes and drops databases on one server; a copy of the template has the whole present schema."""
+
+    def __init__(self, server_url: str, worker: str) -> None:
+        self.server_url = server_url
+        # The server may be somebody's own (TEST_PG_DSN) and used by several sessions at once.
+        self.prefix = f"fieldpost_test_{worker}_{secrets.token_hex(4)}"
+        self.template = f"{self.prefix}_template"
+        self.count = 0
+
+    def make_template(self) -> None:
+        self._execute(f'CREATE DATABASE "{self.template}" ENCODING UTF8 TEMPLATE template0')
+        migrate(self.url(self.template))
+
+    def drop_template(self) -> None:
+        self._execute(f'DROP DATABASE IF EXISTS "{self.template}" WITH (FORCE)')
+
+    @contextmanager
+    def fresh(self, *, is_empty: bool = False) -> Iterator[str]:
+        self.count += 1
+        name = f"{self.prefix}_{self.count}"
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{"template0" if is_empty else self.template}"')
+        try:
+            yield self.url(name)
+        finally:
+            self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def url(self, database: str) -> str:
+        parts = urlsplit(self.server_url)
+        url = urlunsplit(parts._replace(path=f"/{database}"))
+        # urlunsplit leaves out an empty host together with its slashes; a URL for a socket needs them.
+        return url if "://" in url else url.replace(":", "://", 1)
+
+    def _execute(self, statement: str) -> None:
+        apart(lambda: asyncio.run(self._run(statement)))
+
+    async def _run(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.server_url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+class SqliteFiles:
+    """Copies of one SQLite file that has the whole present schema."""
+
+    def __init__(self, folder: Path) -> None:
+        self.template = folder / "template.db"
+        migrate(f"sqlite:///{self.template}")
+
+    def fresh(self, folder: Path) -> str:
+        file = folder / "central.db"
+        if self.template.exists():
+            shutil.copyfile(self.template, file)
+        return f"sqlite:///{file}"
+
+
+def migrate(url: str) -> None:
+    """Bring the store at ``url`` to the present schema, as ``fieldpost migrate`` does; without migrations it stays empty."""
+    if find_spec("fieldpost.central.store.migrate") is None:
+        return
+    from fieldpost.central.store.migrate import upgrade
+
+    apart(lambda: upgrade(url))
+
+
+def apart(work: Callable[[], T]) -> T:
+    """Run it in a thread of its own: pytest's thread may own an event loop, and ``asyncio.run`` would take it away."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
