@@ -52,6 +52,10 @@ chaos: $(DEV_READY) ## the long tests: real processes killed and paused
 browser: $(DEV_READY) ## the console in Chromium
 	$(PYTEST) -q tests/console
 
+.PHONY: docs
+docs: $(DEV_READY) ## make the generated pages of docs/reference anew
+	$(BIN)/python tools/ledger.py --write
+
 .PHONY: demo
 demo: $(RUN_READY) ## central, two sites and a mail catcher in this terminal
 	@$(BIN)/fieldpost demo

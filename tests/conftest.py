@@ -7,8 +7,8 @@
     chromium_path     the browser for the console
     project           the folder that holds pyproject.toml
 
-PostgreSQL comes from TEST_PG_DSN, else from a server of our own (support/postgres.py). What a machine cannot offer makes
-its tests skip with the reason; with CI=true they fail instead.
+PostgreSQL comes from TEST_PG_DSN, else from a server of our own (support/postgres.py). What a machine cannot offer
+makes its tests skip with the reason; with CI=true they fail instead.
 """
 
 import os

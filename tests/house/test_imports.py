@@ -1,0 +1,67 @@
+"""The rule of which room may use which holds, and is really watched."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WRONG_IMPORTS = [
+    pytest.param("site/__init__.py", "import fieldpost.central", id="site-uses-central"),
+    pytest.param("core/__init__.py", "import asyncio", id="core-does-io"),
+    pytest.param("core/__init__.py", "import fieldpost.link", id="core-looks-up"),
+    pytest.param("central/store/__init__.py", "import fieldpost.central.adapters", id="store-knows-adapters"),
+    pytest.param("central/watch/__init__.py", "import fieldpost.central.operate", id="watch-knows-operate"),
+    pytest.param("front/__init__.py", "import fieldpost.central.store", id="front-has-sql"),
+    pytest.param("stray.py", '"""A new top-level module."""', id="new-room-unannounced"),
+    pytest.param("central/stray.py", '"""A new room of central."""', id="new-central-room-unannounced"),
+]
+
+
+def test_every_room_keeps_the_import_contracts(project: Path) -> None:
+    result = lint_imports(project)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.req("CFG-13")
+@pytest.mark.parametrize(("module", "line"), WRONG_IMPORTS)
+def test_a_wrong_import_between_rooms_breaks_the_contracts(
+    project: Path, tmp_path: Path, module: str, line: str
+) -> None:
+    shutil.copy(project / "pyproject.toml", tmp_path)
+    shutil.copytree(project / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "src" / "fieldpost" / module).open("a") as file:
+        file.write(f"\n{line}\n")
+    result = lint_imports(tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "BROKEN" in result.stdout
+
+
+@pytest.mark.parametrize("room", ["fieldpost", "fieldpost.core", "fieldpost.outbox"])
+def test_what_an_application_imports_loads_no_site_or_database_library(room: str) -> None:
+    heavy = ["apsw", "aiohttp", "sqlalchemy", "fastapi", "asyncpg", "structlog"]
+    program = f"import sys, {room}; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_name_that_fieldpost_does_not_export_is_an_attribute_error() -> None:
+    import fieldpost
+
+    with pytest.raises(AttributeError, match="no attribute 'Sites'"):
+        _ = fieldpost.Sites
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    # The folder's own src comes before the installed package, so that a copy is judged and not the original.
+    command = [sys.executable, "-c", _LINT, str(folder / "src"), "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+_LINT = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from importlinter.cli import lint_imports_command
+lint_imports_command()
+"""

@@ -1,0 +1,131 @@
+"""What the code and the project's files say about themselves stays true."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STATEMENTS = (
+    r"select\s.+\sfrom\s",
+    r"insert\s+(or\s+\w+\s+)?into\s",
+    r"update\s+\w+\s+set\s",
+    r"delete\s+from\s",
+    r"create\s+(unique\s+)?(table|index)\s",
+    r"with\s+\w+\s+as\s+\(",
+)
+SQL = re.compile(rf"\s*({'|'.join(STATEMENTS)})", re.IGNORECASE | re.DOTALL)
+SQL_ROOMS = ("central/store/", "outbox/", "site/buffer.py", "site/schema.sql")
+
+
+def test_every_room_says_what_it_is_for(project: Path) -> None:
+    silent = [
+        str(path.relative_to(project))
+        for path in (project / "src").rglob("*.py")
+        if not path.is_relative_to(project / "src/fieldpost/central/store/migrations/versions")
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_requirements_are_pinned_with_hashes_and_name_no_registry(project: Path) -> None:
+    files = sorted((project / "requirements").glob("*.txt"))
+    assert [file.name for file in files] == ["dev.txt", "run.txt", "setup.txt"]
+    for file in files:
+        for line in file.read_text().splitlines():
+            assert re.match(r"[a-z0-9-]+==\S+( ;.*)? \\$|    --hash=sha256:[0-9a-f]{64}( \\)?$", line), (
+                f"{file.name}: {line}"
+            )
+
+
+def test_the_project_file_names_no_registry(project: Path) -> None:
+    text = (project / "pyproject.toml").read_text()
+    assert not re.search(r"index-url|find-links|\[\[?tool\.uv\.(index|sources)|@ (https?|file):", text)
+
+
+def test_tests_run_with_the_versions_that_fieldpost_runs_with(project: Path) -> None:
+    run, dev = (pins(project / "requirements" / name) for name in ("run.txt", "dev.txt"))
+    assert {name: dev.get(name) for name in run} == run
+
+
+def test_sql_is_written_only_in_its_rooms(project: Path) -> None:
+    source = project / "src/fieldpost"
+    found = [
+        f"{name}:{line}: {text[:60]!r}"
+        for path in sorted(source.rglob("*.py"))
+        if not (name := path.relative_to(source).as_posix()).startswith(SQL_ROOMS)
+        for line, text in strings_of(path)
+        if is_sql(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM b",
+        "\n  insert into t values (1)",
+        "INSERT OR IGNORE INTO t",
+        "update t set a = 1",
+        "delete from t",
+    ],
+)
+def test_the_search_for_sql_knows_sql(text: str) -> None:
+    assert is_sql(text)
+
+
+@pytest.mark.parametrize("text", ["Select a list from the menu.", "update the set-up", "Delete from here on"])
+def test_the_search_for_sql_lets_prose_pass(text: str) -> None:
+    assert not is_sql(text)
+
+
+def test_every_cited_line_exists_and_the_citations_page_is_fresh(project: Path) -> None:
+    result = ledger(project, "--check")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_citation_of_an_unknown_line_is_found(project: Path, tmp_path: Path) -> None:
+    reference = tmp_path / "docs/reference"
+    reference.mkdir(parents=True)
+    (reference / "requirements.md").write_text("- ING-01 A line.\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_it.py").write_text(
+        'import pytest\n\n@pytest.mark.req("ING-01", "ING-99")\ndef test_it(): ...\n'
+    )
+    ledger(project, "--root", str(tmp_path), "--write")
+    result = ledger(project, "--root", str(tmp_path), "--check")
+    assert result.returncode == 1
+    assert "tests/test_it.py: cites ING-99" in result.stderr
+    assert "ING-01" not in result.stderr
+
+
+def is_sql(text: str) -> bool:
+    """A text that begins like a statement; with only its first letter large it is a sentence."""
+    return bool(SQL.match(text)) and not re.match(r"\s*[A-Z][a-z]", text)
+
+
+def ledger(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(project / "tools/ledger.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def pins(file: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", file.read_text(), re.MULTILINE))
+
+
+def strings_of(path: Path) -> list[tuple[int, str]]:
+    """The string values of a module, without its docstrings: those are prose."""
+    tree = ast.parse(path.read_text())
+    prose = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.body and isinstance(node.body[0], ast.Expr)
+    }
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
+    ]
