@@ -19,11 +19,11 @@ help: ## list the targets
 .PHONY: setup
 setup: $(DEV_READY) ## make .venv with all that running, testing and checking need
 
-$(RUN_READY): requirements/setup.txt requirements/run.txt pyproject.toml tools/setup
+$(RUN_READY): requirements/setup.txt requirements/uv.txt requirements/run.txt pyproject.toml tools/setup
 	@tools/setup run
 	@touch $@
 
-$(DEV_READY): requirements/setup.txt requirements/dev.txt pyproject.toml tools/setup tools/browser
+$(DEV_READY): requirements/setup.txt requirements/uv.txt requirements/dev.txt pyproject.toml tools/setup tools/browser
 	@tools/setup dev
 	@tools/browser
 	@touch $(RUN_READY) $@

@@ -32,7 +32,7 @@ def test_every_room_says_what_it_is_for(project: Path) -> None:
 
 def test_requirements_are_pinned_with_hashes_and_name_no_registry(project: Path) -> None:
     files = sorted((project / "requirements").glob("*.txt"))
-    assert [file.name for file in files] == ["dev.txt", "run.txt", "setup.txt"]
+    assert [file.name for file in files] == ["dev.txt", "run.txt", "setup.txt", "uv.txt"]
     for file in files:
         for line in file.read_text().splitlines():
             assert re.match(r"[a-z0-9-]+==\S+( ;.*)? \\$|    --hash=sha256:[0-9a-f]{64}( \\)?$", line), (
