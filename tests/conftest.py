@@ -2,6 +2,8 @@
 
     pg_url            a fresh PostgreSQL database with the present schema, as postgresql:// URL
     empty_pg_url      the same without any table
+    pg_server         a PostgreSQL server of the test's own, with fsync on, to stop, crash and start again
+    sqlite_url        a fresh SQLite file with the present schema, as sqlite:/// URL
     store_url         a fresh central store with the present schema, once on SQLite and once on PostgreSQL
     empty_store_url   the same without any table
     chromium_path     the browser for the console
@@ -21,7 +23,7 @@ import pytest
 from support.browser import find_chromium
 from support.databases import PostgresDatabases, SqliteFiles
 from support.need import cannot_have
-from support.postgres import PostgresUnavailable
+from support.postgres import PostgresServer, PostgresUnavailable
 from support.shared_postgres import shared_server
 
 STORES = ("sqlite", "postgresql")
@@ -65,6 +67,16 @@ def pg_url(pg_databases: PostgresDatabases) -> Iterator[str]:
 def empty_pg_url(pg_databases: PostgresDatabases) -> Iterator[str]:
     with pg_databases.fresh(is_empty=True) as url:
         yield url
+
+
+@pytest.fixture
+def pg_server() -> Iterator[PostgresServer]:
+    try:
+        server = PostgresServer(durable=True).__enter__()
+    except PostgresUnavailable as error:
+        cannot_have(str(error))
+    yield server
+    server.remove()
 
 
 @pytest.fixture(scope="session")

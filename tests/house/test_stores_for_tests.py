@@ -1,7 +1,6 @@
 """The fixtures that everything else stands on: a wrong one would make many tests say nothing."""
 
 import fcntl
-import os
 import signal
 import subprocess
 import sys
@@ -11,8 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from support.need import cannot_have
-from support.postgres import PostgresServer, PostgresUnavailable
+from support.postgres import PostgresServer
 
 
 async def test_each_test_gets_a_database_that_takes_connections(pg_url: str) -> None:
@@ -36,33 +34,25 @@ def test_store_url_names_both_kinds_of_store(store_url: str) -> None:
     assert store_url.startswith(("sqlite:////", "postgresql://"))
 
 
-@pytest.fixture
-def server() -> PostgresServer:
-    if os.environ.get("TEST_PG_DSN"):
-        pytest.skip("TEST_PG_DSN names a server; none of our own is needed")
-    try:
-        return PostgresServer(durable=True)
-    except PostgresUnavailable as error:
-        cannot_have(str(error))
+async def test_a_crashed_server_starts_again_with_what_was_committed(pg_server: PostgresServer) -> None:
+    connection = await asyncpg.connect(pg_server.url())
+    await connection.execute("create table kept (n int)")
+    await connection.execute("insert into kept values (7)")
+    pg_server.stop(signal.SIGQUIT)
+    connection.terminate()
+    pg_server.start()
+    connection = await asyncpg.connect(pg_server.url())
+    assert await connection.fetchval("select n from kept") == 7
+    await connection.close()
 
 
-async def test_a_crashed_server_starts_again_with_what_was_committed(server: PostgresServer) -> None:
-    with server:
-        connection = await asyncpg.connect(server.url())
-        await connection.execute("create table kept (n int)")
-        await connection.execute("insert into kept values (7)")
-        server.stop(signal.SIGQUIT)
-        connection.terminate()
-        server.start()
-        connection = await asyncpg.connect(server.url())
-        assert await connection.fetchval("select n from kept") == 7
-        await connection.close()
-    assert not server.folder.exists()
+def test_a_removed_server_leaves_nothing_behind(pg_server: PostgresServer) -> None:
+    pg_server.remove()
+    assert not pg_server.folder.exists()
 
 
+@pytest.mark.usefixtures("pg_server")
 def test_the_shared_server_ends_when_its_last_user_is_killed(project: Path, tmp_path: Path) -> None:
-    if os.environ.get("TEST_PG_DSN"):
-        pytest.skip("TEST_PG_DSN names a server; none of our own is shared")
     user = subprocess.Popen(
         [sys.executable, "-c", _HOLD_A_SHARED_SERVER, str(tmp_path)],
         cwd=project / "tests",

