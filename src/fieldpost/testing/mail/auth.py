@@ -1,0 +1,67 @@
+"""The AUTH dialogues: PLAIN, LOGIN and XOAUTH2."""
+
+import base64
+import binascii
+import inspect
+import json
+from collections.abc import Awaitable, Callable
+
+from fieldpost.testing.mail.offer import AuthCheck, Credentials
+from fieldpost.testing.mail.script import Reply
+
+Ask = Callable[[str], Awaitable[str]]
+"""Sends a 334 with this challenge and returns what the client says to it."""
+
+_WRONG = Reply(535, "5.7.8 Authentication credentials invalid")
+_MALFORMED = Reply(501, "5.5.2 Cannot decode the response")
+_CANCELLED = Reply(501, "5.7.0 Authentication cancelled")
+
+
+async def authenticate(mechanism: str, initial: str | None, ask: Ask, check: AuthCheck) -> tuple[Reply, str | None]:
+    """Hold the dialogue; returns the last reply and whom it let in."""
+    try:
+        credentials = await _credentials(mechanism, initial, ask)
+    except _Cancelled:
+        return _CANCELLED, None
+    except (binascii.Error, ValueError):
+        return _MALFORMED, None
+    verdict = check(credentials)
+    if inspect.isawaitable(verdict):
+        verdict = await verdict
+    if verdict:
+        return Reply(235, "2.7.0 Authentication successful"), credentials.user
+    if mechanism == "XOAUTH2":
+        # The reason comes as a challenge, which a client has to answer by an empty line before it hears the 535.
+        reason = json.dumps({"status": "401", "schemes": "bearer", "scope": "https://mail.example/"})
+        await ask(_encode(reason))
+    return _WRONG, None
+
+
+async def _credentials(mechanism: str, initial: str | None, ask: Ask) -> Credentials:
+    match mechanism:
+        case "PLAIN":
+            _, user, secret = _decode(initial if initial is not None else await ask("")).split("\0")
+        case "LOGIN":
+            user = _decode(initial if initial is not None else await ask(_encode("Username:")))
+            secret = _decode(await ask(_encode("Password:")))
+        case "XOAUTH2":
+            said = _decode(initial if initial is not None else await ask(""))
+            fields = dict(part.split("=", 1) for part in said.split("\x01") if part)
+            user, secret = fields.get("user", ""), fields.get("auth", "").removeprefix("Bearer ")
+        case _:
+            raise ValueError(mechanism)
+    return Credentials(mechanism, user, secret)
+
+
+class _Cancelled(Exception):
+    pass
+
+
+def _decode(text: str) -> str:
+    if text == "*":
+        raise _Cancelled
+    return "" if text == "=" else base64.b64decode(text, validate=True).decode()
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

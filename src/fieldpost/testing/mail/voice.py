@@ -1,0 +1,78 @@
+"""How the server answers: it asks the rules, keeps the client waiting if they say so, speaks, and maybe hangs up."""
+
+from dataclasses import dataclass
+
+from fieldpost.clock import Clock
+from fieldpost.testing.mail.record import Connection
+from fieldpost.testing.mail.rules import Rules
+from fieldpost.testing.mail.script import BEHAVE, Act, Ending, Moment, Reply
+from fieldpost.testing.mail.wire import Wire
+
+
+class Ended(Exception):
+    """The conversation is over."""
+
+
+class Voice:
+    """The speaking half of a session."""
+
+    def __init__(self, wire: Wire, connection: Connection, rules: Rules, clock: Clock) -> None:
+        self._wire = wire
+        self._connection = connection
+        self._rules = rules
+        self._clock = clock
+
+    async def settle(self, moment: Moment, own: Reply) -> bool:
+        """Answer a command, as a rule wants or as we would ourselves; whether it has its effect. Raises Ended."""
+        act = self.ask(moment)
+        if act is BEHAVE:
+            self.tell(own)
+            return own.is_positive
+        await self.hold(act)
+        await self.speak(act, own)
+        return act.lets_through(own)
+
+    def ask(self, moment: Moment) -> Act:
+        return self._rules.act(moment)
+
+    async def hold(self, act: Act) -> None:
+        """Let the client wait as long as the act says."""
+        if act.event is not None:
+            await self._wire.while_open(act.event)
+        if act.delay_s:
+            await self._wire.while_open(_Nap(self._clock, act.delay_s))
+
+    async def speak(self, act: Act, own: Reply) -> None:
+        """Say what the act says, in its pace. Raises Ended when it ends the conversation."""
+        answer = act.answer(own)
+        if answer:
+            self._connection.note("server", answer.decode("utf-8", "replace").rstrip())
+        if act.pace is None:
+            self._wire.say(answer)
+        else:
+            pace = _Nap(self._clock, act.pace) if isinstance(act.pace, int | float) else act.pace
+            await self._wire.drip(answer, pace)
+        match act.ending:
+            case Ending.STAY:
+                return
+            case Ending.CLOSE:
+                self._wire.close()
+            case Ending.RESET:
+                self._wire.reset()
+            case Ending.HANG:
+                await self._wire.hang()
+        raise Ended
+
+    def tell(self, reply: Reply) -> None:
+        """Say this, whatever the rules would like."""
+        self._connection.note("server", f"{reply.code} {reply.text}")
+        self._wire.say(bytes(reply))
+
+
+@dataclass(frozen=True, slots=True)
+class _Nap:
+    clock: Clock
+    seconds: float
+
+    async def wait(self) -> None:
+        await self.clock.sleep(self.seconds)
