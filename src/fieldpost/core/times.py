@@ -1,0 +1,28 @@
+"""Times as exchanged and stored, always in UTC: RFC 3339 with microseconds and Z, or integer microseconds."""
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_text(moment: datetime) -> str:
+    """`2026-11-15T08:00:00.000000Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def from_text(text: str) -> datetime | None:
+    """The time that an RFC 3339 text names, in UTC; None when it names none, or has no zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def to_microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)

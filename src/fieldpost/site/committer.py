@@ -1,0 +1,387 @@
+"""One connection per process to the site's buffer, and the one committer whose batches its threads join.
+
+Theory of operation. A durable commit costs one fsync, whatever is in it, so writes that wait together commit together.
+There is no committer thread: the first caller to find nobody committing *leads*. It takes what is queued, begins,
+applies each turn, absorbs what was queued meanwhile, commits once, wakes those whose turns it took, and hands the lead
+to the first of those still waiting. A lone caller therefore commits in its own thread and pays no thread switch.
+
+What must always hold: `write()` returns only after the COMMIT that holds its turn; a turn is applied whole or not at
+all, and its own failure (a constraint, a bug) fails it alone; a failure of the file (full, I/O, busy) fails every turn
+of the batch, and nothing of it stays. Processes take turns by BEGIN IMMEDIATE.
+
+No connection crosses a fork: SQLite would take the parent's locks for the child's own, and the child could go on
+writing into a log that the parent has deleted. So the connection is closed before a fork, and parent and child each
+open their own when they next need one. Only apsw ever touches the file: a second SQLite library in the same process
+would drop the first one's locks.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakSet
+
+import apsw
+
+from fieldpost.core.errors import ConfigError, Conflict, FieldpostError, Unavailable
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+SQLITE_MIN = (3, 51, 3)
+"""Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
+BUSY_TIMEOUT_MS = 30_000
+BATCH_TURNS_MAX = 512
+"""A batch stops absorbing here, so that its first turn is not kept waiting for ever."""
+
+_PRAGMAS = (
+    "PRAGMA synchronous=FULL",
+    "PRAGMA cache_size=-2048",
+    "PRAGMA temp_store=MEMORY",
+    "PRAGMA journal_size_limit=4194304",
+)
+
+
+class Committer:
+    """The process's way into one buffer file. Get it by `Committer.shared`; each `shared` needs its `release`."""
+
+    def __init__(self, path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+        self._path = path
+        self._busy_timeout_ms = busy_timeout_ms
+        self._connection: apsw.Connection | None = None
+        self._users = 0
+        self._commits = 0
+        self._is_led = False
+        self._reset()
+        _everyone.add(self)
+
+    @classmethod
+    def shared(cls, path: Path) -> "Committer":
+        """This process's committer for the file, opened if need be, so that its threads share one connection."""
+        key = str(path.resolve())
+        with _registry_lock:
+            committer = _registry.get(key)
+            if committer is None:
+                committer = _registry[key] = cls(path)
+            committer._users += 1
+        try:
+            committer.read(lambda _: None)
+        except BaseException:
+            committer.release()
+            raise
+        return committer
+
+    def release(self) -> None:
+        """Give it back; the last user's release closes the connection."""
+        with _registry_lock:
+            self._users -= 1
+            if self._users > 0:
+                return
+            for key in [key for key, committer in _registry.items() if committer is self]:
+                del _registry[key]
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next use would open it again."""
+        with self._connection_lock:
+            self._disconnect()
+
+    def write(self, work: "Callable[[apsw.Cursor], T]", *, is_one_statement: bool = False) -> T:
+        """Run the work in a transaction and return its result after the COMMIT.
+
+        `is_one_statement` spares the savepoint: SQLite itself undoes a single statement that fails.
+        """
+        turn = _Turn(work, is_one_statement)
+        with self._mutex:
+            self._queue.append(turn)
+            leads = not self._is_led
+            self._is_led = True
+            if not leads:
+                turn.woken = threading.Lock()
+                turn.woken.acquire()
+        if leads or self._follow(turn):
+            self._lead()
+        if turn.error is not None:
+            raise turn.error
+        return cast(T, turn.result)
+
+    def read(self, work: Callable[[apsw.Cursor], T]) -> T:
+        """Run the work outside any batch; it sees only what is committed."""
+        with self._connection_lock:
+            try:
+                cursor = self._connect().cursor()
+                try:
+                    return work(cursor)
+                finally:
+                    # A statement left half read would hold its snapshot, and with it the log, for ever.
+                    cursor.close(True)
+            except apsw.Error as error:
+                raise self._fail(error) from error
+
+    def change_mark(self) -> tuple[int, int]:
+        """Differs from an earlier one when this or any other process has committed since."""
+        with self._connection_lock:
+            try:
+                return cast(int, self._connect().pragma("data_version")), self._commits
+            except apsw.Error as error:
+                raise self._fail(error) from error
+
+    def _follow(self, turn: "_Turn[Any]") -> bool:
+        """Wait until a leader has committed the turn, or made this thread the next leader (True)."""
+        assert turn.woken is not None
+        try:
+            while not turn.woken.acquire(timeout=self._busy_timeout_ms / 500):
+                with self._mutex:
+                    if turn in self._queue:
+                        raise Unavailable("buffer.busy", f"{self._path} is kept busy by another thread")
+            return turn.leads
+        except BaseException:
+            # Given up or interrupted while waiting: nobody has begun the turn if it is still queued, so it is
+            # withdrawn, and a lead that was handed over meanwhile goes on to the next.
+            with self._mutex:
+                if turn in self._queue:
+                    self._queue.remove(turn)
+                if turn.leads:
+                    self._hand_over()
+            raise
+
+    def _lead(self) -> None:
+        batch: list[_Turn[Any]] = []
+        try:
+            with self._connection_lock:
+                self._commit(batch)
+        finally:
+            with self._mutex:
+                self._hand_over()
+            for turn in batch:
+                if turn.woken is not None and not turn.leads:
+                    turn.woken.release()
+
+    def _hand_over(self) -> None:
+        if self._queue:
+            heir = self._queue[0]
+            heir.leads = True
+            assert heir.woken is not None
+            heir.woken.release()
+        else:
+            self._is_led = False
+
+    def _commit(self, batch: "list[_Turn[Any]]") -> None:
+        """Apply what is queued and commit it. Each turn ends with a result or an error."""
+        self._absorb(batch)
+        is_committed = False
+        try:
+            connection = self._connect()
+            cursor = connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            done = 0
+            while done < len(batch):
+                for turn in batch[done:]:
+                    turn.apply(cursor)
+                    done += 1
+                if done < BATCH_TURNS_MAX:
+                    self._absorb(batch)
+            cursor.execute("COMMIT")
+            is_committed = True
+            self._commits += 1
+        except apsw.Error as error:
+            self._roll_back()
+            for turn in batch:
+                turn.error = turn.error or self._fail(error)
+        except FieldpostError as error:
+            for turn in batch:
+                turn.error = error
+        finally:
+            # An interrupt may strike between any two steps: what was not committed must not be taken for it.
+            if not is_committed:
+                self._roll_back()
+                for turn in batch:
+                    turn.error = turn.error or Unavailable("buffer.interrupted", "the write was interrupted")
+
+    def _absorb(self, batch: "list[_Turn[Any]]") -> None:
+        with self._mutex:
+            batch.extend(self._queue)
+            self._queue.clear()
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except apsw.Error:
+                self._disconnect()
+
+    def _fail(self, error: apsw.Error) -> FieldpostError:
+        if isinstance(error, apsw.IOError | apsw.CorruptError | apsw.NotADBError):
+            # After a failed sync nobody knows what the file holds; a fresh connection reads it anew.
+            self._disconnect()
+        return storage_error(error, self._path)
+
+    def _connect(self) -> apsw.Connection:
+        if self._connection is None:
+            self._connection = connect(self._path, self._busy_timeout_ms)
+            self._pid = os.getpid()
+        elif self._pid != os.getpid():
+            raise Conflict(
+                "buffer.forked",
+                "this process was forked behind Python's back while the buffer was open",
+                hint="open the site after the fork",
+            )
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close(True)
+            except apsw.Error:
+                _abandoned.append(connection)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._connection_lock = threading.Lock()
+        self._queue: deque[_Turn[Any]] = deque()
+        self._is_led = False
+
+    def _before_fork(self) -> None:
+        self._connection_lock.acquire()
+        self._disconnect()
+
+    def _after_fork_in_parent(self) -> None:
+        self._connection_lock.release()
+
+
+class _Turn(Generic[T]):
+    """One caller's part of a batch."""
+
+    __slots__ = ("error", "is_one_statement", "leads", "result", "woken", "work")
+
+    def __init__(self, work: Callable[[apsw.Cursor], T], is_one_statement: bool) -> None:
+        self.work = work
+        self.is_one_statement = is_one_statement
+        self.woken: threading.Lock | None = None
+        self.leads = False
+        self.result: T | None = None
+        self.error: Exception | None = None
+
+    def apply(self, cursor: apsw.Cursor) -> None:
+        """Run the work. Its own failure is kept for its caller; one of the file is raised and ends the batch."""
+        if not self.is_one_statement:
+            cursor.execute("SAVEPOINT turn")
+        try:
+            self.result = self.work(cursor)
+        except Exception as error:
+            if isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError):
+                raise
+            self.error = error
+            if not self.is_one_statement:
+                cursor.execute("ROLLBACK TO turn")
+        if not self.is_one_statement:
+            cursor.execute("RELEASE turn")
+
+
+def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connection:
+    """A connection on which a commit is durable, with the schema in place; typed errors otherwise."""
+    refuse_old_sqlite(apsw.sqlite_lib_version())
+    connection: apsw.Connection | None = None
+    try:
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(busy_timeout_ms)
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        if connection.pragma("journal_mode") != "wal" and connection.pragma("journal_mode", "wal") != "wal":
+            raise ConfigError(
+                "buffer.no_wal",
+                f"{path} cannot use a write-ahead log there",
+                hint="put the site's folder on a local disk",
+            )
+        if connection.pragma("user_version") != SCHEMA_VERSION:
+            _bring_schema(connection, path)
+    except BaseException as error:
+        if connection is not None:
+            connection.close(True)
+        if isinstance(error, apsw.Error):
+            raise storage_error(error, path) from error
+        raise
+    return connection
+
+
+def refuse_old_sqlite(version: str) -> None:
+    """Raise ConfigError for an SQLite that may corrupt a buffer which several processes write."""
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_MIN:
+        needed = ".".join(str(part) for part in SQLITE_MIN)
+        raise ConfigError(
+            "buffer.old_sqlite",
+            f"SQLite {version} may corrupt a file that several processes write; {needed} or later is needed",
+            hint="install the apsw wheel, which brings its own SQLite",
+        )
+
+
+def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
+    """What a failure of the file means to a caller: nothing of his write is there."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return Unavailable("buffer.busy", f"{path} is kept busy by another process")
+        case apsw.FullError():
+            return Unavailable("buffer.full", f"the disk of {path} is full", hint="free some space, then send again")
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Unavailable("buffer.corrupt", f"{path} is damaged: {error}")
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
+            return Unavailable("buffer.denied", f"{path} cannot be opened for writing: {error}")
+        case _:
+            return Unavailable("buffer.io", f"{path} cannot be read or written: {error}")
+
+
+def _bring_schema(connection: apsw.Connection, path: Path) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    version = connection.pragma("user_version")
+    if version == 0:
+        connection.execute(files("fieldpost.site").joinpath("schema.sql").read_text(encoding="utf-8"))
+        connection.pragma("user_version", SCHEMA_VERSION)
+    connection.execute("COMMIT")
+    if version > SCHEMA_VERSION:
+        raise ConfigError(
+            "buffer.newer",
+            f"{path} has schema version {version}, this Fieldpost knows up to {SCHEMA_VERSION}",
+            hint="use the newer Fieldpost that wrote it",
+        )
+
+
+_everyone: "WeakSet[Committer]" = WeakSet()
+_registry: dict[str, Committer] = {}
+_registry_lock = threading.Lock()
+_abandoned: list[apsw.Connection] = []
+"""Connections that would not close: kept, because their end by the garbage collector would close them again."""
+
+
+_forking: list[Committer] = []
+
+
+def _before_fork() -> None:
+    _registry_lock.acquire()
+    _forking[:] = _everyone
+    for committer in _forking:
+        committer._before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for committer in _forking:
+        committer._after_fork_in_parent()
+    _forking.clear()
+    _registry_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _registry_lock  # noqa: PLW0603
+    _registry_lock = threading.Lock()
+    _forking.clear()
+    for committer in list(_everyone):
+        committer._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,0 +1,162 @@
+"""A site's folder: `site.toml` (what it is), `token` (what it shows central, mode 0600), `buffer.db` (what waits).
+
+A mistake in any of them is a ConfigError that names the file and the key; nothing is guessed.
+"""
+
+import os
+import stat
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fieldpost.core.errors import ConfigError, Conflict, InvalidInput
+from fieldpost.core.text import check_label
+from fieldpost.link.credentials import prefix_of
+from fieldpost.link.endpoint import Endpoint, check_central_url
+from fieldpost.site.options import ForwardOptions
+
+SETTINGS_FILE = "site.toml"
+TOKEN_FILE = "token"
+BUFFER_FILE = "buffer.db"
+
+_KEYS = {"site": {"name"}, "central": {"url", "ca_file"}, "forward": {field.name for field in fields(ForwardOptions)}}
+
+O = TypeVar("O")  # noqa: E741
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What `site.toml` says, and where the other files lie."""
+
+    path: Path
+    name: str
+    central_url: str
+    ca_file: Path | None
+    forward: ForwardOptions
+
+    @property
+    def buffer_path(self) -> Path:
+        return self.path / BUFFER_FILE
+
+    def endpoint(self) -> Endpoint:
+        """Central's address with the site's token, read anew each time, since tokens are rotated."""
+        return Endpoint(self.central_url, read_token(self.path / TOKEN_FILE), self.ca_file)
+
+
+def read_folder(path: Path) -> Folder:
+    """The folder's settings, checked; ConfigError names what is missing or wrong."""
+    file = path / SETTINGS_FILE
+    hint = f"make one by: fieldpost site init {path} --name NAME --central URL"
+    if not path.is_dir():
+        raise ConfigError("site.no_folder", f"there is no site folder {path}", hint=hint)
+    try:
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError("site.no_settings", f"there is no {SETTINGS_FILE} in {path}", hint=hint) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError("site.settings", f"{file} cannot be read: {error}") from None
+    _refuse_unknown(settings, file)
+    ca_file = settings.get("central", {}).get("ca_file")
+    if ca_file is not None and not isinstance(ca_file, str):
+        raise _wrong(file, "central.ca_file", "must be the path of a file")
+    try:
+        name = check_label(_required(settings, file, "site", "name"), "site.name")
+        url = check_central_url(_required(settings, file, "central", "url"))
+    except (InvalidInput, ConfigError) as error:
+        raise ConfigError(error.code, f"{file}: {error.message}", hint=error.hint, field=error.field) from None
+    return Folder(
+        path=path,
+        name=name,
+        central_url=url,
+        ca_file=None if ca_file is None else path / ca_file,
+        forward=_options(settings.get("forward", {}), ForwardOptions, file, "forward"),
+    )
+
+
+def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None) -> Folder:
+    """Make the folder and its files; refuses a folder that already is a site's."""
+    check_label(name, "name")
+    url = check_central_url(central_url)
+    token = _check_token(token.strip(), "the token")
+    path.mkdir(parents=True, exist_ok=True)
+    settings = path / SETTINGS_FILE
+    ca_line = "" if ca_file is None else f"ca_file = {_toml(str(ca_file.resolve()))}\n"
+    text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}"
+    # The token first: a folder with settings is complete.
+    _write_new(path / TOKEN_FILE, token + "\n", 0o600)
+    _write_new(settings, text, 0o644)
+    return read_folder(path)
+
+
+def read_token(file: Path) -> str:
+    """The site's token, or ConfigError when it is missing, malformed, or open to other users of this machine."""
+    try:
+        mode = file.stat().st_mode
+        text = file.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise ConfigError(
+            "site.no_token",
+            f"there is no token file {file}",
+            hint="at central: fieldpost sites add NAME prints it once",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("site.token", f"the token file {file} cannot be read: {error}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(
+            "site.token_open",
+            f"the token file {file} is open to other users (mode {stat.S_IMODE(mode):04o})",
+            hint=f"chmod 600 {file}",
+        )
+    return _check_token(text, f"the token file {file}")
+
+
+def _check_token(text: str, where: str) -> str:
+    if prefix_of(text, "site") is None:
+        raise ConfigError("site.token", f"{where} holds no site token", hint="it begins with fp_site_")
+    return text
+
+
+def _write_new(file: Path, text: str, mode: int) -> None:
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise Conflict("site.exists", f"{file} is there already", hint="choose another folder, or edit it") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _refuse_unknown(settings: dict[str, Any], file: Path) -> None:
+    for section, values in settings.items():
+        if section not in _KEYS:
+            raise _wrong(file, section, f"is unknown; there are: {', '.join(_KEYS)}")
+        if not isinstance(values, dict):
+            raise _wrong(file, section, f"must be a section, written [{section}]")
+        for key in values:
+            if key not in _KEYS[section]:
+                raise _wrong(file, f"{section}.{key}", f"is unknown; there are: {', '.join(sorted(_KEYS[section]))}")
+
+
+def _required(settings: dict[str, Any], file: Path, section: str, key: str) -> object:
+    try:
+        return settings[section][key]
+    except KeyError:
+        raise ConfigError("site.settings", f"[{section}] {key} is missing", field=f"{section}.{key}") from None
+
+
+def _options(values: dict[str, Any], kind: type[O], file: Path, section: str) -> O:
+    try:
+        return kind(**values)
+    except InvalidInput as error:
+        raise _wrong(file, f"{section}.{error.field}", error.message) from None
+
+
+def _wrong(file: Path, key: str, what: str) -> ConfigError:
+    return ConfigError("site.settings", f"{file}: {key} {what}", field=key)
+
+
+def _toml(text: str) -> str:
+    """A TOML basic string; the text was checked to hold no control characters."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
