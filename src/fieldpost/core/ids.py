@@ -25,8 +25,8 @@ def new_id(now: datetime, entropy: bytes) -> str:
 
 
 def new_ids(now: datetime, entropy: bytes) -> list[str]:
-    """As many ids as there are ten-byte pieces in the entropy, for work that goes in sets."""
-    return [new_id(now, entropy[start : start + 10]) for start in range(0, len(entropy), 10)]
+    """As many ids as there are ten-byte pieces in the entropy, in ascending order, for work that goes in sets."""
+    return sorted(new_id(now, entropy[start : start + 10]) for start in range(0, len(entropy), 10))
 
 
 def is_id(text: object) -> bool:

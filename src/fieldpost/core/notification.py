@@ -9,7 +9,7 @@ from fieldpost.core.ids import NotificationId
 
 
 class Status(StrEnum):
-    """Where a notification stands at central; `forwarding`, `rejected`, `unknown` are a site's answers, never stored."""
+    """Where a notification stands at central; `forwarding`, `rejected`, `unknown` are a site's answers only."""
 
     PENDING = "pending"
     RETRYING = "retrying"

@@ -1,0 +1,112 @@
+"""Breakers' rows, changed by compare-and-set on their version, and the rows held behind them."""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, Text, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from fieldpost.central.store.statement import Statement
+from fieldpost.central.store.tables import breakers
+from fieldpost.central.store.types import Id
+from fieldpost.core.breaker import Breaker, BreakerState
+
+CHANGES_MAX = 20
+
+_hold_keys = Statement(
+    """
+    update notifications set held_by = :held_by, held_reason = :reason, due_at = :until, version = version + 1
+    where notification_id in (
+        select notification_id from notifications
+        where status in ('pending', 'retrying') and held_by is null and delivery_key {any:keys}
+            and due_at <= {now} and (lease_until is null or lease_until <= {now}) and orphan_count = 0
+        limit :limit {locked}
+    )
+    returning notification_id
+    """,
+    lists={"keys": "text"},
+    result={"notification_id": Id},
+)
+
+# Rows behind a breaker that closed come free at once; behind one that only counts, when their short hold is over.
+_release_held = Statement(
+    """
+    update notifications set held_by = null, held_reason = null, version = version + 1,
+        due_at = case when due_at > {now} then {now} else due_at end
+    where notification_id in (
+        select n.notification_id from notifications n
+        where n.held_by = :key and (:is_healthy or n.due_at <= {now})
+        order by n.due_at limit :limit {locked}
+    )
+    returning notification_id
+    """,
+    result={"notification_id": Id},
+)
+
+_held_keys = Statement(
+    """
+    with recursive keys as (
+        select (select held_by from notifications where held_by is not null order by held_by limit 1) as k
+        union all
+        select (select held_by from notifications where held_by > keys.k order by held_by limit 1)
+        from keys where keys.k is not null
+    )
+    select k from keys where k is not null
+    """,
+    result={"k": Text},
+)
+
+
+def load(conn: Connection, keys: Collection[str] | None = None) -> dict[str, Breaker]:
+    """The breakers of these keys that have a row, or all."""
+    query = select(breakers) if keys is None else select(breakers).where(breakers.c.key.in_(list(keys)))
+    return {row["key"]: _breaker(dict(row)) for row in conn.execute(query).mappings()}
+
+
+def change(conn: Connection, key: str, rule: Callable[[Breaker], Breaker | None]) -> Breaker | None:
+    """Apply a rule of `core.breaker` to the row, by compare-and-set; the breaker after it, or the rule's None."""
+    for _ in range(CHANGES_MAX):
+        seen = load(conn, [key]).get(key, Breaker(key))
+        wanted = rule(seen)
+        if wanted is None or wanted is seen or _write(conn, seen, wanted):
+            return wanted
+    raise RuntimeError(f"breaker {key} changed under {CHANGES_MAX} attempts to change it")
+
+
+def hold_keys(
+    conn: Connection,
+    keys: Collection[str],
+    held_by: str,
+    reason: str,
+    until: datetime,
+    limit: int,
+    *,
+    now: datetime | None,
+) -> int:
+    """Put due rows of these delivery keys behind a breaker that is open, without an attempt; how many."""
+    return len(_hold_keys.run(conn, keys=list(keys), held_by=held_by, reason=reason, until=until, limit=limit, now=now))
+
+
+def release_held(conn: Connection, key: str, is_healthy: bool, limit: int, *, now: datetime | None) -> int:
+    """Let rows behind a breaker that no longer blocks come due again, a bounded batch; how many."""
+    return len(_release_held.run(conn, key=key, is_healthy=is_healthy, limit=limit, now=now))
+
+
+def held_keys(conn: Connection) -> list[str]:
+    """The breakers behind which rows are held."""
+    return [row.k for row in _held_keys.run(conn)]
+
+
+def _write(conn: Connection, seen: Breaker, wanted: Breaker) -> bool:
+    values = {name: getattr(wanted, name) for name in Breaker.__dataclass_fields__}
+    values |= {"state": wanted.state.value, "version": seen.version + 1}
+    if seen.version == 0:
+        add = insert_postgresql if conn.dialect.name == "postgresql" else insert_sqlite
+        return conn.execute(add(breakers).values(values).on_conflict_do_nothing()).rowcount == 1
+    changed = update(breakers).where(breakers.c.key == seen.key, breakers.c.version == seen.version).values(values)
+    return conn.execute(changed).rowcount == 1
+
+
+def _breaker(row: dict[str, object]) -> Breaker:
+    return Breaker(**row | {"state": BreakerState(str(row["state"]))})  # type: ignore[arg-type]

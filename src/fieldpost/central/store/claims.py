@@ -1,0 +1,302 @@
+"""Claims: a node's time-limited hold on rows that are due.
+
+Theory of operation. A claim is taken in one short transaction: owner, token + 1, lease end by the database's clock, and
+the attempt row ("started") beside it. Nothing is open while an adapter talks. A claim ends with `apply` (attempts.py)
+or `release`; a crashed node's claims end when their lease runs out, and the next claim takes such rows like any other,
+so no leader is needed. A token only ever grows: whoever holds an older one changes nothing.
+
+A claim walks the delivery keys that have live rows (one index probe each) and takes at most the free slots of each, so
+that two hundred thousand rows of one saturated key cost the others nothing. The walk starts behind the last key served,
+so that no key starves. Rows held behind a breaker are in another index and never seen here, except by `claim_probe`.
+
+A row whose claim ran out is an orphan. A row orphaned twice is a suspect: the ordinary claim leaves it alone, and
+`claim_lone` takes it when the node does nothing else; only the orphan of a lone attempt is parked.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Integer, Row, Text
+
+from fieldpost.central.store import rows as to_core
+from fieldpost.central.store.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
+from fieldpost.central.store.statement import Kind, Statement
+from fieldpost.central.store.types import Id, Moment
+from fieldpost.core.lanes import Lane
+from fieldpost.core.notification import Notification, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A row in this node's hands, until `lease_until` unless renewed."""
+
+    notification: Notification
+    token: int
+    claimed_at: datetime
+    """By the database's clock: with the monotonic time since, a node knows the database's time without asking."""
+    is_lone: bool
+    """To be attempted while the node does nothing else."""
+    is_orphan_of_lone: bool
+    """Its attempt alone on a node ended with that node: not to be attempted again."""
+
+
+_NOT_CLAIMED = "(lease_until is null or lease_until <= {now})"
+# An expired lease is an orphan not yet counted; two make a suspect.
+_ORPHANS = "(orphan_count + case when lease_until is null then 0 else 1 end)"
+_FREE = f"held_by is null and due_at <= {{now}} and {_NOT_CLAIMED}"
+
+_walk = """
+    with recursive
+    forward as (
+        select (select delivery_key from notifications where status = :status and held_by is null
+                and delivery_key > :after order by delivery_key limit 1) as k
+        union all
+        select (select delivery_key from notifications where status = :status and held_by is null
+                and delivery_key > forward.k order by delivery_key limit 1)
+        from forward where forward.k is not null
+    ),
+    wrapped as (
+        select (select delivery_key from notifications where status = :status and held_by is null
+                and delivery_key <= :after order by delivery_key limit 1) as k
+        union all
+        select (select delivery_key from notifications where status = :status and held_by is null
+                and delivery_key > wrapped.k and delivery_key <= :after order by delivery_key limit 1)
+        from wrapped where wrapped.k is not null
+    ),
+    keys as (select k, 1 as pass from forward where k is not null
+             union all select k, 2 from wrapped where k is not null)
+"""
+
+_BUSY: Mapping[str, Kind] = {"busy_key": "text", "busy_count": "int"}
+
+_candidates = Statement(
+    f"""{_walk}
+    select due.notification_id, keys.k as delivery_key
+    from keys
+    left join {{rows}} on u.busy_key = keys.k
+    cross join lateral (
+        select notification_id from notifications
+        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2
+        order by due_at
+        limit greatest(:per_key - coalesce(u.busy_count, 0), 0)
+        for update skip locked
+    ) as due
+    limit :limit
+    """,
+    # SQLite has no lateral join and no column in a limit: what is over a key's share is left out afterwards.
+    sqlite=f"""{_walk}
+    select n.notification_id, keys.k as delivery_key
+    from keys
+    join notifications n on n.notification_id in (
+        select notification_id from notifications
+        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2
+        order by due_at limit :per_key
+    )
+    limit :limit
+    """,
+    rows=_BUSY,
+    result={"notification_id": Id, "delivery_key": Text},
+)
+
+_lone = Statement(
+    f"""
+    select notification_id, delivery_key from notifications
+    where status in ('pending', 'retrying') and orphan_count > 0 and {_FREE} and {_ORPHANS} >= 2
+    order by due_at limit 1 {{locked}}
+    """,
+    result={"notification_id": Id, "delivery_key": Text},
+)
+
+_probe = Statement(
+    f"""
+    select notification_id, delivery_key from notifications
+    where held_by = :breaker_key and {_NOT_CLAIMED} and {_ORPHANS} < 2
+    order by due_at limit 1 {{locked}}
+    """,
+    result={"notification_id": Id, "delivery_key": Text},
+)
+
+_take = Statement(
+    f"""
+    update notifications set
+        claim_owner = :owner,
+        claim_token = claim_token + 1,
+        lease_until = {{now+lease_s}},
+        orphan_count = {_ORPHANS}
+    where notification_id {{any:ids}}
+    returning {NOTIFICATION_COLUMNS}, claim_token, orphan_count, {{now}} as claimed_at
+    """,
+    lists={"ids": "id"},
+    result={**NOTIFICATION_TYPES, "claim_token": BigInteger, "orphan_count": Integer, "claimed_at": Moment},
+)
+
+_STARTED: Mapping[str, Kind] = {"notification_id": "id", "claim_token": "int", "cycle": "int", "started_at": "moment"}
+_start_attempts = Statement(
+    """
+    insert into attempts (notification_id, claim_token, cycle, node_id, is_lone, started_at)
+    select u.notification_id, u.claim_token, u.cycle, :owner, :lone, u.started_at from {rows}
+    """,
+    rows=_STARTED,
+)
+
+_FIXED: Mapping[str, Kind] = {"notification_id": "id", "list_name": "text"}
+_fix_targets = Statement(
+    """
+    insert into targets (notification_id, address, status)
+    select u.notification_id, l.address, 'due'
+    from {rows} join list_targets l on l.list_name = u.list_name
+    where not exists (select 1 from targets t where t.notification_id = u.notification_id)
+    returning notification_id, address, status, error
+    """,
+    rows=_FIXED,
+    result={"notification_id": Id, "address": Text, "status": Text, "error": Text},
+)
+
+_targets = Statement(
+    """
+    select notification_id, address, status, error from targets
+    where notification_id {any:ids} order by notification_id, address
+    """,
+    lists={"ids": "id"},
+    result={"notification_id": Id, "address": Text, "status": Text, "error": Text},
+)
+
+_HELD_CLAIMS: Mapping[str, Kind] = {"notification_id": "id", "claim_token": "int"}
+_IS_MINE = (
+    "notifications.notification_id = u.notification_id and notifications.claim_token = u.claim_token"
+    " and notifications.claim_owner = :owner"
+)
+
+_renew = Statement(
+    f"""
+    update notifications set lease_until = {{now+lease_s}} from {{rows}} where {_IS_MINE}
+    returning notifications.notification_id
+    """,
+    rows=_HELD_CLAIMS,
+    result={"notification_id": Id},
+)
+
+_release = Statement(
+    f"""
+    update notifications set claim_owner = null, lease_until = null
+    from {{rows}} where {_IS_MINE}
+    returning notifications.notification_id
+    """,
+    rows=_HELD_CLAIMS,
+    result={"notification_id": Id},
+)
+
+_end_released = Statement(
+    """
+    update attempts set finished_at = {now}, outcome = 'released', error = :reason
+    from {rows} where attempts.notification_id = u.notification_id and attempts.claim_token = u.claim_token
+    """,
+    rows=_HELD_CLAIMS,
+)
+
+_void = Statement("update notifications set lease_until = 0 where claim_owner is not null and lease_until > 0")
+
+
+def claim_due(
+    conn: Connection,
+    owner: str,
+    lane: Lane,
+    *,
+    limit: int,
+    per_key: int,
+    busy: Mapping[str, int],
+    after: str,
+    lease_s: float,
+    now: datetime | None,
+) -> list[Claimed]:
+    """Take at most `limit` due rows of the lane, at most `per_key` of a key less those of it that are busy here."""
+    found = _candidates.run(
+        conn, list(busy.items()), status=lane.status.value, after=after, per_key=per_key, limit=limit, now=now
+    )
+    return _take_all(conn, owner, _within_share(found, busy, per_key), lease_s, now)
+
+
+def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | None) -> list[Claimed]:
+    """Take one suspect, to be attempted alone on this node."""
+    return _take_all(conn, owner, [row.notification_id for row in _lone.run(conn, now=now)], lease_s, now, lone=True)
+
+
+def claim_probe(
+    conn: Connection, owner: str, breaker_key: str, *, lease_s: float, now: datetime | None
+) -> list[Claimed]:
+    """Take one row that is held behind this breaker, to probe it."""
+    found = _probe.run(conn, breaker_key=breaker_key, now=now)
+    return _take_all(conn, owner, [row.notification_id for row in found], lease_s, now)
+
+
+def renew(
+    conn: Connection, owner: str, claims: Collection[tuple[str, int]], *, lease_s: float, now: datetime | None
+) -> set[str]:
+    """Lengthen the leases of these (id, token); the ids that are still this owner's."""
+    return {row.notification_id for row in _renew.run(conn, list(claims), owner=owner, lease_s=lease_s, now=now)}
+
+
+def release(
+    conn: Connection, owner: str, claims: Collection[tuple[str, int]], reason: str, *, now: datetime | None
+) -> set[str]:
+    """Give claims back unsent: the rows are as they were, the attempts say why they ended."""
+    tokens = dict(claims)
+    mine = {row.notification_id for row in _release.run(conn, list(claims), owner=owner)}
+    _end_released.run(conn, [(i, tokens[i]) for i in mine], reason=reason, now=now)
+    return mine
+
+
+def void_all(conn: Connection) -> None:
+    """Let every claim run out now: on SQLite a new process knows that no other is left to hold one."""
+    _void.run(conn)
+
+
+def targets_of(conn: Connection, ids: Collection[str]) -> dict[str, list[Target]]:
+    """The targets of these notifications, in order of address."""
+    return _by_id(_targets.run(conn, ids=list(ids)) if ids else [])
+
+
+def _within_share(found: Sequence[Row[Any]], busy: Mapping[str, int], per_key: int) -> list[str]:
+    share = dict(busy)
+    taken = []
+    for row in found:
+        if share.get(row.delivery_key, 0) < per_key:
+            share[row.delivery_key] = share.get(row.delivery_key, 0) + 1
+            taken.append(row.notification_id)
+    return taken
+
+
+def _take_all(
+    conn: Connection, owner: str, ids: list[str], lease_s: float, now: datetime | None, *, lone: bool = False
+) -> list[Claimed]:
+    if not ids:
+        return []
+    taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, lone=lone, now=now)
+    _start_attempts.run(
+        conn,
+        [(row.notification_id, row.claim_token, row.cycle, row.claimed_at) for row in taken],
+        owner=owner,
+        lone=lone,
+    )
+    targets = _by_id(_fix_targets.run(conn, [(row.notification_id, row.list_name) for row in taken]))
+    targets |= targets_of(conn, [row.notification_id for row in taken if row.notification_id not in targets])
+    return [
+        Claimed(
+            to_core.notification(row, targets.get(row.notification_id, ())),
+            row.claim_token,
+            row.claimed_at,
+            lone,
+            # With two orphans only a lone claim is possible, so a third is the orphan of a lone attempt.
+            row.orphan_count > 2,
+        )
+        for row in taken
+    ]
+
+
+def _by_id(found: Sequence[Row[Any]]) -> dict[str, list[Target]]:
+    targets: dict[str, list[Target]] = {}
+    for row in found:
+        targets.setdefault(row.notification_id, []).append(to_core.target(row))
+    return targets

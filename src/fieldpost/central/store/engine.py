@@ -1,0 +1,286 @@
+"""One URL to a store: PostgreSQL over asyncpg, or a SQLite file behind one writer thread.
+
+A transaction is a plain function on a synchronous Connection; `write` runs it and commits, `read` runs it on a
+connection that cannot write. Each function is written once for both databases.
+
+On SQLite the functions waiting together run each in its own savepoint within one BEGIN IMMEDIATE; their results are
+handed out after the one COMMIT, so that a hundred small writes cost one fsync (group commit), and a failed COMMIT fails
+them all. On PostgreSQL each is its own transaction. What the database says about a passing trouble (a deadlock, a
+restart, a lost connection) is tried again here; every function of the store is safe to run twice.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import structlog
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from fieldpost.central.store.wake import LocalWake, PostgresWake, Wake
+from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.errors import ConfigError, Unavailable
+
+try:
+    from pysqlite3 import dbapi2 as sqlite_module
+except ImportError:  # no wheel for this platform: the standard library's, under the same one-writer rule
+    import sqlite3 as sqlite_module
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Transaction = Callable[Concatenate[Connection, P], T]
+
+log = structlog.get_logger()
+
+TRIES_MAX = 5
+READERS = 4
+WRITES_MAX = 256
+"""How many waiting functions share one COMMIT at most."""
+
+# Serialization failure, deadlock, statement time-out, shutdown, crash recovery, idle-in-transaction time-out.
+_PASSING = {"40001", "40P01", "57014", "57P01", "57P02", "57P03", "25P03"}
+# Read-only, disk full, too many connections: not ours to mend, and no reason to lose anything.
+_UNAVAILABLE = {"25006", "53100", "53200", "53300"}
+
+
+class Store(Protocol):
+    """The central store, whichever database it is."""
+
+    url: str
+    wake: Wake
+
+    async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the function in a transaction and commit it durably; Unavailable when the database cannot now."""
+
+    async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the function on a connection that cannot write."""
+
+    def now(self) -> datetime | None:
+        """The time to hand to statements: None where the database's own clock is the referee."""
+
+    async def close(self) -> None: ...
+
+
+def open_store(url: str, clock: Clock | None = None) -> Store:
+    """The store at this URL: `sqlite:///relative/file`, `sqlite:////absolute/file` or `postgresql://…`."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return SqliteStore(parsed, clock or SystemClock())
+    return PostgresStore(parsed, clock)
+
+
+def parse_url(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except Exception:
+        raise ConfigError("store.url", "the store must be a URL such as sqlite:///fieldpost.db") from None
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError("store.url", f"the store must be sqlite or postgresql, not {parsed.get_backend_name()}")
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise ConfigError("store.url", "the store must name a file: an in-memory database would lose what was acked")
+    return parsed
+
+
+def sqlite_engine(url: URL, *, is_reader: bool = False) -> Engine:
+    """An engine on the file, by the one SQLite library this process uses for it."""
+    if not is_reader:
+        Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(
+        url.set(drivername="sqlite"),
+        module=sqlite_module,
+        connect_args={"check_same_thread": False, "timeout": 30, "isolation_level": None},
+        **({"poolclass": QueuePool, "pool_size": READERS} if is_reader else {"poolclass": StaticPool}),
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "foreign_keys = ON",
+            "busy_timeout = 30000",
+            "cache_size = -65536",
+            "temp_store = MEMORY",
+            f"query_only = {int(is_reader)}",
+        ):
+            connection.execute(f"pragma {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(conn: Connection) -> None:
+        conn.exec_driver_sql("BEGIN" if is_reader else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def postgres_engine(url: URL, **options: Any) -> AsyncEngine:
+    """An engine on PostgreSQL whose commits are durable whatever the server's default says."""
+    settings = {"synchronous_commit": "on", "timezone": "UTC", "application_name": "fieldpost", "jit": "off"}
+    return create_async_engine(
+        url.set(drivername="postgresql+asyncpg"),
+        connect_args={"server_settings": settings, "timeout": 10, "command_timeout": 60},
+        **options,
+    )
+
+
+class SqliteStore:
+    """The embedded store: one writer thread that alone commits, readers beside it."""
+
+    def __init__(self, url: URL, clock: Clock) -> None:
+        self.url = url.render_as_string()
+        self.wake: Wake = LocalWake()
+        self._clock = clock
+        self._writer = sqlite_engine(url)
+        self._readers = sqlite_engine(url, is_reader=True)
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._queue: SimpleQueue[tuple[Callable[[Connection], Any], Future[Any]] | None] = SimpleQueue()
+        self._thread = Thread(target=self._write_all, name="store-writer", daemon=True)
+        self._thread.start()
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future: Future[T] = Future()
+        self._queue.put((lambda conn: function(conn, *args, **kwargs), future))
+        return await asyncio.wrap_future(future)
+
+    async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def run() -> T:
+            try:
+                with self._readers.connect() as conn:
+                    return function(conn, *args, **kwargs)
+            except OperationalError as error:
+                raise _translated(error) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
+    async def close(self) -> None:
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._pool.shutdown()
+        self._readers.dispose()
+        self._writer.dispose()
+
+    def _write_all(self) -> None:
+        """The writer thread: whatever waits together is committed together."""
+        with self._writer.connect() as conn:
+            while (first := self._queue.get()) is not None:
+                batch = [first]
+                is_last = False
+                while len(batch) < WRITES_MAX and not self._queue.empty():
+                    if (item := self._queue.get()) is None:
+                        is_last = True
+                        break
+                    batch.append(item)
+                _commit_together(conn, batch)
+                if is_last:
+                    return
+
+
+def _commit_together(conn: Connection, batch: list[tuple[Callable[[Connection], Any], Future[Any]]]) -> None:
+    results: list[tuple[Future[Any], Any, BaseException | None]] = []
+    try:
+        with conn.begin():
+            for function, future in batch:
+                if not future.set_running_or_notify_cancel():
+                    continue
+                conn.exec_driver_sql("SAVEPOINT one")
+                try:
+                    result = function(conn)
+                except Exception as error:
+                    conn.exec_driver_sql("ROLLBACK TO one")
+                    results.append(
+                        (future, None, _unavailable(error) if isinstance(error, OperationalError) else error)
+                    )
+                else:
+                    results.append((future, result, None))
+                conn.exec_driver_sql("RELEASE one")
+    except Exception as error:
+        failure = _unavailable(error)
+        for _, future in batch:
+            if future.running():
+                future.set_exception(failure)
+        conn.rollback()
+        return
+    for future, result, failed in results:
+        if failed is None:
+            future.set_result(result)
+        else:
+            future.set_exception(failed)
+
+
+class PostgresStore:
+    """PostgreSQL, by any number of central nodes."""
+
+    def __init__(self, url: URL, clock: Clock | None, connections_max: int = 10) -> None:
+        self.url = url.render_as_string()
+        self._clock = clock
+        self._engine = postgres_engine(url, pool_size=connections_max, max_overflow=0, pool_timeout=10)
+        self.wake: Wake = PostgresWake(url)
+
+    def now(self) -> datetime | None:
+        return self._clock.now() if self._clock else None
+
+    async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda conn: function(conn, *args, **kwargs))
+
+    async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda conn: function(conn, *args, **kwargs), is_reader=True)
+
+    async def close(self) -> None:
+        await self.wake.close()
+        await self._engine.dispose()
+
+    async def _run(self, function: Callable[[Connection], T], *, is_reader: bool = False) -> T:
+        for tries in range(1, TRIES_MAX + 1):
+            try:
+                async with self._engine.connect() as conn:
+                    if is_reader:
+                        await conn.execution_options(postgresql_readonly=True)
+                    result = await conn.run_sync(function)
+                    await conn.commit()
+                    return result
+            except (DBAPIError, PoolTimeout, OSError) as error:
+                if not _is_passing(error) or tries == TRIES_MAX:
+                    raise _translated(error) from error
+                log.warning("store.tried_again", error=_first_line(error), tries=tries)
+                await SystemClock().sleep(random.uniform(0.5, 1.0) * 0.05 * 2**tries)
+        raise AssertionError("unreachable")
+
+
+def _is_passing(error: Exception) -> bool:
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or _sqlstate(error) in _PASSING or isinstance(error, InterfaceError)
+    return isinstance(error, OSError)
+
+
+def _translated(error: Exception) -> Exception:
+    is_ours = isinstance(error, DBAPIError) and not _is_passing(error) and _sqlstate(error) not in _UNAVAILABLE
+    return error if is_ours else _unavailable(error)
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    return getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    return Unavailable(
+        "store.unavailable",
+        f"the central store cannot be used now: {_first_line(error)}",
+        hint="nothing was lost; whoever sent it keeps it and tries again",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return str(cause).strip().splitlines()[0][:300] if str(cause).strip() else type(cause).__name__

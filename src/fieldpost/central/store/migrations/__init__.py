@@ -1,0 +1,1 @@
+"""Migrations of the central store: forward only, never edited after a release."""

@@ -1,0 +1,118 @@
+"""Statements written once for both databases, over sets of rows.
+
+Work goes in sets, never row by row: a set of rows enters a statement as a table, by `unnest` over arrays on PostgreSQL
+and by `json_each` on SQLite. The text of a statement holds these marks, filled in for each database:
+
+    {rows}              the set of rows, as a table named u
+    {now}               the database's clock on PostgreSQL unless a time was given, the given time on SQLite
+    {now+lease_s}       the same, a number of seconds (the parameter lease_s) later
+    {any:keys}          a list given as one parameter: `= any(...)` or `in (select value from json_each(...))`
+    {locked}            `for update skip locked`, or nothing on SQLite, whose one writer is alone anyway
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy.types import TypeEngine
+
+from fieldpost.central.store.types import to_microseconds
+
+Kind = Literal["id", "text", "int", "float", "moment", "bool", "bytes"]
+
+_POSTGRESQL: dict[Kind, str] = {
+    "id": "uuid",
+    "text": "text",
+    "int": "bigint",
+    "float": "double precision",
+    "moment": "timestamptz",
+    "bool": "boolean",
+    "bytes": "bytea",
+}
+_MARK = re.compile(r"\{(rows|locked|now|now\+\w+|any:\w+)\}")
+
+
+class Statement:
+    """One statement in both dialects; `sqlite` is given where the text itself must differ."""
+
+    def __init__(
+        self,
+        sql: str,
+        *,
+        sqlite: str | None = None,
+        rows: Mapping[str, Kind] | None = None,
+        lists: Mapping[str, Kind] | None = None,
+        result: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] | None = None,
+    ) -> None:
+        self._rows = dict(rows or {})
+        self._lists = dict(lists or {})
+        self._takes_now = "{now" in sql
+        self._texts = {
+            "postgresql": self._compile(sql, "postgresql", result),
+            "sqlite": self._compile(sqlite or sql, "sqlite", result),
+        }
+
+    def run(
+        self, conn: Connection, rows: Sequence[Sequence[Any]] = (), *, now: datetime | None = None, **params: Any
+    ) -> Sequence[Row[Any]]:
+        """The rows that came back; none for a statement that returns none."""
+        dialect = conn.dialect.name
+        if self._takes_now:
+            params["now"] = now
+        bound = self._bind_postgresql(rows, params) if dialect == "postgresql" else self._bind_sqlite(rows, params)
+        result = conn.execute(self._texts[dialect], bound)
+        return result.fetchall() if result.returns_rows else []
+
+    def _compile(
+        self, sql: str, dialect: str, result: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] | None
+    ) -> TextClause:
+        filled = text(_MARK.sub(lambda mark: self._fill(mark[1], dialect), sql))
+        return filled.columns(**result) if result else filled  # type: ignore[return-value]
+
+    def _fill(self, mark: str, dialect: str) -> str:
+        on_postgresql = dialect == "postgresql"
+        if mark == "rows":
+            if on_postgresql:
+                arrays = ", ".join(f"cast(:u_{name} as {_POSTGRESQL[kind]}[])" for name, kind in self._rows.items())
+                return f"unnest({arrays}) as u({', '.join(self._rows)})"
+            columns = ", ".join(f"value ->> {number} as {name}" for number, name in enumerate(self._rows))
+            return f"(select {columns} from json_each(:u)) as u"
+        if mark == "locked":
+            return "for update skip locked" if on_postgresql else ""
+        if mark.startswith("any:"):
+            name = mark.removeprefix("any:")
+            if on_postgresql:
+                return f"= any(cast(:{name} as {_POSTGRESQL[self._lists[name]]}[]))"
+            return f"in (select value from json_each(:{name}))"
+        now = "coalesce(cast(:now as timestamptz), clock_timestamp())" if on_postgresql else ":now"
+        if mark == "now":
+            return now
+        seconds = mark.removeprefix("now+")
+        if on_postgresql:
+            return f"({now} + make_interval(secs => cast(:{seconds} as double precision)))"
+        return f"({now} + cast(:{seconds} * 1000000 as integer))"
+
+    def _bind_postgresql(self, rows: Sequence[Sequence[Any]], params: dict[str, Any]) -> dict[str, Any]:
+        if self._rows:
+            columns = list(zip(*rows, strict=True)) or [()] * len(self._rows)
+            params |= {f"u_{name}": list(column) for name, column in zip(self._rows, columns, strict=True)}
+        return params
+
+    def _bind_sqlite(self, rows: Sequence[Sequence[Any]], params: dict[str, Any]) -> dict[str, Any]:
+        bound: dict[str, Any] = {
+            name: to_microseconds(v) if isinstance(v, datetime) else v for name, v in params.items()
+        }
+        for name in self._lists:
+            bound[name] = json.dumps(list(bound[name]), default=_to_json)
+        if self._rows:
+            bound["u"] = json.dumps(rows, default=_to_json, ensure_ascii=False)
+        return bound
+
+
+def _to_json(value: object) -> int:
+    if isinstance(value, datetime):
+        return to_microseconds(value)
+    raise TypeError(f"cannot put a {type(value).__name__} into a set of rows")

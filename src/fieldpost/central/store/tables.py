@@ -1,0 +1,294 @@
+"""The whole present schema. A test proves that the migrations lead exactly here.
+
+The CHECK constraints repeat the invariants that `core.lifecycle` keeps, so that no statement, ours or a visitor's, can
+write a state the rules do not know. A claim is not a status: its columns stand beside the status, and taking one
+changes no indexed column, which keeps it cheap on PostgreSQL (a HOT update).
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+from fieldpost.central.store.types import Id, Json, Moment
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+IS_LIVE = "status in ('pending', 'retrying')"
+IS_CLAIMABLE = "status in ('pending', 'retrying') and held_by is null"
+IS_HELD = "held_by is not null"
+IS_SUSPECT = "status in ('pending', 'retrying') and orphan_count > 0"
+
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("notification_id", Id, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("list_name", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("type_data", Json),
+    Column("status", Text, nullable=False),
+    Column("retry_count", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("source_site_id", Text, nullable=False),
+    Column("source_instance_id", Text),
+    Column("source_script", Text),
+    Column("origin_execution_id", Text),
+    Column("origin_parent_execution_id", Text),
+    Column("site_enqueued_at", Moment),
+    Column("site_enqueued_text", Text),  # what the site wrote, where it is no time
+    Column("created_at", Moment, nullable=False),
+    Column("last_attempt_at", Moment),
+    Column("next_attempt_at", Moment),
+    Column("delivered_at", Moment),
+    Column("terminal_at", Moment),
+    Column("due_at", Moment),
+    Column("delivery_key", Text, nullable=False),
+    Column("held_by", Text),
+    Column("held_reason", Text),
+    Column("claim_owner", Text),
+    Column("claim_token", BigInteger, nullable=False, server_default="0"),
+    Column("lease_until", Moment),
+    Column("orphan_count", Integer, nullable=False, server_default="0"),
+    Column("cycle", Integer, nullable=False, server_default="1"),
+    Column("cycle_started_at", Moment, nullable=False),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+    Column("digest", LargeBinary, nullable=False),
+    CheckConstraint("status in ('pending', 'retrying', 'delivered', 'parked', 'discarded')", "status"),
+    CheckConstraint("retry_count >= 0 and cycle >= 1 and version >= 1 and orphan_count >= 0", "counts"),
+    CheckConstraint("(status = 'retrying') = (next_attempt_at is not null)", "next_attempt"),
+    CheckConstraint("(status in ('pending', 'retrying')) = (due_at is not null)", "due"),
+    CheckConstraint("(status in ('pending', 'retrying')) = (terminal_at is null)", "terminal"),
+    CheckConstraint("(status = 'delivered') = (delivered_at is not null)", "delivered"),
+    CheckConstraint("status not in ('parked', 'retrying') or length(last_error) > 0", "error"),
+    CheckConstraint("held_by is null or status in ('pending', 'retrying')", "held"),
+    CheckConstraint("(claim_owner is null) = (lease_until is null)", "claim"),
+    CheckConstraint("claim_owner is null or status in ('pending', 'retrying')", "claim_live"),
+    Index(
+        "ix_notifications_claim",
+        "status",
+        "delivery_key",
+        "due_at",
+        postgresql_where=text(IS_CLAIMABLE),
+        sqlite_where=text(IS_CLAIMABLE),
+    ),
+    Index("ix_notifications_held", "held_by", "due_at", postgresql_where=text(IS_HELD), sqlite_where=text(IS_HELD)),
+    Index("ix_notifications_suspect", "due_at", postgresql_where=text(IS_SUSPECT), sqlite_where=text(IS_SUSPECT)),
+    Index("ix_notifications_created", "created_at", "notification_id"),
+    postgresql_with={"fillfactor": "80"},
+)
+
+targets = Table(
+    "targets",
+    metadata,
+    Column("notification_id", Id, ForeignKey("notifications.notification_id", ondelete="CASCADE"), primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("error", Text),
+    Column("settled_at", Moment),
+    CheckConstraint("status in ('due', 'delivered', 'failed')", "status"),
+    CheckConstraint("status <> 'failed' or length(error) > 0", "error"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("notification_id", Id, ForeignKey("notifications.notification_id", ondelete="CASCADE"), primary_key=True),
+    Column("claim_token", BigInteger, primary_key=True),
+    Column("cycle", Integer, nullable=False),
+    Column("node_id", Text, nullable=False),
+    Column("is_lone", Boolean, nullable=False, server_default=text("false")),
+    Column("started_at", Moment, nullable=False),
+    Column("finished_at", Moment),
+    Column("outcome", Text),
+    Column("phase", Text),
+    Column("reply", Text),
+    Column("error", Text),
+    Column("duration_ms", BigInteger),
+    CheckConstraint(
+        "outcome in ('delivered', 'transient_failure', 'permanent_failure', 'uncertain', 'held', 'released')",
+        "outcome",
+    ),
+    CheckConstraint("(finished_at is null) = (outcome is null)", "finished"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("event_id", Id, primary_key=True),
+    Column("occurred_at", Moment, nullable=False),
+    Column("ingested_at", Moment, nullable=False),
+    Column("correlation_id", Id),
+    Column("execution_id", Text),
+    Column("parent_execution_id", Text),
+    Column("channel", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("source_site_id", Text),
+    Column("source_node", Text),
+    Column("source_instance_id", Text),
+    Column("source_script", Text),
+    Column("actor", Text, nullable=False),
+    Column("target", Text),
+    Column("http_status", Integer),
+    Column("duration_ms", BigInteger),
+    Column("error_message", Text),
+    Column("error_detail", Text),
+    Column("request_summary", Text),
+    Column("response_summary", Text),
+    Column("payload_truncated", Boolean, nullable=False, server_default=text("false")),
+    Column("extra", Json),
+    CheckConstraint("channel in ('api_outbound', 'db_outbound', 'notification', 'api_inbound')", "channel"),
+    CheckConstraint(
+        "kind in ('api_call', 'api_call_cached', 'db_write', 'db_write_cached', 'notify_send', 'notify_deliver',"
+        " 'inbound_request', 'inbound_auth_failure', 'cached_submit', 'cached_resolve', 'operator_act')",
+        "kind",
+    ),
+    CheckConstraint(
+        "status in ('submitted', 'forwarded', 'attempted', 'delivered', 'failed', 'parked', 'discarded', 'skipped')",
+        "status",
+    ),
+    Index("ix_audit_correlation_id", "correlation_id"),
+)
+
+breakers = Table(
+    "breakers",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("first_failure_at", Moment),
+    Column("last_failure_at", Moment),
+    Column("last_error", Text),
+    Column("open_until", Moment),
+    Column("probe_owner", Text),
+    Column("probe_until", Moment),
+    Column("version", BigInteger, nullable=False),
+    CheckConstraint("state in ('closed', 'open', 'half_open')", "state"),
+    CheckConstraint("state <> 'open' or open_until is not null", "open"),
+    CheckConstraint("(state = 'half_open') = (probe_owner is not null and probe_until is not null)", "probe"),
+)
+
+lists = Table(
+    "lists",
+    metadata,
+    Column("list_name", Text, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("channel_name", Text),
+    Column("park_uncertain", Boolean, nullable=False, server_default=text("false")),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+)
+
+list_targets = Table(
+    "list_targets",
+    metadata,
+    Column("list_name", Text, ForeignKey("lists.list_name", ondelete="CASCADE"), primary_key=True),
+    Column("address", Text, primary_key=True),
+)
+
+channels = Table(
+    "channels",
+    metadata,
+    Column("channel_name", Text, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("settings", Json, nullable=False),
+    Column("is_default", Boolean, nullable=False, server_default=text("false")),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+    Index(
+        "ix_channels_default",
+        "type",
+        unique=True,
+        postgresql_where=text("is_default"),
+        sqlite_where=text("is_default"),
+    ),
+)
+
+sites = Table(
+    "sites",
+    metadata,
+    Column("site_name", Text, primary_key=True),
+    Column("created_at", Moment, nullable=False),
+    Column("last_seen_at", Moment),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("prefix", Text, primary_key=True),
+    Column("kind", Text, nullable=False),  # whose it is: a site's, a program's, a browser session's
+    Column("digest", LargeBinary, nullable=False),
+    Column("owner", Text, nullable=False),  # the site's or the operator's name
+    Column("role", Text),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment),
+    Column("last_used_at", Moment),
+    Column("revoked_at", Moment),
+    CheckConstraint("kind in ('site', 'api', 'session')", "kind"),
+    CheckConstraint("(kind = 'site') = (role is null)", "role"),
+    Index("ix_tokens_owner", "kind", "owner"),
+)
+
+operators = Table(
+    "operators",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("password_hash", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    CheckConstraint("role in ('viewer', 'operator', 'admin')", "role"),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("started_at", Moment, nullable=False),
+    Column("heartbeat_at", Moment, nullable=False),
+    Column("stopped_at", Moment),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("lease_until", Moment, nullable=False),
+    Column("token", BigInteger, nullable=False),
+)
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    Column("notification_id", Id, primary_key=True),
+    Column("source_site_id", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("terminal_at", Moment, nullable=False),
+    Column("purged_at", Moment, nullable=False),
+    CheckConstraint("status in ('delivered', 'parked', 'discarded')", "status"),
+)

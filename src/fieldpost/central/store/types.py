@@ -1,0 +1,54 @@
+"""Column types that differ between the two databases: ids and moments.
+
+An id is `uuid` on PostgreSQL and text on SQLite; a moment is `timestamptz` there and integer microseconds here. Both
+come out as the same Python values: a str of 36 characters, an aware datetime in UTC.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Dialect, Text
+from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP, UUID
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+Json = JSON().with_variant(JSONB(), "postgresql")
+
+
+class Id(TypeDecorator[str]):
+    """A UUID in its one spelling."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(UUID(as_uuid=False) if dialect.name == "postgresql" else Text())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+
+class Moment(TypeDecorator[datetime]):
+    """An instant in UTC, to the microsecond."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(TIMESTAMP(timezone=True) if dialect.name == "postgresql" else BigInteger())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        return value if value is None or dialect.name == "postgresql" else to_microseconds(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        return value if value is None or dialect.name == "postgresql" else from_microseconds(value)
+
+
+def to_microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(value: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=value)
