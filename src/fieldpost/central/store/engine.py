@@ -22,7 +22,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import structlog
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool, StaticPool
@@ -50,7 +50,9 @@ WRITES_MAX = 256
 # Serialization failure, deadlock, statement time-out, shutdown, crash recovery, idle-in-transaction time-out.
 _PASSING = {"40001", "40P01", "57014", "57P01", "57P02", "57P03", "25P03"}
 # Read-only, disk full, too many connections: not ours to mend, and no reason to lose anything.
-_UNAVAILABLE = {"25006", "53100", "53200", "53300"}
+_UNAVAILABLE: set[str | int | None] = {"25006", "53100", "53200", "53300"}
+# SQLite's: busy, locked, out of memory, read-only, I/O error, corrupt, full, cannot open.
+_UNAVAILABLE |= {5, 6, 7, 8, 10, 11, 13, 14}
 
 
 class Store(Protocol):
@@ -199,14 +201,12 @@ def _commit_together(conn: Connection, batch: list[tuple[Callable[[Connection], 
                     result = function(conn)
                 except Exception as error:
                     conn.exec_driver_sql("ROLLBACK TO one")
-                    results.append(
-                        (future, None, _unavailable(error) if isinstance(error, OperationalError) else error)
-                    )
+                    results.append((future, None, _translated(error)))
                 else:
                     results.append((future, result, None))
                 conn.exec_driver_sql("RELEASE one")
     except Exception as error:
-        failure = _unavailable(error)
+        failure = _translated(error)
         for _, future in batch:
             if future.running():
                 future.set_exception(failure)
@@ -260,13 +260,21 @@ class PostgresStore:
 
 def _is_passing(error: Exception) -> bool:
     if isinstance(error, DBAPIError):
-        return error.connection_invalidated or _sqlstate(error) in _PASSING or isinstance(error, InterfaceError)
+        return error.connection_invalidated or _sqlstate(error) in _PASSING
     return isinstance(error, OSError)
 
 
 def _translated(error: Exception) -> Exception:
-    is_ours = isinstance(error, DBAPIError) and not _is_passing(error) and _sqlstate(error) not in _UNAVAILABLE
-    return error if is_ours else _unavailable(error)
+    """Unavailable for what the database is to blame for; our own mistakes stay what they are."""
+    if isinstance(error, DBAPIError):
+        codes = {_sqlstate(error), _sqlite_code(error)}
+        return _unavailable(error) if _is_passing(error) or codes & _UNAVAILABLE else error
+    return _unavailable(error) if isinstance(error, PoolTimeout | OSError) else error
+
+
+def _sqlite_code(error: DBAPIError) -> int | None:
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF  # without what extends it
 
 
 def _sqlstate(error: DBAPIError) -> str | None:
