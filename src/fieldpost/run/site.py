@@ -1,0 +1,40 @@
+"""The process `fieldpost site`: one agent for one folder, until SIGTERM or SIGINT."""
+
+import asyncio
+import signal
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from fieldpost.clock import SystemClock
+from fieldpost.site.agent import Agent
+from fieldpost.site.folder import read_folder
+from fieldpost.site.options import ForwardOptions
+
+
+async def run_site(
+    folder: Path, options: ForwardOptions | None = None, *, stopping: asyncio.Event | None = None
+) -> None:
+    """Run the site's agent until `stopping` is set, by a signal if nobody gave one.
+
+    `options` replace the section `[forward]` of `site.toml`. Raises ConfigError or Conflict when it cannot start.
+    """
+    agent = Agent(read_folder(folder), SystemClock(), Random(), options)
+    if stopping is None:
+        stopping = asyncio.Event()
+        stop_on_signals(stopping)
+    await agent.run(stopping)
+
+
+def stop_on_signals(stopping: asyncio.Event) -> None:
+    """Let SIGTERM and SIGINT end the process in order; a second one ends it at once."""
+    loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        stopping.set()
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Windows has no such handlers; there Ctrl-C cancels the loop.
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, stop, number)

@@ -1,0 +1,198 @@
+"""The forwarder: takes what is due out of the buffer, gives it to its carrier, and settles what came of it.
+
+Theory of operation. A sweep takes the oldest due messages of each category, batch after batch while there are more and
+the other side is ready for them. What was taken over there is cleared here, what was refused for good goes to the
+rejected box, all else stays: a crash at any point only means that a message is forwarded again, which central absorbs.
+
+A sweep begins when the fixed interval is over, or at once when some process has written to the buffer; that wake-up is
+a hint, the interval is the truth. After a failure only the interval counts, so that a busy site with a dead link does
+not hammer it. A link that cannot be opened is not an attempt of any message and writes nothing: a week without a link
+must not wear out the disk.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+import structlog
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import FieldpostError
+from fieldpost.core.forwarding import Answer, Box, Clear, NotNow, TryAgain, decide, wait
+from fieldpost.core.message import Message
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.carriers import Carrier
+from fieldpost.site.options import ForwardOptions
+
+T = TypeVar("T")
+
+_log = structlog.stdlib.get_logger("fieldpost.site")
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep came to."""
+
+    cleared: int = 0
+    boxed: int = 0
+    kept: int = 0
+    error: str | None = None
+    """Why it ended before everything due was tried."""
+    wait_s: float | None = None
+    """How long the other side asked us to stay away."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardHealth:
+    """How forwarding goes, for whoever looks."""
+
+    is_ok: bool = True
+    error_code: str | None = None
+    error: str | None = None
+    failing_since: datetime | None = None
+    last_ok_at: datetime | None = None
+
+
+class Forwarder:
+    """Empties one site's buffer."""
+
+    def __init__(
+        self, buffer: Buffer, carriers: Sequence[Carrier], options: ForwardOptions, clock: Clock, random: Random
+    ) -> None:
+        self._buffer = buffer
+        self._carriers = carriers
+        self._options = options
+        self._clock = clock
+        self._random = random
+        self._health = ForwardHealth()
+        # The buffer blocks, for up to its busy time-out: it is only ever used from this one thread.
+        self._hands = ThreadPoolExecutor(1, thread_name_prefix="fieldpost-forwarder")
+
+    @property
+    def health(self) -> ForwardHealth:
+        return self._health
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Sweep until told to stop; a sweep that is under way is finished first."""
+        while not stopping.is_set():
+            mark = await self._mark()
+            swept = await self.sweep()
+            waiting = asyncio.create_task(self._rest(mark, swept))
+            stopped = asyncio.create_task(stopping.wait())
+            try:
+                await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (waiting, stopped):
+                    task.cancel()
+                await asyncio.gather(waiting, stopped, return_exceptions=True)
+
+    async def sweep(self) -> Swept:
+        """Forward all that is due now. Never raises for what the world does: it keeps everything and says why."""
+        total = Swept()
+        for carrier in self._carriers:
+            try:
+                swept = await self._sweep(carrier)
+            except FieldpostError as error:
+                swept = Swept(error=error.message)
+                self._failed(error.code, str(error))
+            except Exception as error:
+                # A bug must not stop a site that nobody watches: everything is kept, and tried again.
+                _log.exception("sweep.crashed", category=carrier.category.value)
+                swept = Swept(error=f"{type(error).__name__}: {error}")
+                self._failed("sweep.crashed", f"{type(error).__name__}: {error}")
+            total = Swept(
+                total.cleared + swept.cleared,
+                total.boxed + swept.boxed,
+                total.kept + swept.kept,
+                total.error or swept.error,
+                total.wait_s if swept.wait_s is None else max(swept.wait_s, total.wait_s or 0),
+            )
+        return total
+
+    async def close(self) -> None:
+        """Close the carriers; the buffer is its owner's."""
+        for carrier in self._carriers:
+            await carrier.close()
+        self._hands.shutdown(wait=True)
+
+    async def _sweep(self, carrier: Carrier) -> Swept:
+        total = Swept()
+        while True:
+            room = carrier.room()
+            messages = await self._do(
+                self._buffer.take,
+                carrier.category,
+                self._clock.now(),
+                items_max=min(room.items, self._options.batch_items),
+                bytes_max=min(room.bytes, self._options.batch_bytes),
+            )
+            if not messages:
+                return total
+            answers = await carrier.carry(messages)
+            swept = await self._settle(messages, answers)
+            total = Swept(total.cleared + swept.cleared, total.boxed + swept.boxed, total.kept + swept.kept)
+            if not swept.cleared and not swept.boxed:
+                self._failed("link.not_now", swept.error or "central takes nothing now")
+                return replace(total, error=swept.error, wait_s=swept.wait_s)
+            self._succeeded()
+            if not carrier.may_go_on:
+                return replace(total, error="central asks us to wait")
+
+    async def _settle(self, messages: Sequence[Message], answers: Sequence[Answer]) -> Swept:
+        now = self._clock.now()
+        interval = timedelta(seconds=self._options.interval_s)
+        decided = [
+            (message.message_id, decide(answer, interval, now))
+            for message, answer in zip(messages, answers, strict=True)
+        ]
+        await self._do(self._buffer.settle, decided, now)
+        for message_id, decision in decided:
+            if isinstance(decision, Box):
+                _log.warning("message.rejected", message_id=message_id, code=decision.code, error=decision.error)
+        kept = [answer for answer in answers if isinstance(answer, NotNow)]
+        waits = [answer.wait_s for answer in kept if answer.wait_s is not None]
+        return Swept(
+            cleared=sum(isinstance(decision, Clear) for _, decision in decided),
+            boxed=sum(isinstance(decision, Box) for _, decision in decided),
+            kept=sum(isinstance(decision, TryAgain) for _, decision in decided),
+            error=kept[0].error if kept else None,
+            wait_s=max(waits, default=None),
+        )
+
+    async def _rest(self, mark: tuple[int, int] | None, swept: Swept) -> None:
+        """Wait for the interval to end, or after a good sweep for a hint that there is more."""
+        interval = timedelta(seconds=self._options.interval_s * (1 + self._options.jitter * self._random.random()))
+        until = self._clock.monotonic() + wait(interval, swept.wait_s if swept.error else None).total_seconds()
+        while (left_s := until - self._clock.monotonic()) > 0:
+            if swept.error is not None or mark is None:
+                await self._clock.sleep(left_s)
+                continue
+            if await self._mark() != mark:
+                return
+            await self._clock.sleep(min(self._options.poll_s, left_s))
+
+    async def _mark(self) -> tuple[int, int] | None:
+        try:
+            return await self._do(self._buffer.change_mark)
+        except FieldpostError:
+            return None
+
+    async def _do(self, work: Callable[..., T], *arguments: object, **named: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._hands, partial(work, *arguments, **named))
+
+    def _failed(self, code: str, error: str) -> None:
+        if self._health.error_code != code:
+            # Once per kind of trouble, not once per interval.
+            _log.warning("forwarding.failed", code=code, error=error)
+        since = self._health.failing_since or self._clock.now()
+        self._health = replace(self._health, is_ok=False, error_code=code, error=error, failing_since=since)
+
+    def _succeeded(self) -> None:
+        if not self._health.is_ok:
+            _log.info("forwarding.resumed", failing_since=str(self._health.failing_since))
+        self._health = ForwardHealth(last_ok_at=self._clock.now())
