@@ -1,22 +1,79 @@
-"""The command ``fieldpost``."""
+"""The command ``fieldpost``: every command's place, and what its errors look like.
+
+A new noun is one module beside this one and one line below. Such a module imports only typer and the standard library
+at its top, and the rest inside its functions, so that `fieldpost --help` stays quick.
+
+Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 invalid input, 4 not found, 5 conflict, 6 denied, 7 unavailable (try again
+later), 8 wrong configuration, 130 interrupted.
+"""
+
+import os
+import sys
+from typing import NoReturn
 
 import typer
 
 import fieldpost
+from fieldpost.cli import site
+from fieldpost.core.errors import (
+    ConfigError,
+    Conflict,
+    Denied,
+    FieldpostError,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+)
 
-app = typer.Typer(name="fieldpost", help="Machines at sites notify people over links that fail.", no_args_is_help=True)
+EXIT_CODES: dict[type[FieldpostError], int] = {
+    InvalidInput: 3,
+    NotFound: 4,
+    Conflict: 5,
+    Denied: 6,
+    Unavailable: 7,
+    ConfigError: 8,
+}
 
-
-def main() -> None:
-    app()
-
-
-@app.callback()
-def root() -> None:
-    """Machines at sites notify people over links that fail."""
+app = typer.Typer(
+    name="fieldpost",
+    help="Machines at sites notify people over links that fail.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(site.app, name="site")
+app.command()(site.send)
+app.command()(site.status)
 
 
 @app.command()
 def version() -> None:
     """Print the version of Fieldpost."""
     print(fieldpost.__version__)
+
+
+def main() -> NoReturn:
+    """The entry point: a FieldpostError becomes one line on stderr and its exit code, never a traceback."""
+    try:
+        app()
+    except FieldpostError as error:
+        print(f"fieldpost: {error} [{error.code}]", file=sys.stderr)
+        sys.exit(exit_code(error))
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter would complain about it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if os.environ.get("FIELDPOST_TRACEBACK"):
+            raise
+        print(f"fieldpost: this is a bug: {type(error).__name__}: {error}", file=sys.stderr)
+        print("fieldpost: set FIELDPOST_TRACEBACK=1 to see where it happened", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def exit_code(error: FieldpostError) -> int:
+    """The exit code of this kind of error."""
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
