@@ -3,14 +3,13 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from email import message_from_bytes, policy
-from email.message import EmailMessage
-from email.parser import HeaderParser
+from email import message_from_bytes
+from email.errors import MessageError
+from email.header import decode_header, make_header
+from email.message import Message
 from functools import cached_property
-from typing import cast
 
-# Unknown bytes and broken encodings must be shown, not raise: a test server sees mails that are wrong on purpose.
-_POLICY = policy.default.clone(raise_on_defect=False)
+_FOLD = re.compile(r"\r?\n[ \t]+")
 _MESSAGE_ID = re.compile(rb"(?:\A|\n)message-id:[ \t]*(?:\r?\n[ \t]+)?([^\r\n]+)", re.IGNORECASE)
 
 
@@ -45,8 +44,11 @@ class ReceivedMail:
 
     @cached_property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """All of them in their order, decoded and unfolded."""
-        return tuple((name, _readable(value)) for name, value in self._head.items())
+        """All of them in their order, decoded and unfolded; a line that is no header is left out."""
+        # By hand, since a test server sees headers that are wrong on purpose, and the library's parser may raise there.
+        lines = _FOLD.sub(" ", head_of(self.raw).decode("utf-8", "replace")).split("\n")
+        parted = (line.partition(":") for line in lines)
+        return tuple((name.strip(), _decoded(value.strip())) for name, colon, value in parted if colon)
 
     def header(self, name: str) -> str | None:
         """The first header of this name, decoded and unfolded; None when there is none."""
@@ -58,24 +60,10 @@ class ReceivedMail:
         """The plain text, decoded, lines ended by LF; the last line keeps its end, as it travelled."""
         if not self.is_whole:
             raise LookupError(f"mail {self.number}: the body was not kept, since the server has keep_raw=False")
-        part = self._message.get_body(preferencelist=("plain", "html"))
-        if part is None:
-            return ""
-        try:
-            text = part.get_content()
-        except (LookupError, UnicodeDecodeError):  # a charset nobody knows
-            text = cast(bytes, part.get_payload(decode=True)).decode("utf-8", "replace")
-        return str(text).replace("\r\n", "\n")
-
-    @cached_property
-    def _head(self) -> EmailMessage:
-        # A mail sent with SMTPUTF8 has headers in UTF-8, of which the parser for bytes would make question marks.
-        text = head_of(self.raw).decode("utf-8", "replace")
-        return HeaderParser(policy=_POLICY).parsestr(text)
-
-    @cached_property
-    def _message(self) -> EmailMessage:
-        return message_from_bytes(self.raw, policy=_POLICY)
+        parts = [part for part in message_from_bytes(self.raw).walk() if part.get_content_maintype() == "text"]
+        plain = [part for part in parts if part.get_content_subtype() == "plain"]
+        part = next(iter(plain or parts), None)
+        return "" if part is None else _text(part).replace("\r\n", "\n")
 
 
 def head_of(raw: bytes) -> bytes:
@@ -90,5 +78,19 @@ def find_message_id(raw: bytes) -> str | None:
     return found[1].decode("utf-8", "replace").strip() if found else None
 
 
-def _readable(value: object) -> str:
-    return re.sub(r"[\r\n]+[ \t]*", " ", str(value)).strip()
+def _decoded(value: str) -> str:
+    if "=?" not in value:
+        return value
+    try:
+        return str(make_header(decode_header(value)))
+    except (MessageError, LookupError, ValueError):  # what cannot be decoded is shown as it came
+        return value
+
+
+def _text(part: Message) -> str:
+    payload = part.get_payload(decode=True)
+    content = payload if isinstance(payload, bytes) else b""
+    try:
+        return content.decode(part.get_content_charset("utf-8"))
+    except (LookupError, ValueError):  # a charset nobody knows, or not the one it says
+        return content.decode("utf-8", "replace")

@@ -1,0 +1,224 @@
+"""The mail catcher's web inbox: what arrived, newest first, and each mail as it came.
+
+Pages are plain HTML; a small script asks for the list every two seconds and swaps it when it has changed. Everything a
+mail says is shown as text, never as markup.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from fieldpost.core import ids, times
+from fieldpost.testing.mail import ReceivedMail
+
+ID_HEADER = "X-Fieldpost-Id"
+PAGE_ROWS = 100
+
+_HERE = Path(__file__).parent
+_ADDRESS_CHARACTERS_MAX = 320
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class Mailbox(Protocol):
+    """A `MailStore`, or a `MailServer`."""
+
+    @property
+    def mails(self) -> Sequence[ReceivedMail]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One mail in the list."""
+
+    number: int
+    received_at: datetime
+    sender: str
+    recipients: tuple[str, ...]
+    subject: str
+    message_id: str | None
+    fieldpost_id: str | None
+
+
+class Inbox:
+    """The web application over a mailbox.
+
+    `console_url` is where the console's pages begin: a mail's id leads to `{console_url}/notifications/{id}`.
+    `smtp_address` (`127.0.0.1:1025`) is told to whoever looks into an empty inbox.
+    """
+
+    def __init__(self, mailbox: Mailbox, console_url: str | None = None, smtp_address: str | None = None) -> None:
+        self._mailbox = mailbox
+        self._pages = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._pages.filters |= {"short_time": _short_time, "full_time": _full_time, "exact_time": times.to_text}
+        self._pages.globals |= {
+            "console_url": console_url.rstrip("/") if console_url else None,
+            "smtp_address": smtp_address,
+        }
+
+    @asynccontextmanager
+    async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """Serve it; the value is its URL. Raises OSError when the port is taken."""
+        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, port)
+            await site.start()
+            yield f"http://{host}:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_get("/", self._list)
+        application.router.add_get("/mails.json", self._json)
+        application.router.add_get(r"/mails/{number:\d{1,15}}", self._mail)
+        application.router.add_static("/static", _HERE / "static")
+        application.on_response_prepare.append(_harden)
+        return application
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        try:
+            address, before = _query(request)
+        except ValueError as error:
+            return self._refusal(400, str(error))
+        found = [mail for mail in reversed(self._mailbox.mails) if _concerns(mail, address)]
+        newer = [mail for mail in found if before is not None and mail.number >= before]
+        shown = found[len(newer) : len(newer) + PAGE_ROWS]
+        has_older = len(found) > len(newer) + len(shown)
+        return self._page(
+            request,
+            "inbox.html",
+            rows=[_row(mail, address) for mail in shown],
+            address=address,
+            found_count=len(found),
+            total_count=len(self._mailbox.mails),
+            older_url=_list_url(address, shown[-1].number) if has_older else None,
+            newest_url=_list_url(address) if newer else None,
+        )
+
+    async def _mail(self, request: web.Request) -> web.StreamResponse:
+        number = int(request.match_info["number"])
+        mails = self._mailbox.mails
+        position = next((n for n, mail in enumerate(mails) if mail.number == number), None)
+        if position is None:
+            return self._refusal(404, f"There is no mail {number}. The inbox keeps only the newest ones.")
+        mail = mails[position]
+        return self._page(
+            request,
+            "mail.html",
+            row=_row(mail),
+            mail=mail,
+            source=mail.raw.decode("utf-8", "replace").replace("\r\n", "\n"),
+            older=mails[position - 1] if position > 0 else None,
+            newer=mails[position + 1] if position + 1 < len(mails) else None,
+        )
+
+    async def _json(self, request: web.Request) -> web.StreamResponse:
+        try:
+            address, before = _query(request)
+        except ValueError as error:
+            return web.json_response({"error": str(error)}, status=400)
+        found = [
+            _row(mail)
+            for mail in reversed(self._mailbox.mails)
+            if _concerns(mail, address) and (before is None or mail.number < before)
+        ]
+        return web.json_response({"mails": [_to_json(row) for row in found]})
+
+    def _page(self, request: web.Request, name: str, **values: Any) -> web.Response:
+        body = self._pages.get_template(name).render(values).encode("utf-8", "replace")
+        etag = hashlib.sha256(body).hexdigest()
+        if any(known.value == etag for known in request.if_none_match or ()):
+            # The script asks every two seconds; mostly nothing has changed, and nothing is sent.
+            response = web.Response(status=304)
+        else:
+            response = web.Response(body=body, content_type="text/html", charset="utf-8")
+        response.etag = etag
+        return response
+
+    def _refusal(self, status: int, reason: str) -> web.Response:
+        body = self._pages.get_template("refusal.html").render(status=status, reason=reason)
+        return web.Response(text=body, status=status, content_type="text/html")
+
+
+def _query(request: web.Request) -> tuple[str, int | None]:
+    """The address to filter by and the number before which to begin. Raises ValueError."""
+    address = request.query.get("address", "").strip()
+    if len(address) > _ADDRESS_CHARACTERS_MAX:
+        raise ValueError(f"address: at most {_ADDRESS_CHARACTERS_MAX} characters")
+    before = request.query.get("before")
+    if before is not None and not (before.isascii() and before.isdecimal() and len(before) <= 15):
+        raise ValueError("before: the number of a mail")
+    return address, None if before is None else int(before)
+
+
+def _concerns(mail: ReceivedMail, address: str) -> bool:
+    return any(address.casefold() in party.casefold() for party in (mail.sender, *mail.recipients))
+
+
+def _row(mail: ReceivedMail, address: str = "") -> Row:
+    fieldpost_id = mail.header(ID_HEADER)
+    return Row(
+        number=mail.number,
+        received_at=mail.received_at,
+        sender=mail.header("From") or mail.sender,
+        # The page has room for one: whom the reader asked for, if it is one of them.
+        recipients=tuple(sorted(mail.recipients, key=lambda recipient: address.casefold() not in recipient.casefold())),
+        subject=mail.subject,
+        message_id=mail.message_id,
+        # Only what is an id becomes a link to the console: anybody may write this header.
+        fieldpost_id=fieldpost_id if fieldpost_id and ids.is_id(fieldpost_id) else None,
+    )
+
+
+def _to_json(row: Row) -> dict[str, object]:
+    return {
+        "number": row.number,
+        "received_at": times.to_text(row.received_at),
+        "sender": row.sender,
+        "recipients": row.recipients,
+        "subject": row.subject,
+        "message_id": row.message_id,
+        "x_fieldpost_id": row.fieldpost_id,
+    }
+
+
+def _list_url(address: str, before: int | None = None) -> str:
+    query = {"address": address} if address else {}
+    if before is not None:
+        query["before"] = str(before)
+    return f"/?{urlencode(query)}" if query else "/"
+
+
+def _short_time(moment: datetime) -> str:
+    return f"{moment.day} {moment:%b %H:%M:%S}"
+
+
+def _full_time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def _harden(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)

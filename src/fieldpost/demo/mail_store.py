@@ -1,0 +1,123 @@
+"""The mail catcher's memory: each accepted mail as one JSON line in a file, so that mails survive a restart.
+
+The line is in the file before the sender hears 250 (`MailServer(on_mail=store.add)`). There is no fsync: a power cut
+may cost the demo its last mails, a killed process does not. The file is cut back to the newest mails at start, and
+whenever it has grown to twice that many.
+"""
+
+import errno
+import json
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from typing import Any, Self
+
+from fieldpost.core import times
+from fieldpost.testing.mail import ReceivedMail
+
+
+class MailStore:
+    """The newest mails, in memory and in a file."""
+
+    def __init__(self, path: Path, mails_max: int = 5_000) -> None:
+        """Open the file, made if it is not there, and read what it holds. Raises OSError."""
+        self._path = path
+        self._mails: deque[ReceivedMail] = deque(maxlen=mails_max)
+        self._lines = 0
+        self.unreadable_lines = 0
+        """Lines found at start that say no mail: the last one of a process that was killed while it wrote, say."""
+        self._read()
+        self._last_number = self._mails[-1].number if self._mails else 0
+        self._file = self._write_anew() if self._lines > len(self._mails) else self._open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def mails(self) -> Sequence[ReceivedMail]:
+        """The oldest first; numbered through, over restarts."""
+        return list(self._mails)
+
+    def add(self, mail: ReceivedMail) -> None:
+        """Keep this mail. Raises OSError when it cannot be written; then it is not kept."""
+        kept = replace(mail, number=self._last_number + 1)
+        self._append(_to_line(kept))
+        self._last_number = kept.number
+        self._mails.append(kept)
+        self._lines += 1
+        if self._lines >= 2 * (self._mails.maxlen or 1):
+            self._file.close()
+            self._file = self._write_anew()
+
+    def _read(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            for line in file:
+                self._lines += 1
+                try:
+                    self._mails.append(_from_line(line))
+                except (ValueError, KeyError, TypeError):
+                    self.unreadable_lines += 1
+
+    def _append(self, line: bytes) -> None:
+        size = os.fstat(self._file.fileno()).st_size
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, "only a part of the mail could be written")
+        except OSError:
+            # Half a line would spoil the next one, too.
+            self._file.truncate(size)
+            raise
+
+    def _open(self) -> FileIO:
+        return self._path.open("ab", buffering=0)
+
+    def _write_anew(self) -> FileIO:
+        new = self._path.with_suffix(".new")
+        with new.open("wb") as file:
+            file.writelines(map(_to_line, self._mails))
+        os.replace(new, self._path)
+        self._lines = len(self._mails)
+        return self._open()
+
+
+def _to_line(mail: ReceivedMail) -> bytes:
+    fields = {
+        "number": mail.number,
+        "connection": mail.connection,
+        "sender": mail.sender,
+        "recipients": mail.recipients,
+        "received_at": times.to_text(mail.received_at),
+        # Readable where it is text, exact where it is not: a byte that is no UTF-8 becomes a lone surrogate and back.
+        "raw": mail.raw.decode("utf-8", "surrogateescape"),
+        "parameters": mail.parameters,
+    }
+    return json.dumps(fields).encode() + b"\n"
+
+
+def _from_line(line: bytes) -> ReceivedMail:
+    """Raises ValueError, KeyError or TypeError when the line says no mail."""
+    fields: dict[str, Any] = json.loads(line)
+    received_at = times.from_text(fields["received_at"])
+    if received_at is None:
+        raise ValueError("received_at: not a time")
+    return ReceivedMail(
+        number=int(fields["number"]),
+        connection=int(fields["connection"]),
+        sender=str(fields["sender"]),
+        recipients=_texts(fields["recipients"]),
+        received_at=received_at,
+        raw=fields["raw"].encode("utf-8", "surrogateescape"),
+        parameters=_texts(fields["parameters"]),
+    )
+
+
+def _texts(values: Iterable[object]) -> tuple[str, ...]:
+    return tuple(map(str, values))
