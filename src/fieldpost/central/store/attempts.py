@@ -139,6 +139,15 @@ _history = Statement(
     },
 )
 
+_counts = Statement(
+    """
+    select notification_id, count(*) as attempts from attempts where notification_id {any:ids}
+    group by notification_id
+    """,
+    lists={"ids": "id"},
+    result={"notification_id": Id, "attempts": BigInteger},
+)
+
 
 def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]) -> set[str]:
     """Write these ends; the ids whose claim was lost, for which nothing but a late audit entry was written.
@@ -171,6 +180,12 @@ def settle_targets(conn: Connection, changes: Collection[tuple[str, Transition, 
 def history(conn: Connection, notification_id: str) -> list[AttemptRecord]:
     """All attempts of a notification, oldest first, over all its cycles."""
     return [AttemptRecord(**row._mapping) for row in _history.run(conn, notification_id=notification_id)]
+
+
+def counts(conn: Connection, ids: Collection[str]) -> dict[str, int]:
+    """How many attempts these notifications have seen; those without any are left out."""
+    found = _counts.run(conn, ids=list(ids)) if ids else []
+    return {row.notification_id: row.attempts for row in found}
 
 
 def _entries(

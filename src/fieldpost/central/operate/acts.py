@@ -1,0 +1,58 @@
+"""What every act of a person has in common: it needs a role, it leaves an audit entry, it may come too late."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+from typing import ParamSpec, TypeVar
+
+import structlog
+from sqlalchemy.exc import IntegrityError
+
+from fieldpost.central.store.engine import Store, Transaction
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.errors import Conflict, Denied
+from fieldpost.core.ids import new_id
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+def require(actor: Actor, role: Role, act: str) -> None:
+    """Raise Denied unless the actor may do this act (named noun.verb); a refusal is logged."""
+    try:
+        actor.require(role)
+    except Denied:
+        log.warning("act.denied", act=act, actor=actor.name, role=actor.role.value, needed=role.value)
+        raise
+
+
+def record(actor: Actor, act: str, target: str, now: datetime, extra: Mapping[str, object] | None = None) -> AuditEntry:
+    """The audit entry of an act that is done in the same transaction. `extra` must hold no secret."""
+    return AuditEntry(
+        event_id=event_id(now),
+        occurred_at=now,
+        kind=AuditKind.OPERATOR_ACT,
+        status=AuditStatus.SUBMITTED,
+        channel=AuditChannel.API_INBOUND,
+        actor=actor.name,
+        target=target,
+        request_summary=act,
+        extra=dict(extra) if extra else None,
+    )
+
+
+def event_id(now: datetime) -> str:
+    return new_id(now, secrets.token_bytes(10))
+
+
+async def commit(store: Store, what: str, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run the act's transaction; two that collide in the database end as a Conflict for one of them."""
+    try:
+        return await store.write(function, *args, **kwargs)
+    except IntegrityError:
+        raise Conflict(
+            "act.collided", f"{what} was changed by somebody else at the same time", hint="look again, then try again"
+        ) from None

@@ -1,0 +1,91 @@
+"""Parked notifications: retry and discard, by compare-and-set on the version that the operator saw."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from fieldpost.central.operate.acts import event_id, require
+from fieldpost.central.store import audit
+from fieldpost.central.store import notifications as rows
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.moment import moment
+from fieldpost.clock import Clock
+from fieldpost.core import lifecycle
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.audit import AuditKind, AuditStatus
+from fieldpost.core.errors import Conflict, NotFound
+from fieldpost.core.ids import parse_notification_id
+from fieldpost.core.lifecycle import Transition
+from fieldpost.core.notification import Notification
+
+Rule = Callable[[Notification, datetime], Transition]
+
+
+class NotAsSeen(Conflict):
+    """The notification is not as the operator saw it; `current` is how it is."""
+
+    def __init__(self, code: str, message: str, current: Notification) -> None:
+        super().__init__(code, message, hint="look at it again")
+        self.current = current
+
+
+class Notifications:
+    """What people do with notifications."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def retry(self, actor: Actor, notification_id: str, version: int) -> Notification:
+        """Back to pending, in a new cycle, for the targets that failed; due at once."""
+        require(actor, Role.OPERATOR, "notification.retry")
+        changed = await self._change(actor, notification_id, version, lifecycle.retry, AuditStatus.SUBMITTED)
+        self._store.wake.set()
+        return changed
+
+    async def discard(self, actor: Actor, notification_id: str, version: int) -> Notification:
+        """Given up for good; the row and its history stay until they are purged."""
+        require(actor, Role.OPERATOR, "notification.discard")
+        return await self._change(actor, notification_id, version, lifecycle.discard, AuditStatus.DISCARDED)
+
+    async def _change(
+        self, actor: Actor, notification_id: str, version: int, rule: Rule, status: AuditStatus
+    ) -> Notification:
+        parse_notification_id(notification_id)
+        entry = event_id(self._clock.now())
+        return await self._store.write(
+            _change, actor, notification_id, version, rule, status, entry, now=self._store.now()
+        )
+
+
+def _change(
+    conn: Connection,
+    actor: Actor,
+    notification_id: str,
+    version: int,
+    rule: Rule,
+    status: AuditStatus,
+    event: str,
+    *,
+    now: datetime | None,
+) -> Notification:
+    seen = _get(conn, notification_id)
+    at = moment(conn, now)
+    try:
+        transition = rule(seen, at)
+    except Conflict as error:
+        raise NotAsSeen(error.code, error.message, seen) from None
+    if seen.version != version or not rows.change(conn, seen, transition, at):
+        current = _get(conn, notification_id)
+        raise NotAsSeen("notification.changed", f"it was changed meanwhile and is now {current.status.value}", current)
+    entry = audit.NotificationEntry(event, notification_id, at, AuditKind.OPERATOR_ACT, status, actor.name)
+    audit.add_for_notifications(conn, None, [entry])
+    return _get(conn, notification_id)
+
+
+def _get(conn: Connection, notification_id: str) -> Notification:
+    found = rows.get(conn, notification_id)
+    if found is None:
+        raise NotFound("notification.unknown", "there is no such notification")
+    return found

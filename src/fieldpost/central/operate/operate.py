@@ -1,0 +1,32 @@
+"""All that people can do, by noun."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fieldpost.central.operate.accounts import Accounts
+from fieldpost.central.operate.channels import Channels
+from fieldpost.central.operate.lists import Lists
+from fieldpost.central.operate.notifications import Notifications
+from fieldpost.central.operate.sites import Sites
+from fieldpost.central.store.engine import Store
+from fieldpost.clock import Clock
+from fieldpost.core.adapter import Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Operate:
+    notifications: Notifications
+    lists: Lists
+    channels: Channels
+    sites: Sites
+    accounts: Accounts
+
+    @classmethod
+    def over(cls, store: Store, adapters: Mapping[str, Adapter], clock: Clock) -> "Operate":
+        return cls(
+            Notifications(store, clock),
+            Lists(store, adapters, clock),
+            Channels(store, adapters, clock),
+            Sites(store, clock),
+            Accounts(store, clock),
+        )

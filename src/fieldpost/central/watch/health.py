@@ -1,0 +1,36 @@
+"""Is central well: can the store be used, and how much is where."""
+
+from collections.abc import Mapping
+
+from fieldpost.central.store import kpis
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.moment import moment
+from fieldpost.clock import Clock
+from fieldpost.core.notification import Status
+
+FRESH_S = 2.0
+REST = 20.0
+"""Counting rests for so many times as long as it took, so that looking never becomes the load."""
+
+
+class Health:
+    """Looking at central itself."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._counts: Mapping[Status, int] = {}
+        self._counted_until: float | None = None
+
+    async def check_store(self) -> None:
+        """Returns when the store answers, raises Unavailable when it does not."""
+        await self._store.read(moment, self._store.now())
+
+    async def counts(self) -> Mapping[Status, int]:
+        """How many notifications stand in each status, as of a moment ago."""
+        began = self._clock.monotonic()
+        if self._counted_until is None or began >= self._counted_until:
+            self._counts = await self._store.read(kpis.count_by_status)
+            ended = self._clock.monotonic()
+            self._counted_until = ended + max(FRESH_S, REST * (ended - began))
+        return self._counts

@@ -1,0 +1,38 @@
+"""Who acts: a person or a program with a role. A role may do all that the roles before it may."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fieldpost.core.errors import Denied
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    """Sees."""
+    OPERATOR = "operator"
+    """Retries, discards, resets."""
+    ADMIN = "admin"
+    """Lists, channels, subscriptions, sites, users."""
+
+    def includes(self, other: "Role") -> bool:
+        return _ORDER.index(self) >= _ORDER.index(other)
+
+
+_ORDER = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The name that audit entries carry, and what its bearer may do."""
+
+    name: str
+    role: Role
+
+    def require(self, role: Role) -> None:
+        """Raise Denied unless the actor's role includes this one."""
+        if not self.role.includes(role):
+            raise Denied(
+                "access.role",
+                f"this needs the role {role.value}; {self.name} is {self.role.value}",
+                hint="ask an administrator",
+            )
