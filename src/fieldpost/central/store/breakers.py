@@ -9,7 +9,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import breakers
-from fieldpost.central.store.types import Id
+from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.breaker import Breaker, BreakerState
 
 CHANGES_MAX = 20
@@ -52,9 +52,10 @@ _held_keys = Statement(
         select (select held_by from notifications where held_by > keys.k order by held_by limit 1)
         from keys where keys.k is not null
     )
-    select k from keys where k is not null
+    select k, (select due_at from notifications where held_by = keys.k order by due_at limit 1) as due_at
+    from keys where k is not null
     """,
-    result={"k": Text},
+    result={"k": Text, "due_at": Moment},
 )
 
 
@@ -93,9 +94,9 @@ def release_held(conn: Connection, key: str, is_healthy: bool, limit: int, *, no
     return len(_release_held.run(conn, key=key, is_healthy=is_healthy, limit=limit, now=now))
 
 
-def held_keys(conn: Connection) -> list[str]:
-    """The breakers behind which rows are held."""
-    return [row.k for row in _held_keys.run(conn)]
+def held_keys(conn: Connection) -> dict[str, datetime]:
+    """The breakers behind which rows are held, each with the earliest due time behind it."""
+    return {row.k: row.due_at for row in _held_keys.run(conn)}
 
 
 def _write(conn: Connection, seen: Breaker, wanted: Breaker) -> bool:

@@ -196,6 +196,24 @@ _end_released = Statement(
     rows=_HELD_CLAIMS,
 )
 
+_suspects = Statement(
+    f"""
+    select 1 as found from notifications
+    where status in ('pending', 'retrying') and orphan_count > 0 and {_FREE} and {_ORPHANS} >= 2 limit 1
+    """
+)
+
+# The earliest due row of each key, walked like a claim; rows in somebody's hands are not waited for.
+_next_due = Statement(
+    f"""{_walk}
+    select min((select due_at from notifications
+                where status = :status and delivery_key = keys.k and held_by is null and {_NOT_CLAIMED}
+                order by due_at limit 1)) as due_at
+    from keys
+    """,
+    result={"due_at": Moment},
+)
+
 _void = Statement("update notifications set lease_until = 0 where claim_owner is not null and lease_until > 0")
 
 
@@ -251,6 +269,17 @@ def release(
 def void_all(conn: Connection) -> None:
     """Let every claim run out now: on SQLite a new process knows that no other is left to hold one."""
     _void.run(conn)
+
+
+def has_suspects(conn: Connection, *, now: datetime | None) -> bool:
+    """Whether a row waits to be attempted alone."""
+    return bool(_suspects.run(conn, now=now))
+
+
+def next_due(conn: Connection, *, now: datetime | None) -> datetime | None:
+    """When the next row that nobody holds is due; in the past where it is due already."""
+    found = [_next_due.run(conn, status=lane.status.value, after="", now=now)[0].due_at for lane in Lane]
+    return min((due_at for due_at in found if due_at is not None), default=None)
 
 
 def targets_of(conn: Connection, ids: Collection[str]) -> dict[str, list[Target]]:

@@ -54,13 +54,31 @@ def newest(
     return [to_core.notification(row) for row in conn.execute(query.limit(limit))]
 
 
+def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[Notification]:
+    """Held rows, in nobody's hands, whose cycle began before the cutoff; with their targets."""
+    n = notifications.c
+    found = conn.execute(
+        select(*_COLUMNS)
+        .where(n.held_by.is_not(None), n.cycle_started_at < cutoff, n.claim_owner.is_(None))
+        .order_by(n.held_by, n.due_at)
+        .limit(limit)
+    ).all()
+    targets = targets_of(conn, [row.notification_id for row in found])
+    return [to_core.notification(row, targets.get(row.notification_id, ())) for row in found]
+
+
 def change(conn: Connection, seen: Notification, transition: Transition, now: datetime) -> bool:
-    """An operator's transition, if the row is still as he saw it; whether it was."""
+    """A transition outside a claim (an operator's, or the end of a long hold), if the row is still as seen."""
     n = notifications.c
     is_new_cycle = transition.cycle != seen.cycle
     changed = (
         update(notifications)
-        .where(n.notification_id == seen.notification_id, n.status == seen.status.value, n.version == seen.version)
+        .where(
+            n.notification_id == seen.notification_id,
+            n.status == seen.status.value,
+            n.version == seen.version,
+            n.claim_owner.is_(None),
+        )
         .values(
             status=transition.status.value,
             retry_count=transition.retry_count,
@@ -71,6 +89,8 @@ def change(conn: Connection, seen: Notification, transition: Transition, now: da
             due_at=transition.due_at,
             delivered_at=transition.delivered_at,
             terminal_at=transition.terminal_at,
+            held_by=transition.held_by,
+            held_reason=transition.held_reason,
             version=seen.version + 1,
         )
     )

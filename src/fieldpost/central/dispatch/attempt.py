@@ -1,0 +1,98 @@
+"""The heart: one attempt to deliver one notification, from the claim to an outcome."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from fieldpost.central.store.claims import Claimed
+from fieldpost.clock import Clock
+from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
+from fieldpost.core.breaker import Breaker, channel_key, is_blocked
+from fieldpost.core.lifecycle import Policy
+from fieldpost.core.lists import Route
+from fieldpost.core.notification import TargetStatus
+from fieldpost.core.outcome import Held, Outcome, PermanentFailure, Uncertain
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Flight:
+    """A claimed row on its way: where it goes, since when, and when its lease was last renewed."""
+
+    claimed: Claimed
+    route: Route | PermanentFailure
+    policy: Policy
+    clock: Clock
+    lease_s: float
+    is_probe: bool = False
+    renewed_at: float = 0.0
+    claimed_monotonic: float = 0.0
+    outcome: Outcome | None = None
+    duration_s: float = 0.0
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.claimed_monotonic = self.renewed_at = self.clock.monotonic()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.claimed.notification.notification_id, self.claimed.token
+
+    @property
+    def breaker_key(self) -> str | None:
+        return channel_key(self.route.channel.name) if isinstance(self.route, Route) else None
+
+    def now(self) -> datetime:
+        """The database's time: as it was at the claim, and what has passed here since."""
+        return self.claimed.claimed_at + timedelta(seconds=self.clock.monotonic() - self.claimed_monotonic)
+
+    def gate(self) -> None:
+        """Before the point of no return: with the last renewal half a lease ago, the row may soon be another's."""
+        if self.clock.monotonic() - self.renewed_at > self.lease_s / 2:
+            raise ClaimLost(f"the claim was not renewed within {self.lease_s / 2:g} s")
+
+
+async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
+    """What one attempt comes to. Raises ClaimLost (nothing was sent) and cancellation; all else is an outcome."""
+    n = flight.claimed.notification
+    if flight.claimed.is_orphan_of_lone:
+        return PermanentFailure("delivery crashed the worker: twice among others, then on its own", phase="orphaned")
+    if isinstance(flight.route, PermanentFailure):
+        return flight.route
+    adapter = adapters.get(n.type)
+    if adapter is None:
+        log.error("attempt.no_adapter", notification_id=n.notification_id, type=n.type)
+        return PermanentFailure(f"no delivery adapter for type {n.type!r}", phase="resolve")
+    breaker = breakers.get(flight.breaker_key or "")
+    if breaker is not None and is_blocked(breaker) and not flight.is_probe:
+        return Held(
+            f"the breaker of channel {flight.route.channel.name!r} is open: {breaker.last_error}", phase="breaker"
+        )
+    owed = tuple(t.address for t in n.targets if t.status is TargetStatus.DUE)
+    if not owed:
+        return PermanentFailure(f"list {n.list_name!r} has no targets", phase="resolve")
+    envelope = Envelope(
+        notification_id=n.notification_id,
+        list_name=n.list_name,
+        subject=n.subject,
+        body=n.body,
+        targets=owed,
+        settings=flight.route.channel.settings,
+        dated=n.created_at,
+        gate=flight.gate,
+    )
+    try:
+        async with asyncio.timeout(adapter.deadline_s):
+            return await adapter.deliver(envelope)
+    except ClaimLost:
+        raise
+    except TimeoutError:
+        return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline")
+    except Exception as error:
+        # A bug in an adapter concerns this one notification; the traceback is for the log, a short text for the row.
+        log.exception("attempt.crashed", notification_id=n.notification_id, type=n.type)
+        return PermanentFailure(f"the {n.type} adapter failed: {type(error).__name__}: {error}", phase="bug")

@@ -1,0 +1,253 @@
+"""The dispatcher: claims what is due, runs the attempts, bounded, and has their results written.
+
+Theory of operation. A sweep goes on claiming until nothing is due or no slot is free; deliveries run beside it. Slots
+bound what a node has in flight, and what of one delivery key; a slot is free again when the attempt's end is written.
+Ingest, an operator's Retry, a closing breaker and a due time wake the dispatcher; `interval_s` is only the fallback.
+Every node dispatches; claims keep them apart.
+
+What must always hold: a claim ends by a written result, by release, or by its lease running out; nothing is sent under
+a claim that was not renewed for half a lease (`Flight.gate`); a stopping node claims nothing more.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import structlog
+
+from fieldpost.central.dispatch.attempt import Flight, attempt
+from fieldpost.central.dispatch.holds import Holds
+from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.dispatch.results import Results
+from fieldpost.central.dispatch.view import View, load_view
+from fieldpost.central.store import claims
+from fieldpost.central.store.claims import Claimed
+from fieldpost.central.store.engine import Store
+from fieldpost.clock import Clock
+from fieldpost.core.adapter import Adapter, ClaimLost
+from fieldpost.core.breaker import Breaker
+from fieldpost.core.errors import Unavailable
+from fieldpost.core.lanes import Lane, retry_first
+from fieldpost.core.notification import Status
+
+log = structlog.get_logger()
+
+
+class Dispatcher:
+    """One for a central node."""
+
+    def __init__(
+        self,
+        store: Store,
+        adapters: Mapping[str, Adapter],
+        node_id: str,
+        clock: Clock,
+        rng: random.Random,
+        options: DispatchOptions | None = None,
+    ) -> None:
+        self._store = store
+        self._adapters = adapters
+        self._node_id = node_id
+        self._clock = clock
+        self._options = options or DispatchOptions()
+        self._results = Results(store, node_id, clock, rng, self._options, self._ended)
+        self._holds = Holds(store, node_id, self._options)
+        self._view = View(is_stale=True)
+        self._flights: dict[tuple[str, int], Flight] = {}
+        self._busy: Counter[str] = Counter()
+        self._freed = asyncio.Event()
+        self._after = dict.fromkeys(Lane, "")
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        """Sweep until cancelled or stopped; cancelled, it gives back what it holds within the grace time."""
+        helpers = [asyncio.create_task(self._results.run()), asyncio.create_task(self._renew_all())]
+        try:
+            while not self._is_stopping:
+                await self._store.wake.wait(await self._sweep_safely())
+        finally:
+            await asyncio.shield(self._wind_up(helpers))
+
+    def stop(self) -> None:
+        """Claim nothing more; `run` returns after the grace time at the latest."""
+        self._is_stopping = True
+        self._freed.set()
+        self._store.wake.set()
+
+    async def sweep(self) -> None:
+        """Claim and start what is due until nothing is; returns with attempts still in flight."""
+        await self._attempt_suspects()
+        while not self._is_stopping:
+            await self._look()
+            if not await self._claim(await self._free_slots()):
+                return
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        while self._flights:
+            self._freed.clear()
+            await self._freed.wait()
+
+    async def _sweep_safely(self) -> float:
+        """A sweep whose failure is logged and costs no more than itself; how long to wait for the next."""
+        try:
+            await self.sweep()
+            return await self._wait_s()
+        except Unavailable as error:
+            log.error("sweep.failed", error=error.message)
+        except Exception:
+            log.exception("sweep.faulted")
+        return min(self._options.interval_s, 1.0)
+
+    async def _look(self) -> None:
+        """See lists, channels and breakers as they are now, and tend what is held, if the last look is too old."""
+        age_s = self._clock.monotonic() - self._view.seen_at
+        if age_s < self._options.refresh_s and not self._view.is_stale:
+            return
+        seen_at = self._clock.monotonic()
+        self._view = await self._store.read(load_view, seen_at, now=self._store.now())
+        self._view.warn_of_clamped(log)
+        for probe in await self._holds.tend(self._view, self._clock.monotonic()):
+            self._start(probe, is_probe=True)
+
+    async def _free_slots(self) -> int:
+        while (free := self._options.slots - len(self._flights)) <= 0 and not self._is_stopping:
+            self._freed.clear()
+            await self._freed.wait()
+        return 0 if self._is_stopping else min(free, self._options.batch_size)
+
+    async def _claim(self, free: int) -> int:
+        """Claim and start at most so many; how many there were."""
+        retrying = sum(f.claimed.notification.status is Status.RETRYING for f in self._flights.values())
+        share = retry_first(self._options.slots, free, retrying)
+        retries = await self._claim_lane(Lane.RETRY, share)
+        claimed = retries + await self._claim_lane(Lane.FRESH, free - retries)
+        if retries == share:
+            claimed += await self._claim_lane(Lane.RETRY, free - claimed)
+        return claimed
+
+    async def _claim_lane(self, lane: Lane, limit: int) -> int:
+        if limit <= 0:
+            return 0
+        per_key = self._options.slots_per_key
+        # A key behind an open breaker counts as full: its rows are held in sets, not taken one by one.
+        busy = dict(self._busy) | dict.fromkeys(self._view.blocked_keys, per_key)
+        claimed = await self._store.write(
+            claims.claim_due,
+            self._node_id,
+            lane,
+            limit=limit,
+            per_key=per_key,
+            busy=busy,
+            after=self._after[lane],
+            lease_s=self._options.lease_s,
+            now=self._store.now(),
+        )
+        # The walk goes on behind the last key it reached, so that no key starves; from the start when it saw them all.
+        self._after[lane] = claimed[-1].notification.delivery_key if len(claimed) == limit else ""
+        for one in claimed:
+            self._start(one)
+        return len(claimed)
+
+    async def _attempt_suspects(self) -> None:
+        """Rows whose attempts ended twice with their node are attempted one at a time, with nothing beside them."""
+        while not self._is_stopping and await self._store.read(claims.has_suspects, now=self._store.now()):
+            await self.idle()
+            await self._look()
+            for one in await self._store.write(
+                claims.claim_lone, self._node_id, lease_s=self._options.lease_s, now=self._store.now()
+            ):
+                log.warning("attempt.lone", notification_id=one.notification.notification_id)
+                self._start(one)
+            await self.idle()
+
+    def _start(self, claimed: Claimed, *, is_probe: bool = False) -> None:
+        n = claimed.notification
+        self._busy[n.delivery_key] += 1
+        route = self._view.route(n.list_name)
+        policy = self._view.policy(route, self._options.hold_max)
+        flight = Flight(claimed, route, policy, self._clock, self._options.lease_s, is_probe)
+        self._flights[flight.key] = flight
+        flight.task = asyncio.create_task(self._fly(flight))
+
+    async def _fly(self, flight: Flight) -> None:
+        try:
+            flight.outcome = await attempt(flight, self._adapters, self._view.breakers)
+        except ClaimLost as error:
+            log.warning("attempt.abandoned", notification_id=flight.key[0], error=str(error))
+            await self._give_back([flight], str(error))
+        else:
+            flight.duration_s = self._clock.monotonic() - flight.claimed_monotonic
+            self._results.add(flight)
+
+    def _ended(self, flights: Sequence[Flight], breakers: dict[str, Breaker]) -> None:
+        for flight in flights:
+            if self._flights.pop(flight.key, None) is not None:
+                self._busy[flight.claimed.notification.delivery_key] -= 1
+        self._busy = +self._busy
+        if self._view.take_in(breakers):
+            self._store.wake.set()
+        self._freed.set()
+
+    async def _give_back(self, flights: Sequence[Flight], reason: str) -> None:
+        with contextlib.suppress(Unavailable):  # then the lease runs out by itself
+            await self._store.write(
+                claims.release, self._node_id, [f.key for f in flights], reason, now=self._store.now()
+            )
+        await self._holds.give_back_probes(flights)
+        self._ended(flights, {})
+
+    async def _renew_all(self) -> None:
+        """Keep the leases of what is in flight; what could not be renewed is stopped by its gate."""
+        while True:
+            await self._clock.sleep(self._options.renew_s)
+            with contextlib.suppress(Unavailable):
+                await self.renew()
+
+    async def renew(self) -> None:
+        flights = list(self._flights.values())
+        if not flights:
+            return
+        at = self._clock.monotonic()
+        kept = await self._store.write(
+            claims.renew,
+            self._node_id,
+            [f.key for f in flights],
+            lease_s=self._options.lease_s,
+            now=self._store.now(),
+        )
+        for flight in flights:
+            if flight.key[0] in kept:
+                flight.renewed_at = at
+        await self._holds.renew_probes(flights)
+
+    async def _wait_s(self) -> float:
+        """Until the next row is due, at most the interval."""
+        due_at = await self._store.read(claims.next_due, now=self._store.now())
+        waits = [self._options.interval_s]
+        moments = [m for m in (due_at, self._view.next_hold_end()) if m is not None]
+        since_look = timedelta(seconds=self._clock.monotonic() - self._view.seen_at)
+        for moment in moments:
+            seconds = (moment - self._view.now - since_look).total_seconds()
+            # What is due already is kept from being claimed by a bound or a breaker: that ends with a wake-up.
+            waits.append(seconds if seconds > 0 else min(self._options.refresh_s, self._options.interval_s))
+        return max(min(waits), 0.001)
+
+    async def _wind_up(self, helpers: Sequence[asyncio.Task[None]]) -> None:
+        """Finish within the grace time what is in flight, give back the rest."""
+        self._is_stopping = True
+        tasks = [f.task for f in self._flights.values() if f.task is not None and not f.task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._options.grace_s)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        await self._results.apply_waiting()
+        if self._flights:
+            await self._give_back(list(self._flights.values()), "the node stopped")

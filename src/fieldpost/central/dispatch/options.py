@@ -1,0 +1,60 @@
+"""The settings of dispatching, and the rules between them."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fieldpost.core.breaker import BreakerPolicy
+from fieldpost.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchOptions:
+    """[dispatch]"""
+
+    interval_s: float = 10.0
+    """How often to look for due rows when nothing wakes the dispatcher."""
+    batch_size: int = 100
+    """How many rows one claim takes at most."""
+    slots: int = 64
+    """How many deliveries a node runs at once."""
+    slots_per_key: int = 8
+    """How many of them may go to one list or subscription."""
+    lease_s: float = 90.0
+    """How long a claim lasts unless renewed; a dead node's rows are taken up after it."""
+    renew_s: float = 30.0
+    """How often claims are renewed; at most a third of the lease."""
+    grace_s: float = 20.0
+    """How long a stopping node waits for its deliveries before it gives them back."""
+    refresh_s: float = 1.0
+    """How old lists, channels and breakers may be as a sweep sees them."""
+    release_batch: int = 1000
+    """How many held rows come free at a time once their breaker has closed."""
+    hold_max_s: float = 5 * 24 * 3600.0
+    """How long a row may be held behind a breaker, from the start of its cycle, before it parks."""
+    breaker_failures_max: int = 5
+    """So many failures of a channel in a row open its breaker."""
+    breaker_break_s: float = 60.0
+    """How long an open breaker waits before one probe."""
+    breaker_lapse_s: float = 1800.0
+    """Failures of a channel are forgotten when none came for so long."""
+    breaker_hold_s: float = 10.0
+    """How long a row waits after a failure of its channel that did not open the breaker."""
+
+    def __post_init__(self) -> None:
+        for name in ("interval_s", "batch_size", "slots", "slots_per_key", "lease_s", "renew_s", "refresh_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError("settings.range", f"dispatch.{name} must be greater than 0", field=f"dispatch.{name}")
+        if self.lease_s < 3 * self.renew_s:
+            raise ConfigError(
+                "settings.lease",
+                f"dispatch.lease_s ({self.lease_s}) must be at least three times dispatch.renew_s ({self.renew_s})",
+                field="dispatch.lease_s",
+            )
+
+    @property
+    def breaker(self) -> BreakerPolicy:
+        return BreakerPolicy(self.breaker_failures_max, self.breaker_break_s, self.breaker_lapse_s, self.breaker_hold_s)
+
+    @property
+    def hold_max(self) -> timedelta:
+        return timedelta(seconds=self.hold_max_s)

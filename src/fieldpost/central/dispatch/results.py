@@ -1,0 +1,170 @@
+"""Outcomes gathered and applied in batches.
+
+While one batch is being written the next one gathers, so that a burst of outcomes costs few transactions and a single
+slow one is never held back. An outcome that cannot be written now stays here, its lease renewed, until it can.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+from sqlalchemy import Connection
+
+from fieldpost.central.dispatch.attempt import Flight
+from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.store import attempts
+from fieldpost.central.store import breakers as breaker_rows
+from fieldpost.central.store.attempts import Finished
+from fieldpost.central.store.engine import Store
+from fieldpost.clock import Clock
+from fieldpost.core.breaker import Breaker, BreakerPolicy, next_probe, record
+from fieldpost.core.errors import Unavailable
+from fieldpost.core.ids import new_ids
+from fieldpost.core.lifecycle import Hold, decide
+from fieldpost.core.outcome import Outcome
+from fieldpost.core.text import cut
+
+log = structlog.get_logger()
+
+AGAIN_S = 1.0
+
+
+class Results:
+    """Writes the ends of attempts; `on_ended` hears of each flight whose claim has ended."""
+
+    def __init__(
+        self,
+        store: Store,
+        node_id: str,
+        clock: Clock,
+        rng: random.Random,
+        options: DispatchOptions,
+        on_ended: Callable[[Sequence[Flight], dict[str, Breaker]], None],
+    ) -> None:
+        self._store = store
+        self._node_id = node_id
+        self._clock = clock
+        self._rng = rng
+        self._options = options
+        self._on_ended = on_ended
+        self._waiting: list[Flight] = []
+        self._news = asyncio.Event()
+
+    def add(self, flight: Flight) -> None:
+        """An attempt has come to `flight.outcome`."""
+        self._waiting.append(flight)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Apply what gathers, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                if not await self.apply_waiting():
+                    await self._clock.sleep(AGAIN_S)
+
+    async def apply_waiting(self) -> bool:
+        """Write all that has gathered as one batch; False when the store cannot be used now."""
+        batch, self._waiting = self._waiting, []
+        if not batch:
+            return True
+        chances = [self._rng.random() for _ in batch]
+        event_ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(batch)))
+        try:
+            late, breakers, finished = await self._store.write(
+                _apply, self._node_id, batch, chances, event_ids, self._options.breaker
+            )
+        except Unavailable as error:
+            log.error("result.kept", count=len(batch), error=error.message)
+            self._waiting = batch + self._waiting
+            return False
+        except asyncio.CancelledError:
+            self._waiting = batch + self._waiting
+            raise
+        self._tell(batch, finished, late)
+        self._on_ended(batch, breakers)
+        return True
+
+    def _tell(self, batch: Sequence[Flight], finished: Sequence[Finished], late: set[str]) -> None:
+        for flight, f in zip(batch, finished, strict=True):
+            n = flight.claimed.notification
+            if f.notification_id in late:
+                log.warning("attempt.late", notification_id=f.notification_id, token=f.token, outcome=f.outcome)
+            else:
+                log.info(
+                    "attempt.finished",
+                    notification_id=f.notification_id,
+                    list_name=n.list_name,
+                    site=n.provenance.site,
+                    outcome=f.outcome,
+                    status=f.transition.status.value,
+                    retry_count=f.transition.retry_count,
+                    duration_ms=f.duration_ms,
+                    error=f.error,
+                )
+
+
+def _apply(
+    conn: Connection,
+    node_id: str,
+    batch: Sequence[Flight],
+    chances: Sequence[float],
+    event_ids: Sequence[str],
+    policy: BreakerPolicy,
+) -> tuple[set[str], dict[str, Breaker], list[Finished]]:
+    """One transaction: breakers, then rows, targets, attempts and audit entries decided with them."""
+    breakers = _record_all(conn, batch, policy)
+    finished = [
+        _finish(flight, chance, breakers.get(flight.breaker_key or ""), policy)
+        for flight, chance in zip(batch, chances, strict=True)
+    ]
+    return attempts.apply(conn, node_id, finished, event_ids), breakers, finished
+
+
+def _record_all(conn: Connection, batch: Sequence[Flight], policy: BreakerPolicy) -> dict[str, Breaker]:
+    by_key: dict[str, list[tuple[Outcome, datetime]]] = {}
+    for flight in batch:
+        if flight.breaker_key is not None and flight.outcome is not None and flight.outcome.phase not in _NOT_SENT:
+            by_key.setdefault(flight.breaker_key, []).append((flight.outcome, flight.now()))
+    seen = breaker_rows.load(conn, by_key) if by_key else {}
+    after = {}
+    for key, outcomes in by_key.items():
+        before = seen.get(key, Breaker(key))
+        after[key] = _record(before, outcomes, policy)
+        if after[key] is not before:
+            changed = breaker_rows.change(conn, key, lambda b, o=outcomes: _record(b, o, policy))  # type: ignore[misc]
+            assert changed is not None, "recording always gives a breaker"
+            after[key] = changed
+    return after
+
+
+# What says nothing about the channel: it was never asked.
+_NOT_SENT = {"breaker", "resolve", "orphaned", "bug"}
+
+
+def _record(breaker: Breaker, outcomes: Sequence[tuple[Outcome, datetime]], policy: BreakerPolicy) -> Breaker:
+    for outcome, at in outcomes:
+        breaker = record(breaker, outcome, policy, at)
+    return breaker
+
+
+def _finish(flight: Flight, chance: float, breaker: Breaker | None, policy: BreakerPolicy) -> Finished:
+    assert flight.outcome is not None, "only flights with an outcome are added"
+    n, outcome, now = flight.claimed.notification, flight.outcome, flight.now()
+    key = flight.breaker_key or ""
+    hold = Hold(key, next_probe(breaker or Breaker(key), policy, now))
+    return Finished(
+        n.notification_id,
+        flight.claimed.token,
+        decide(n, outcome, flight.policy, hold, now, chance),
+        outcome.word,
+        cut(outcome.error) if outcome.error else None,
+        outcome.phase,
+        cut(outcome.reply) if outcome.reply else None,
+        round(flight.duration_s * 1000),
+        now,
+    )

@@ -1,0 +1,121 @@
+"""Lists, channels and breakers as a sweep sees them: looked at together, a second old at most."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from fieldpost.central.store import breakers as breaker_rows
+from fieldpost.central.store import lists
+from fieldpost.central.store.moment import moment
+from fieldpost.core.breaker import Breaker, BreakerState, channel_key, is_blocked
+from fieldpost.core.lifecycle import Policy
+from fieldpost.core.lists import Directory, Route, resolve
+from fieldpost.core.notification import list_key
+from fieldpost.core.outcome import PermanentFailure
+from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT, fixed_from_settings
+
+
+class Log(Protocol):
+    def warning(self, event: str, **fields: object) -> object: ...
+
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass
+class View:
+    """What a sweep goes by. The retry policy is part of it, so it is read anew with every look."""
+
+    seen_at: float = 0.0
+    """Monotonic."""
+    now: datetime = _NEVER
+    """The database's time at the look."""
+    is_stale: bool = False
+    """To be looked at again whatever its age."""
+    directory: Directory = field(default_factory=Directory)
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    held: Mapping[str, datetime] = field(default_factory=dict)
+    blocked_keys: set[str] = field(default_factory=set)
+    _routes: dict[str, Route | PermanentFailure] = field(default_factory=dict)
+    _policies: dict[tuple[str, bool], Policy] = field(default_factory=dict)
+
+    def route(self, list_name: str) -> Route | PermanentFailure:
+        if list_name not in self._routes:
+            self._routes[list_name] = resolve(self.directory, list_name)
+        return self._routes[list_name]
+
+    def policy(self, route: Route | PermanentFailure, hold_max: timedelta) -> Policy:
+        settings = route.channel.settings if isinstance(route, Route) else {}
+        park_uncertain = isinstance(route, Route) and route.notification_list.park_uncertain
+        key = (route.channel.name if isinstance(route, Route) else "", park_uncertain)
+        if key not in self._policies:
+            retry, _ = fixed_from_settings(
+                settings.get("max_retries", ATTEMPTS_MAX_DEFAULT), settings.get("retry_delay_s", RETRY_DELAY_S_DEFAULT)
+            )
+            self._policies[key] = Policy(retry, park_uncertain, hold_max)
+        return self._policies[key]
+
+    def keys_behind(self, breaker_key: str) -> list[str]:
+        """The delivery keys of the lists whose channel has this breaker."""
+        return [
+            list_key(name)
+            for name in self.directory.lists
+            if isinstance(route := self.route(name), Route) and channel_key(route.channel.name) == breaker_key
+        ]
+
+    def take_in(self, breakers: Mapping[str, Breaker]) -> bool:
+        """Learn of breakers changed by this node's own results; whether one began or ceased to block."""
+        changed = [
+            b for key, b in breakers.items() if is_blocked(b) != is_blocked(self.breakers.get(key, Breaker(key)))
+        ]
+        self.breakers.update(breakers)
+        for breaker in changed:
+            keys = self.keys_behind(breaker.key)
+            self.blocked_keys = self.blocked_keys | set(keys) if is_blocked(breaker) else self.blocked_keys - set(keys)
+        self.is_stale = self.is_stale or bool(changed)
+        return bool(changed)
+
+    def next_hold_end(self) -> datetime | None:
+        """When the next held row may move: its breaker's probe, or the end of a short hold."""
+        ends = []
+        for key, due_at in self.held.items():
+            breaker = self.breakers.get(key, Breaker(key))
+            match breaker.state:
+                case BreakerState.OPEN:
+                    ends.append(breaker.open_until)
+                case BreakerState.HALF_OPEN:
+                    ends.append(breaker.probe_until)
+                case BreakerState.CLOSED:
+                    ends.append(due_at if breaker.failures else self.now)
+        return min((end for end in ends if end is not None), default=None)
+
+    def warn_of_clamped(self, log: Log) -> None:
+        """Say which stored settings had to be replaced, so that a bad one is not a riddle."""
+        for channel in self.directory.channels.values():
+            settings = channel.settings
+            _, clamped = fixed_from_settings(
+                settings.get("max_retries", ATTEMPTS_MAX_DEFAULT), settings.get("retry_delay_s", RETRY_DELAY_S_DEFAULT)
+            )
+            for name in clamped:
+                used = ATTEMPTS_MAX_DEFAULT if name == "max_retries" else RETRY_DELAY_S_DEFAULT
+                log.warning(
+                    "channel.setting_replaced", channel=channel.name, setting=name, value=settings.get(name), used=used
+                )
+
+
+def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> View:
+    """Look at everything a sweep goes by."""
+    view = View(
+        seen_at=seen_at,
+        now=moment(conn, now),
+        directory=lists.directory(conn),
+        breakers=breaker_rows.load(conn),
+        held=breaker_rows.held_keys(conn),
+    )
+    for breaker in view.breakers.values():
+        if is_blocked(breaker):
+            view.blocked_keys.update(view.keys_behind(breaker.key))
+    return view
