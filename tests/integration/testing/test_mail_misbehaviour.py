@@ -311,6 +311,16 @@ async def test_a_hanging_server_stops_at_once(server: MailServer, talk: Talk) ->
     assert server.open_connections == []
 
 
+async def test_a_client_that_floods_a_hanging_server_and_leaves_is_noticed() -> None:
+    async with MailServer(limits=Limits(message_bytes=1000)) as server:
+        server.on("noop").hang()
+        async with talk_to(server.host, server.port) as talk:
+            await talk.hello()
+            talk.send(b"NOOP\r\n" + b"x" * 3_000_000)
+            await talk.writer.drain()
+        await server.idle()
+
+
 async def test_a_client_that_floods_a_waiting_server_is_slowed_down() -> None:
     async with MailServer(limits=Limits(message_bytes=1000)) as server, talk_to(server.host, server.port) as talk:
         go_on = asyncio.Event()

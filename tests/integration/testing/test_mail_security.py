@@ -74,7 +74,6 @@ async def test_what_was_said_in_clear_is_forgotten_after_starttls(
 ) -> None:
     async with MailServer(tls=served) as server, talk_to(server.host, server.port) as talk:
         await talk.hello()
-        await talk("MAIL FROM:<a@x.example>")
         # A command put behind STARTTLS in clear must not be taken for the client's own.
         talk.send(b"STARTTLS\r\nRSET\r\n")
         assert (await talk.reply())[:3] == "220"

@@ -106,13 +106,26 @@ async def test_pipelined_commands_are_answered_in_their_order(server: MailServer
     assert (second.sender, second.recipients, second.raw) == ("", ("d@x.example",), b"two\r\n")
 
 
-async def test_a_client_that_closes_its_side_still_gets_its_answers(server: MailServer) -> None:
-    async with talk_to(server.host, server.port) as talk:
-        talk.send(b"EHLO c\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@x.example>\r\nDATA\r\nx\r\n.\r\n")
+async def pump() -> None:
+    """Let the server, which lives on the same loop, read what is there."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def test_a_client_that_closes_its_side_still_gets_its_answers() -> None:
+    go_on = asyncio.Event()
+
+    async def hook(_mail: ReceivedMail) -> None:
+        await go_on.wait()
+
+    async with MailServer(on_mail=hook) as server, talk_to(server.host, server.port) as talk:
+        talk.send(b"EHLO c\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@x.example>\r\nDATA\r\nx\r\n.\r\nNOOP\r\n")
         talk.writer.write_eof()
-        answers = (await talk.reader.read()).decode()
-    assert answers.splitlines()[-1].startswith("250 2.0.0 Accepted")
-    assert server.mail_count == 1
+        await server.saw("dot")
+        await pump()
+        go_on.set()
+        answers = (await talk.reader.read()).decode().splitlines()
+    assert answers[-2:] == ["250 2.0.0 Accepted as 1", "250 2.0.0 OK"]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +215,18 @@ async def test_a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(
             talk.send(message.replace(b"\r\n.", b"\r\n..").replace(b".", b"..", 1) + b".\r\n")
             assert (await talk.reply())[:3] == code, size
     assert [len(mail.raw) for mail in server.mails] == [1000, 10]
+
+
+async def test_the_dot_behind_a_message_that_was_skipped_is_found_in_pieces() -> None:
+    async with MailServer(limits=Limits(message_bytes=1000)) as server, talk_to(server.host, server.port) as talk:
+        await talk.hello()
+        await talk.until_data()
+        for piece in (b"x" * 60_000, b"x" * 60_000 + b"\r\n", b".\r", b"\n"):
+            talk.send(piece)
+            await talk.writer.drain()
+            await pump()
+        assert (await talk.reply())[:3] == "552"
+        assert (await talk("NOOP"))[:3] == "250"
 
 
 async def test_recipients_beyond_the_limit_hear_452() -> None:

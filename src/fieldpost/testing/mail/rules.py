@@ -214,11 +214,10 @@ class _Turns:
             return False
         key = self._key(moment)
         taken = self._taken.pop(key, 0)
-        has_turn = taken < self._count
-        self._taken[key] = taken + has_turn
+        self._taken[key] = taken + 1
         if len(self._taken) > _COUNTERS_MAX:
             self._taken.popitem(last=False)
-        return has_turn
+        return taken < self._count
 
     def _key(self, moment: Moment) -> object:
         match self._per:
