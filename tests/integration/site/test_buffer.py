@@ -1,0 +1,250 @@
+"""The buffer's file: its shape, its durability settings, and what it does when the disk will not."""
+
+import os
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import pytest
+
+from fieldpost.core.errors import ConfigError, Conflict, Unavailable
+from fieldpost.core.ids import new_id
+from fieldpost.core.message import CENTRAL, Category, Message
+from fieldpost.site import committer
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.committer import SCHEMA_VERSION, Committer, connect, refuse_old_sqlite
+from support.site_writers import TWO, add, start
+
+NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "buffer.db"
+
+
+@pytest.mark.req("DEC-02")
+def test_every_connection_writes_ahead_and_syncs_fully(path: Path) -> None:
+    for _ in range(2):
+        connection = connect(path)
+        assert connection.pragma("journal_mode") == "wal"
+        assert connection.pragma("synchronous") == 2
+        connection.close()
+
+
+@pytest.mark.req("DEC-02")
+def test_a_commit_is_synced_before_the_caller_goes_on(path: Path, tmp_path: Path) -> None:
+    """Seen from outside: the system calls of a process that adds twice and says so in between."""
+    trace = tmp_path / "trace"
+    strace = ("strace", "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,write")
+    try:
+        subprocess.run([*strace, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("strace is not here or may not trace")
+    assert start(TWO, path, before=strace).communicate()[0] == "added\nadded\n"
+    calls = trace.read_text().splitlines()
+    ends = [number for number, line in enumerate(calls) if 'write(1, "added' in line]
+    assert len(ends) == 2
+    between = calls[ends[0] : ends[1]]
+    assert any("sync(" in line for line in between)
+
+
+@pytest.mark.req("REP-01", "MSG-01", "MSG-02", "MSG-03", "MSG-04", "MSG-08", "MSG-09")
+def test_a_message_survives_a_restart_with_all_its_fields(path: Path) -> None:
+    buffer = Buffer(path)
+    message_id = add(buffer, '{"subject":"é"}', now=NOW)
+    buffer.close()
+    reopened = Buffer(path)
+    assert reopened.find(message_id) == Message(
+        sequence=1,
+        message_id=message_id,
+        category=Category.NOTIFICATION,
+        target="central",
+        payload='{"subject":"é"}',
+        created_at=NOW,
+        tracked_operation_id=None,
+        retry_count=0,
+        last_attempt_at=None,
+    )
+    reopened.close()
+
+
+@pytest.mark.req("MSG-01")
+def test_an_id_is_taken_once(path: Path) -> None:
+    buffer = Buffer(path)
+    message_id = add(buffer, "first")
+    with pytest.raises(Conflict) as caught:
+        add(buffer, "second", message_id)
+    assert caught.value.code == "message.not_new"
+    found = buffer.find(message_id)
+    assert isinstance(found, Message)
+    assert found.payload == "first"
+    buffer.close()
+
+
+@pytest.mark.req("SF-01", "SF-08", "MSG-02", "MSG-03", "MSG-10")
+@pytest.mark.parametrize(
+    ("category", "operation", "status", "is_taken"),
+    [
+        ("notification", None, "pending", True),
+        ("notification", None, "retrying", True),
+        ("external_call", "operation-1", "parked", True),
+        ("database_write", "operation-1", "pending", True),
+        ("gossip", None, "pending", False),
+        ("notification", None, "delivered", False),
+        ("notification", None, "parked", False),
+        ("notification", "operation-1", "pending", False),
+        ("external_call", None, "pending", False),
+    ],
+)
+def test_the_table_itself_keeps_the_rules(
+    path: Path, category: str, operation: str | None, status: str, is_taken: bool
+) -> None:
+    Buffer(path).close()
+    connection = connect(path)
+    statement = """INSERT INTO messages
+        (message_id, category, tracked_operation_id, target, payload, status, created_at)
+        VALUES ('m', ?, ?, 't', '{}', ?, 0)"""
+    try:
+        if is_taken:
+            connection.execute(statement, (category, operation, status))
+        else:
+            with pytest.raises(apsw.ConstraintError):
+                connection.execute(statement, (category, operation, status))
+    finally:
+        connection.close()
+
+
+@pytest.mark.req("DEC-24")
+@pytest.mark.parametrize("version", ["3.40.1", "3.51.2", "3.7.0"])
+def test_an_sqlite_that_may_corrupt_the_file_is_refused(version: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        refuse_old_sqlite(version)
+    assert caught.value.code == "buffer.old_sqlite"
+    assert version in caught.value.message
+
+
+def test_the_sqlite_in_use_is_new_enough() -> None:
+    refuse_old_sqlite("3.51.3")
+    refuse_old_sqlite(apsw.sqlite_lib_version())
+
+
+def test_a_buffer_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
+    Buffer(path).close()
+    connection = connect(path)
+    connection.pragma("user_version", SCHEMA_VERSION + 1)
+    connection.close()
+    with pytest.raises(ConfigError) as caught:
+        Buffer(path)
+    assert caught.value.code == "buffer.newer"
+    with pytest.raises(ConfigError):
+        Buffer(path)
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"these are not the bytes you are looking for" * 100)
+    before = path.read_bytes()
+    with pytest.raises(Unavailable) as caught:
+        Buffer(path)
+    assert caught.value.code == "buffer.corrupt"
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as caught:
+        Buffer(tmp_path / "nowhere" / "buffer.db")
+    assert caught.value.code == "buffer.denied"
+
+
+@pytest.mark.req("DEC-24")
+@pytest.mark.fault(33)
+def test_a_buffer_kept_busy_by_another_process_is_waited_for_and_then_unavailable(path: Path) -> None:
+    patient = Committer(path, busy_timeout_ms=200)
+    patient.write(lambda cursor: cursor.execute("PRAGMA user_version"))
+    other = connect(path)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable) as caught:
+        patient.write(lambda cursor: cursor.execute("DELETE FROM messages"))
+    assert caught.value.code == "buffer.busy"
+    other.execute("COMMIT")
+    patient.write(lambda cursor: cursor.execute("DELETE FROM messages"))
+    patient.close()
+    other.close()
+
+
+def test_the_busy_time_out_is_half_a_minute() -> None:
+    assert committer.BUSY_TIMEOUT_MS == 30_000
+
+
+@pytest.mark.fault(6)
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_is_a_typed_error_and_what_was_buffered_can_still_be_read(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+    try:
+        buffer = Buffer(disk / "buffer.db")
+        accepted, error = fill(buffer)
+        assert error.code == "buffer.full"
+        assert accepted
+        taken = buffer.take(Category.NOTIFICATION, NOW, items_max=500, bytes_max=10**9)
+        assert [message.message_id for message in taken] == accepted
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        accepted.append(add(buffer, "x" * 10_000))
+        assert buffer.depth().waiting == {Category.NOTIFICATION: len(accepted)}
+        buffer.close()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(buffer: Buffer) -> tuple[list[str], Unavailable]:
+    """Add until it fails: the ids that were taken, and the failure."""
+    accepted = []
+    while True:
+        try:
+            accepted.append(add(buffer, "x" * 10_000))
+        except Unavailable as error:
+            return accepted, error
+
+
+def test_the_oldest_are_taken_first_by_the_order_of_commits_whatever_the_clock_said(path: Path) -> None:
+    buffer = Buffer(path)
+    ids = [add(buffer) for _ in range(3)]
+    early = new_id(datetime(1999, 1, 1, tzinfo=UTC), bytes(10))
+    buffer.add(
+        message_id=early,
+        category=Category.NOTIFICATION,
+        target=CENTRAL,
+        payload="{}",
+        created_at=datetime(1999, 1, 1, tzinfo=UTC),
+    )
+    taken = buffer.take(Category.NOTIFICATION, NOW, items_max=10, bytes_max=1000)
+    assert [message.message_id for message in taken] == [*ids, early]
+    buffer.close()
+
+
+def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
+    """The hot query walks the table in order and stops; it sorts nothing."""
+    Buffer(path).close()
+    connection = connect(path)
+    from fieldpost.site.buffer import _TAKE
+
+    plan = list(
+        connection.execute("EXPLAIN QUERY PLAN " + _TAKE, {"category": "notification", "now": 0, "items_max": 5})
+    )
+    connection.close()
+    assert [row[3] for row in plan] == ["SCAN messages"]
+
+
+def test_a_closed_buffer_says_so(path: Path) -> None:
+    buffer = Buffer(path)
+    buffer.close()
+    buffer.close()
+    with pytest.raises(Conflict) as caught:
+        add(buffer)
+    assert caught.value.code == "buffer.closed"

@@ -1,0 +1,80 @@
+"""Programs that write a site's buffer, in this process and in others."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fieldpost.core.ids import new_id
+from fieldpost.core.message import CENTRAL, Category
+from fieldpost.site.buffer import Buffer
+
+MANY = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from fieldpost.site.buffer import Buffer
+from support.site_writers import add
+buffer = Buffer(Path(sys.argv[1]))
+with ThreadPoolExecutor(4) as pool:
+    print(*pool.map(lambda _: add(buffer), range(60)))
+buffer.close()
+"""
+
+ENDLESS = """
+import os, sys, threading
+from pathlib import Path
+from fieldpost.site.buffer import Buffer
+from support.site_writers import add
+buffer = Buffer(Path(sys.argv[1]))
+def work():
+    while True:
+        os.write(1, add(buffer).encode() + b"\\n")
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+work()
+"""
+
+TWO = """
+import os, sys
+from pathlib import Path
+from fieldpost.site.buffer import Buffer
+from support.site_writers import add
+buffer = Buffer(Path(sys.argv[1]))
+for _ in range(2):
+    add(buffer)
+    os.write(1, b"added\\n")
+"""
+
+READ = """
+import sys
+from pathlib import Path
+from fieldpost.site.committer import connect
+connection = connect(Path(sys.argv[1]))
+assert connection.pragma("integrity_check") == "ok"
+print(*(row[0] for row in connection.execute("SELECT message_id FROM messages")))
+"""
+
+
+def add(buffer: Buffer, payload: str = "{}", message_id: str | None = None, now: datetime | None = None) -> str:
+    """Put one notification into the buffer; its id."""
+    now = now or datetime.now(UTC)
+    message_id = message_id or new_id(now, os.urandom(10))
+    buffer.add(message_id=message_id, category=Category.NOTIFICATION, target=CENTRAL, payload=payload, created_at=now)
+    return message_id
+
+
+def start(program: str, *arguments: object, before: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
+    """A process of its own; `before` is a command to run it under."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [*before, sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def ids_in(path: Path) -> set[str]:
+    """What lies in the buffer, read by a process of its own, as another program would."""
+    reader = start(READ, path)
+    output, _ = reader.communicate()
+    assert reader.returncode == 0
+    return set(output.split())

@@ -1,0 +1,120 @@
+"""The conversation without the socket."""
+
+from fieldpost.link.messages import ITEMS_MAX, Ack, Hello, Item, Refusal, Submit
+from fieldpost.link.session import ANSWER_S, BYTES_MIN, FIRST_BYTES, PASS_S, Session
+
+
+def items(count: int) -> list[Item]:
+    return [Item(f"id-{number}", "ops", "s", "b") for number in range(count)]
+
+
+def send(session: Session, count: int = 1, size: int = 100, at: float = 0.0) -> Submit:
+    submit = session.submit(items(count))
+    session.sent(submit, size, at)
+    return submit
+
+
+def ack(submit: Submit, credits: int = ITEMS_MAX) -> Ack:
+    return Ack(submit.seq, (), credits)
+
+
+def test_each_message_has_a_number_of_its_own() -> None:
+    session = Session()
+    assert [send(session).seq for _ in range(3)] == [1, 2, 3]
+
+
+def test_an_answer_ends_exactly_what_it_is_to() -> None:
+    session = Session()
+    first, second = send(session), send(session)
+    answered = session.answered(ack(second), 1.0)
+    assert answered is not None
+    assert answered.submit == second
+    assert [sent.submit for sent in session.in_flight] == [first]
+
+
+def test_an_answer_to_nothing_in_flight_is_ignored() -> None:
+    session = Session()
+    submit = send(session)
+    session.lost()
+    assert session.answered(ack(submit), 1.0) is None
+    assert session.answered(Refusal("link.invalid", "what?"), 1.0) is None
+
+
+def test_what_had_no_answer_when_the_connection_ended_is_to_be_sent_again() -> None:
+    session = Session()
+    first, second, third = send(session), send(session), send(session)
+    session.answered(ack(second), 1.0)
+    assert [lost.submit for lost in session.lost()] == [first, third]
+    assert session.in_flight == ()
+
+
+def test_credits_bound_what_may_be_sent_next() -> None:
+    session = Session()
+    session.greeted(Hello(1, "x", credits=40))
+    assert session.room().items == 40
+    submit = send(session, count=30)
+    assert session.room().items == 10
+    session.answered(ack(submit, credits=7), 0.1)
+    assert session.room().items == 7
+
+
+def test_without_credits_one_item_may_still_ask() -> None:
+    session = Session()
+    session.answered(ack(send(session), credits=0), 0.1)
+    assert session.credits == 0
+    assert session.room().items == 1
+
+
+def test_a_batch_shrinks_to_what_passes_in_five_seconds() -> None:
+    """A line of 1,000 bytes a second."""
+    session = Session()
+    now = 0.0
+    for _ in range(10):
+        size = session.room().bytes
+        submit = send(session, size=size, at=now)
+        now += size / 1000
+        session.answered(ack(submit), now)
+    assert session.room().bytes / 1000 <= PASS_S
+
+
+def test_a_batch_grows_while_the_line_is_quick() -> None:
+    session = Session()
+    for _ in range(20):
+        session.answered(ack(send(session, size=session.room().bytes, at=0.0)), 0.05)
+    assert session.room().bytes > 50 * FIRST_BYTES
+
+
+def test_a_small_batch_says_nothing_about_a_larger_one() -> None:
+    session = Session()
+    before = session.room().bytes
+    session.answered(ack(send(session, size=10, at=0.0)), 0.001)
+    assert session.room().bytes == before
+
+
+def test_a_lost_batch_is_followed_by_a_much_smaller_one_but_never_by_none() -> None:
+    session = Session()
+    for _ in range(20):
+        before = session.room().bytes
+        send(session)
+        session.lost()
+        assert session.room().bytes == max(BYTES_MIN, before // 4)
+
+
+def test_losing_an_idle_connection_says_nothing_about_the_line() -> None:
+    session = Session()
+    before = session.room()
+    session.lost()
+    assert session.room() == before
+
+
+def test_on_a_quick_line_a_dead_central_is_noticed_within_half_a_minute() -> None:
+    session = Session()
+    session.answered(ack(send(session, size=100_000, at=0.0)), 0.1)
+    assert session.patience_s(250_000) <= 30
+
+
+def test_one_large_item_on_a_slow_line_is_waited_for() -> None:
+    """256 KiB at 8 kbit/s take 262 s, and could never pass if the wait were shorter."""
+    session = Session()
+    session.answered(ack(send(session, size=10_000, at=0.0)), 10.0)
+    assert session.patience_s(262_144) > ANSWER_S + 262
