@@ -1,5 +1,6 @@
 """Channels: add, change, remove, look."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -17,6 +18,9 @@ from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.lists import Channel
 from fieldpost.core.text import check_label
+
+HIDDEN = "***"
+_SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
 
 
 class Channels:
@@ -67,6 +71,13 @@ class Channels:
 
     async def all(self) -> list[Channel]:
         return await self._store.read(rows.all_channels)
+
+    def shown_settings(self, channel: Channel) -> dict[str, object]:
+        """The settings as they may be seen: of a secret only that there is one."""
+        return {
+            name: HIDDEN if _SECRET.search(name) and value is not None else value
+            for name, value in channel.settings.items()
+        }
 
 
 def _check_settings(adapter: Adapter, settings: Mapping[str, object]) -> dict[str, object]:

@@ -1,0 +1,64 @@
+"""`/channels`: add, look, change, remove. Secrets go in and never come out."""
+
+import msgspec
+
+from fieldpost.core.lists import Channel
+from fieldpost.front.api.call import Answer, Body, Call
+
+
+class NewChannel(Body, frozen=True):
+    name: str
+    type: str
+    settings: dict[str, object]
+    is_default: bool = False
+
+
+class ChangedSettings(Body, frozen=True):
+    """Only the settings to change; null takes one away."""
+
+    settings: dict[str, object]
+    version: int
+
+
+class ChannelView(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    settings: dict[str, object]
+    is_default: bool
+    version: int
+
+
+class ChannelsView(msgspec.Struct, frozen=True):
+    channels: list[ChannelView]
+
+
+async def add(call: Call) -> Answer:
+    new = await call.read(NewChannel)
+    added = await call.operate.channels.add(call.actor, new.name, new.type, new.settings, is_default=new.is_default)
+    return Answer(_view(call, added), 201)
+
+
+async def show_all(call: Call) -> Answer:
+    call.query()
+    return Answer(ChannelsView([_view(call, found) for found in await call.operate.channels.all()]))
+
+
+async def show(call: Call) -> Answer:
+    call.query()
+    return Answer(_view(call, await call.operate.channels.get(call.path("name"))))
+
+
+async def change(call: Call) -> Answer:
+    change = await call.read(ChangedSettings)
+    name = call.path("name")
+    return Answer(_view(call, await call.operate.channels.change(call.actor, name, change.settings, change.version)))
+
+
+async def remove(call: Call) -> Answer:
+    await call.operate.channels.remove(call.actor, call.path("name"))
+    return Answer(status=204)
+
+
+def _view(call: Call, found: Channel) -> ChannelView:
+    settings = call.operate.channels.shown_settings(found)
+    return ChannelView(found.name, found.type, settings, found.is_default, found.version)

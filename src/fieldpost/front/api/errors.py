@@ -1,0 +1,84 @@
+"""Errors to HTTP, in one table: problem+json (RFC 9457) with a stable code, the field, and a hint."""
+
+import http
+
+import msgspec
+from starlette.responses import Response
+
+from fieldpost.central.operate.notifications import NotAsSeen
+from fieldpost.core.errors import ConfigError, Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
+
+RETRY_AFTER_S = 5
+
+# The first row that fits: the kind of error, and what its code begins with.
+STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
+    (InvalidInput, "http.content_type", 415),
+    (InvalidInput, "http.too_large", 413),
+    (InvalidInput, "http.", 400),
+    (InvalidInput, "json.", 400),
+    (InvalidInput, "cursor.", 400),
+    (InvalidInput, "", 422),
+    (NotFound, "", 404),
+    (Conflict, "", 409),
+    (Denied, "auth.", 401),
+    (Denied, "", 403),
+    (Unavailable, "", 503),
+    (ConfigError, "", 500),
+)
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The body of every answer that is not a success."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    code: str
+    detail: str
+    field: str | None = None
+    hint: str | None = None
+    current_status: str | None = None
+    current_version: int | None = None
+
+
+def status_of(error: FieldpostError) -> int:
+    return next(s for kind, prefix, s in STATUSES if isinstance(error, kind) and error.code.startswith(prefix))
+
+
+def problem(error: FieldpostError) -> Response:
+    status = status_of(error)
+    current = error.current if isinstance(error, NotAsSeen) else None
+    body = Problem(
+        title=http.HTTPStatus(status).phrase,
+        status=status,
+        code=error.code,
+        detail=error.message,
+        field=error.field,
+        hint=error.hint,
+        current_status=current.status.value if current else None,
+        current_version=current.version if current else None,
+    )
+    return _response(body, _headers(status))
+
+
+def http_problem(status: int, headers: dict[str, str] | None = None) -> Response:
+    """For what is wrong before any route of ours was found: an unknown path, a method it does not know."""
+    phrase = http.HTTPStatus(status).phrase
+    code = {404: "http.no_such_path", 405: "http.method"}.get(status, "http.error")
+    return _response(Problem(title=phrase, status=status, code=code, detail=phrase), headers)
+
+
+def _headers(status: int) -> dict[str, str]:
+    match status:
+        case 401:
+            return {"WWW-Authenticate": 'Bearer realm="fieldpost"'}
+        case 503:
+            return {"Retry-After": str(RETRY_AFTER_S)}
+        case _:
+            return {}
+
+
+def _response(body: Problem, headers: dict[str, str] | None) -> Response:
+    # `type` always stands there, though it is a default.
+    fields = {"type": body.type} | msgspec.to_builtins(body)
+    return Response(msgspec.json.encode(fields), body.status, headers, "application/problem+json")

@@ -1,0 +1,221 @@
+"""`/notifications`: look, retry, discard."""
+
+from typing import Any
+
+import msgspec
+
+from fieldpost.central.watch.notifications import LIMIT_DEFAULT, AttemptRecord, Detail, Filter, Line
+from fieldpost.core.audit import AuditEntry
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.notification import Notification, Status
+from fieldpost.core.times import to_text
+from fieldpost.front.api.call import Answer, Body, Call
+
+
+class NotificationLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A notification in a list of many."""
+
+    notification_id: str
+    status: str
+    type: str
+    list_name: str
+    subject: str
+    source_site: str
+    retry_count: int
+    attempt_count: int
+    cycle: int
+    version: int
+    is_stuck: bool
+    last_error: str | None
+    held_by: str | None
+    created_at: str
+    last_attempt_at: str | None
+    next_attempt_at: str | None
+    delivered_at: str | None
+
+
+class NotificationPage(msgspec.Struct, frozen=True):
+    notifications: list[NotificationLine]
+    next_cursor: str | None
+    as_of: str
+
+
+class TargetView(msgspec.Struct, frozen=True):
+    address: str
+    status: str
+    error: str | None
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    cycle: int
+    node_id: str
+    started_at: str
+    finished_at: str | None
+    outcome: str | None
+    phase: str | None
+    reply: str | None
+    error: str | None
+    duration_ms: int | None
+
+
+class AuditView(msgspec.Struct, frozen=True, kw_only=True):
+    occurred_at: str
+    kind: str
+    status: str
+    actor: str
+    target: str | None
+    duration_ms: int | None
+    error_message: str | None
+    response_summary: str | None
+
+
+class NotificationDetail(NotificationLine, frozen=True, kw_only=True):
+    """A notification with its whole story."""
+
+    body: str
+    source_instance: str | None
+    source_script: str | None
+    execution_id: str | None
+    parent_execution_id: str | None
+    site_enqueued_at: str | None
+    held_reason: str | None
+    terminal_at: str | None
+    targets: list[TargetView]
+    attempts: list[AttemptView]
+    audit: list[AuditView]
+    as_of: str
+
+
+class Seen(Body, frozen=True):
+    """The version of what the caller looked at; nothing is done if it has changed since."""
+
+    version: int
+
+
+class Changed(msgspec.Struct, frozen=True):
+    notification_id: str
+    status: str
+    version: int
+
+
+async def page(call: Call) -> Answer:
+    query = call.query("list", "site", "limit", "cursor", many=("status",))
+    wanted = Filter(tuple(_status(text) for text in query.get("status", [])), _one(query, "list"), _one(query, "site"))
+    found = await call.watch.notifications.page(wanted, limit=_limit(query), cursor=_one(query, "cursor"))
+    return Answer(
+        NotificationPage(
+            [NotificationLine(**_line(line)) for line in found.lines], found.next_cursor, to_text(found.as_of)
+        )
+    )
+
+
+async def show(call: Call) -> Answer:
+    call.query()
+    return Answer(_detail(await call.watch.notifications.detail(call.path("notification_id"))))
+
+
+async def retry(call: Call) -> Answer:
+    seen = await call.read(Seen)
+    return _changed(await call.operate.notifications.retry(call.actor, call.path("notification_id"), seen.version))
+
+
+async def discard(call: Call) -> Answer:
+    seen = await call.read(Seen)
+    return _changed(await call.operate.notifications.discard(call.actor, call.path("notification_id"), seen.version))
+
+
+def _changed(n: Notification) -> Answer:
+    return Answer(Changed(n.notification_id, n.status.value, n.version))
+
+
+def _status(text: str) -> Status:
+    try:
+        return Status(text)
+    except ValueError:
+        known = ", ".join(Status)
+        raise InvalidInput(
+            "status.unknown", f"status must be one of {known}, not {text[:64]!r}", field="status"
+        ) from None
+
+
+def _limit(query: dict[str, list[str]]) -> int:
+    text = _one(query, "limit")
+    if text is None:
+        return LIMIT_DEFAULT
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise InvalidInput("limit.range", "limit must be a whole number", field="limit")
+    return int(text)
+
+
+def _one(query: dict[str, list[str]], name: str) -> str | None:
+    return query[name][0] if name in query else None
+
+
+def _line(line: Line) -> dict[str, Any]:
+    n = line.notification
+    return {
+        "notification_id": n.notification_id,
+        "status": n.status.value,
+        "type": n.type,
+        "list_name": n.list_name,
+        "subject": n.subject,
+        "source_site": n.provenance.site,
+        "retry_count": n.retry_count,
+        "attempt_count": line.attempt_count,
+        "cycle": n.cycle,
+        "version": n.version,
+        "is_stuck": line.is_stuck,
+        "last_error": n.last_error,
+        "held_by": n.held_by,
+        "created_at": to_text(n.created_at),
+        "last_attempt_at": to_text(n.last_attempt_at) if n.last_attempt_at else None,
+        "next_attempt_at": to_text(n.next_attempt_at) if n.next_attempt_at else None,
+        "delivered_at": to_text(n.delivered_at) if n.delivered_at else None,
+    }
+
+
+def _detail(detail: Detail) -> NotificationDetail:
+    n = detail.notification
+    p = n.provenance
+    return NotificationDetail(
+        **_line(Line(n, len(detail.attempts), detail.is_stuck)),
+        body=n.body,
+        source_instance=p.instance,
+        source_script=p.script,
+        execution_id=p.execution_id,
+        parent_execution_id=p.parent_execution_id,
+        site_enqueued_at=to_text(n.site_enqueued_at) if n.site_enqueued_at else n.site_enqueued_text,
+        held_reason=n.held_reason,
+        terminal_at=to_text(n.terminal_at) if n.terminal_at else None,
+        targets=[TargetView(t.address, t.status.value, t.error) for t in n.targets],
+        attempts=[_attempt(attempt) for attempt in detail.attempts],
+        audit=[_audit(entry) for entry in detail.audit],
+        as_of=to_text(detail.as_of),
+    )
+
+
+def _attempt(attempt: AttemptRecord) -> AttemptView:
+    return AttemptView(
+        cycle=attempt.cycle,
+        node_id=attempt.node_id,
+        started_at=to_text(attempt.started_at),
+        finished_at=to_text(attempt.finished_at) if attempt.finished_at else None,
+        outcome=attempt.outcome,
+        phase=attempt.phase,
+        reply=attempt.reply,
+        error=attempt.error,
+        duration_ms=attempt.duration_ms,
+    )
+
+
+def _audit(entry: AuditEntry) -> AuditView:
+    return AuditView(
+        occurred_at=to_text(entry.occurred_at),
+        kind=entry.kind.value,
+        status=entry.status.value,
+        actor=entry.actor,
+        target=entry.target,
+        duration_ms=entry.duration_ms,
+        error_message=entry.error_message,
+        response_summary=entry.response_summary,
+    )

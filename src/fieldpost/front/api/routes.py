@@ -1,0 +1,30 @@
+"""The whole API as one table. What is not here, or in the console's table, is not reachable."""
+
+from fieldpost.front.api import channels, health, link, lists, notifications, sites
+from fieldpost.front.api.call import Route
+from fieldpost.front.auth import Access
+
+LINK_SOCKET = "/link/v1/data"
+"""The one WebSocket; it serves sites (`link.data`)."""
+
+ROUTES = (
+    Route("GET", "/healthz", health.alive, Access.ANYONE),
+    Route("GET", "/readyz", health.ready, Access.ANYONE),
+    Route("GET", "/api/v1/notifications", notifications.page, Access.VIEWER),
+    Route("GET", "/api/v1/notifications/{notification_id}", notifications.show, Access.VIEWER),
+    Route("POST", "/api/v1/notifications/{notification_id}/retry", notifications.retry, Access.OPERATOR),
+    Route("POST", "/api/v1/notifications/{notification_id}/discard", notifications.discard, Access.OPERATOR),
+    Route("GET", "/api/v1/lists", lists.show_all, Access.VIEWER),
+    Route("POST", "/api/v1/lists", lists.add, Access.ADMIN),
+    Route("GET", "/api/v1/lists/{name:path}", lists.show, Access.VIEWER),
+    Route("DELETE", "/api/v1/lists/{name:path}", lists.remove, Access.ADMIN),
+    Route("GET", "/api/v1/channels", channels.show_all, Access.VIEWER),
+    Route("POST", "/api/v1/channels", channels.add, Access.ADMIN),
+    Route("GET", "/api/v1/channels/{name:path}", channels.show, Access.VIEWER),
+    Route("PATCH", "/api/v1/channels/{name:path}", channels.change, Access.ADMIN),
+    Route("DELETE", "/api/v1/channels/{name:path}", channels.remove, Access.ADMIN),
+    Route("GET", "/api/v1/sites", sites.show_all, Access.VIEWER),
+    Route("POST", "/api/v1/sites", sites.add, Access.ADMIN),
+    Route("POST", "/link/v1/submit", link.submit, Access.SITE),
+    Route("GET", "/link/v1/status/{notification_id}", link.status, Access.SITE),
+)

@@ -1,0 +1,53 @@
+"""Who is calling: a program by its API token, a site by its site token, a person by the session cookie.
+
+Deny by default: every route declares its `Access`, and nothing is served by a route that does not.
+"""
+
+from enum import StrEnum
+
+from starlette.datastructures import Headers
+
+from fieldpost.central.operate.accounts import Accounts
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.errors import Denied, InvalidInput
+
+
+class Access(StrEnum):
+    """Whom a route serves."""
+
+    ANYONE = "anyone"
+    SITE = "site"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    @property
+    def role(self) -> Role:
+        """The role a person or program needs."""
+        return Role(self.value)
+
+
+async def program(headers: Headers, accounts: Accounts) -> Actor:
+    """Whose API token this is; Denied when it is none."""
+    actor = await accounts.by_api_token(_bearer(headers))
+    if actor is None:
+        raise Denied("auth.invalid", "the token is not valid here", hint="it may have been revoked or have expired")
+    return actor
+
+
+async def site(headers: Headers, accounts: Accounts) -> str:
+    """The site whose token this is; Denied when it is none."""
+    name = await accounts.by_site_token(_bearer(headers))
+    if name is None:
+        raise Denied("auth.invalid", "the token is not a site's, or was revoked")
+    return name
+
+
+def _bearer(headers: Headers) -> str:
+    given = headers.getlist("authorization")
+    if len(given) > 1:
+        raise InvalidInput("http.authorization", "there are two Authorization headers", field="Authorization")
+    scheme, _, token = (given[0] if given else "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Denied("auth.required", "this needs a token", hint="send the header Authorization: Bearer TOKEN")
+    return token.strip()
