@@ -1,1 +1,47 @@
 """The ways out. One folder each, stateless, no database. Imports: core, clock, own client library."""
+
+from importlib.metadata import EntryPoint, entry_points
+
+import structlog
+
+from fieldpost.core.adapter import Adapter
+
+GROUP = "fieldpost.adapters"
+
+log = structlog.get_logger()
+
+
+def load() -> dict[str, Adapter]:
+    """All adapters by type: ours and third parties', found by entry point.
+
+    One that cannot be had is logged and left out: a broken package that somebody installed beside us must not stop
+    mail. Where two are of one type ours stands, else the one whose entry point comes first by name.
+    """
+    adapters: dict[str, Adapter] = {}
+    for entry in sorted(entry_points(group=GROUP), key=_ours_first):
+        try:
+            adapter = _make(entry)
+        except Exception:
+            log.exception("adapter.left_out", entry_point=entry.name, value=entry.value)
+            continue
+        if adapter.type in adapters:
+            log.error("adapter.left_out", entry_point=entry.name, value=entry.value, reason="its type is taken")
+            continue
+        adapters[adapter.type] = adapter
+    return adapters
+
+
+def _ours_first(entry: EntryPoint) -> tuple[bool, str, str]:
+    return not entry.module.startswith(f"{__name__}."), entry.name, entry.value
+
+
+def _make(entry: EntryPoint) -> Adapter:
+    adapter: Adapter = entry.load()()
+    if adapter.type != entry.name:
+        raise TypeError(f"the adapter's type is {adapter.type!r}, its entry point is named {entry.name!r}")
+    if not adapter.deadline_s > 0:
+        raise TypeError(f"deadline_s must be more than 0, not {adapter.deadline_s!r}")
+    for method in ("check_settings", "check_target", "deliver", "close"):
+        if not callable(getattr(adapter, method, None)):
+            raise TypeError(f"the adapter has no {method}()")
+    return adapter
