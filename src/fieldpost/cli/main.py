@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import site
+from fieldpost.cli import central, site
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -42,6 +42,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(site.app, name="site")
+app.command()(central.central)
+app.command()(central.migrate)
 app.command()(site.send)
 app.command()(site.status)
 

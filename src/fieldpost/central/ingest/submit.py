@@ -13,7 +13,7 @@ The row and its audit entry are one transaction. A conflict is audited; the firs
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import structlog
 from sqlalchemy import Connection
@@ -28,6 +28,7 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import new_ids, parse_notification_id
 from fieldpost.core.lists import DEFAULT_TYPE
 from fieldpost.core.notification import Provenance, Submission, digest, list_key
+from fieldpost.core.times import from_text
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ack, Item, Result, Submit
 
 log = structlog.get_logger()
@@ -119,7 +120,8 @@ def _insert(
 
 
 def _arrival(s: Submission, digest_: bytes, type_: str) -> Arrival:
-    enqueued_at = parse_enqueued(s.enqueued_at)
+    # The site's time where it is one: shown to people and used for nothing else.
+    enqueued_at = from_text(s.enqueued_at) if s.enqueued_at else None
     return Arrival(
         s, digest_, type_, list_key(s.list_name), enqueued_at, s.enqueued_at if enqueued_at is None else None
     )
@@ -179,14 +181,3 @@ def _conflict_entries(conflicts: Iterable[Submission], event_ids: list[str], now
 
 def _optional(value: str | None, field: str) -> str | None:
     return None if value is None else text.check_label(value, field)
-
-
-def parse_enqueued(value: str | None) -> datetime | None:
-    """The site's time where it is one with a zone; it is shown to people and used for nothing else."""
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-        return moment.astimezone(UTC) if moment.tzinfo is not None else None
-    except (ValueError, OverflowError):
-        return None

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, TextClause, text
 from sqlalchemy.types import TypeEngine
 
-from fieldpost.central.store.types import to_microseconds
+from fieldpost.core.times import to_microseconds
 
 Kind = Literal["id", "text", "int", "float", "moment", "bool", "bytes"]
 

@@ -4,15 +4,14 @@ An id is `uuid` on PostgreSQL and text on SQLite; a moment is `timestamptz` ther
 come out as the same Python values: a str of 36 characters, an aware datetime in UTC.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Dialect, Text
 from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP, UUID
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+from fieldpost.core.times import from_microseconds, to_microseconds
 
 Json = JSON().with_variant(JSONB(), "postgresql")
 
@@ -44,11 +43,3 @@ class Moment(TypeDecorator[datetime]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         return value if value is None or dialect.name == "postgresql" else from_microseconds(value)
-
-
-def to_microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def from_microseconds(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)

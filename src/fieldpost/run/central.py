@@ -1,0 +1,192 @@
+"""The process `fieldpost central`: API, link, console, ingest and dispatcher on one store, until SIGTERM or SIGINT."""
+
+import asyncio
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+import fieldpost
+from fieldpost.central import adapters
+from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.operate.accounts import FirstAccount
+from fieldpost.central.operate.operate import Operate
+from fieldpost.central.store import claims, nodes
+from fieldpost.central.store.engine import Store, open_store, parse_url
+from fieldpost.central.store.lock import StoreLock
+from fieldpost.central.store.migrate import upgrade_async
+from fieldpost.central.watch.watch import Watch
+from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.errors import ConfigError, Unavailable
+from fieldpost.core.ids import new_id
+from fieldpost.front.app import create_app
+from fieldpost.link.messages import FRAME_BYTES_MAX
+from fieldpost.run.settings import Settings
+from fieldpost.run.site import stop_on_signals
+
+log = structlog.get_logger()
+
+HEARTBEAT_S = 5.0
+TOKEN_FILE = "api-token"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What is told once central serves: where, and at the very first start the account that was made."""
+
+    url: str
+    first_account: FirstAccount | None
+    token_file: Path
+
+
+async def run_central(
+    settings: Settings, on_started: Callable[[Started], None], *, stopping: asyncio.Event | None = None
+) -> None:
+    """Run a central node until `stopping` is set, by a signal if nobody gave one."""
+    if stopping is None:
+        stopping = asyncio.Event()
+        stop_on_signals(stopping)
+    folder = _make_folder(settings.central.folder)
+    url = settings.central.store_url
+    with StoreLock(url):
+        try:
+            await upgrade_async(url)
+        except OSError as error:
+            raise Unavailable("store.unavailable", f"the central store cannot be reached: {error}") from error
+        store = open_store(url)
+        try:
+            await _serve(settings, store, folder, on_started, stopping)
+        finally:
+            await store.close()
+
+
+async def migrate(url: str) -> None:
+    """Bring the store to the present schema; refuses an embedded one that a central process works on."""
+    with StoreLock(url):
+        await upgrade_async(url)
+
+
+async def _serve(
+    settings: Settings, store: Store, folder: Path, on_started: Callable[[Started], None], stopping: asyncio.Event
+) -> None:
+    clock = SystemClock()
+    node_id = new_id(clock.now(), os.urandom(10))
+    found = adapters.load()
+    operate = Operate.over(store, found, clock)
+    ingest = Ingest(store, clock, settings.ingest)
+    dispatcher = Dispatcher(store, found, node_id, clock, random.Random(secrets.randbits(64)), settings.dispatch)
+    server = _Server(settings, create_app(operate, Watch.over(store, clock, settings.watch), ingest))
+    await _announce_node(store, node_id)
+    first = await operate.accounts.first_start()
+    if first is not None:
+        _keep_token(folder / TOKEN_FILE, first.api_token)
+    log.info("central.started", node_id=node_id, url=server.url, store=parse_url(store.url).get_backend_name())
+    try:
+        async with asyncio.TaskGroup() as group:
+            dispatching = group.create_task(dispatcher.run())
+            background = [group.create_task(store.wake.listen()), group.create_task(_beat(store, node_id, clock))]
+            serving = group.create_task(server.serve())
+            await server.ready()
+            on_started(Started(server.url, first, folder / TOKEN_FILE))
+            await stopping.wait()
+            log.info("central.stopping", node_id=node_id)
+            dispatcher.stop()
+            server.should_exit = True
+            await asyncio.wait([dispatching, serving])
+            for task in background:
+                task.cancel()
+    finally:
+        for adapter in found.values():
+            await adapter.close()
+        await store.write(nodes.stop, node_id, now=store.now())
+        log.info("central.stopped", node_id=node_id)
+
+
+class _Server(uvicorn.Server):
+    """Serves until told to stop; signals are the process's affair, not the server's."""
+
+    def __init__(self, settings: Settings, app: object) -> None:
+        self._socket = _listen(settings.central.host, settings.central.port)
+        host, port = self._socket.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{port}"
+        super().__init__(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                ws="websockets-sansio",
+                ws_max_size=FRAME_BYTES_MAX,
+                ws_ping_interval=20,
+                ws_ping_timeout=20,
+                h11_max_incomplete_event_size=16 * 1024,
+                timeout_graceful_shutdown=5,
+                lifespan="off",
+            )
+        )
+        self._is_ready = asyncio.Event()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._serve(sockets or [self._socket])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._is_ready.set()
+
+    async def ready(self) -> None:
+        await self._is_ready.wait()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024
+        )
+    except OSError as error:
+        raise ConfigError(
+            "central.listen",
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            hint="another process may be using it; choose one with --port",
+        ) from None
+
+
+async def _announce_node(store: Store, node_id: str) -> None:
+    await store.write(nodes.start, node_id, socket.gethostname(), fieldpost.__version__, now=store.now())
+    if parse_url(store.url).get_backend_name() == "sqlite":
+        # The lock says that nobody else works on the file, so whatever was claimed is nobody's now.
+        await store.write(nodes.close_others, node_id)
+        await store.write(claims.void_all)
+
+
+async def _beat(store: Store, node_id: str, clock: Clock) -> None:
+    while True:
+        await clock.sleep(HEARTBEAT_S)
+        try:
+            await store.write(nodes.beat, node_id, now=store.now())
+        except Unavailable as error:
+            log.warning("node.heartbeat_missed", error=error.message)
+
+
+def _make_folder(name: str) -> Path:
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError("central.folder", f"the folder {folder} cannot be made: {error.strerror}") from None
+    return folder
+
+
+def _keep_token(path: Path, token: str) -> None:
+    """The first API token, for the command line on this machine; readable by its owner alone."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token + "\n")

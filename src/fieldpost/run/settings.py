@@ -1,0 +1,145 @@
+"""Settings: read once at start, from a TOML file and the environment, into the rooms' own Options.
+
+Each room has an Options dataclass beside the code that uses it, with a default, a unit in the name and a word on each
+field. This module only nests them: a section of the file is a room, `FIELDPOST_DISPATCH__INTERVAL_S` in the environment
+is `interval_s` of `[dispatch]` and wins over the file. A key nobody knows, or a value of the wrong kind, is an error
+that names it: a setting that is silently ignored is worse than none.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.ingest.submit import IngestOptions
+from fieldpost.central.watch.watch import WatchOptions
+from fieldpost.core.errors import ConfigError
+
+DEFAULT_FILE = Path("fieldpost.toml")
+FILE_BYTES_MAX = 1024 * 1024
+PREFIX = "FIELDPOST_"
+# Said to the command line rather than to a room; they are read elsewhere.
+_OTHERS = {"URL", "TOKEN", "TOKEN_FILE", "FOLDER", "SITE_TOKEN", "TRACEBACK"}
+
+
+@dataclass(frozen=True, slots=True)
+class CentralOptions:
+    """[central]"""
+
+    folder: str = "fieldpost-data"
+    """Where the embedded database and the first API token are kept."""
+    store: str = ""
+    """The central store's URL; empty for a SQLite file in the folder."""
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: int = 8025
+    """The port to listen on; 0 takes any that is free."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError("settings.range", "central.port must be 0 to 65535", field="central.port")
+
+    @property
+    def store_url(self) -> str:
+        return self.store or f"sqlite:///{Path(self.folder) / 'central.db'}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """[log]"""
+
+    level: str = "info"
+    """debug, info, warning or error."""
+    json: bool = False
+    """Log lines as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a central process."""
+
+    central: CentralOptions = field(default_factory=CentralOptions)
+    ingest: IngestOptions = field(default_factory=IngestOptions)
+    dispatch: DispatchOptions = field(default_factory=DispatchOptions)
+    watch: WatchOptions = field(default_factory=WatchOptions)
+    log: LogOptions = field(default_factory=LogOptions)
+
+
+def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings from this file (else ./fieldpost.toml, if there is one) and the environment."""
+    found = _read_file(file)
+    sections = {section.name: section for section in fields(Settings)}
+    for name, value in _from_environment(os.environ if environ is None else environ).items():
+        section, _, key = name.partition(".")
+        if section in sections:
+            table = found.setdefault(section, {})
+            if isinstance(table, dict):
+                table[key] = value
+        else:
+            raise ConfigError("settings.unknown", f"{PREFIX}{section.upper()}__… names no section of the settings")
+    rooms: dict[str, Any] = {}
+    for name, table in found.items():
+        if name not in sections:
+            raise ConfigError(
+                "settings.unknown", f"[{name}] is no section of the settings", hint=f"known: {', '.join(sections)}"
+            )
+        default = sections[name].default_factory
+        assert default is not MISSING, "every section has a default"
+        rooms[name] = _room(type(default()), name, table)
+    return Settings(**rooms)
+
+
+def _read_file(file: Path | None) -> dict[str, Any]:
+    path = file or DEFAULT_FILE
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise ConfigError("settings.file", f"{path} is larger than a settings file can be")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if file is None:
+            return {}
+        raise ConfigError("settings.file", f"there is no settings file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("settings.file", f"{path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("settings.file", f"{path} is not TOML: {error}") from None
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, "_Text"]:
+    found = {}
+    for name, value in environ.items():
+        if name.startswith(PREFIX) and "__" in name and name.removeprefix(PREFIX) not in _OTHERS:
+            section, _, key = name.removeprefix(PREFIX).lower().partition("__")
+            found[f"{section}.{key}"] = _Text(value)
+    return found
+
+
+class _Text(str):
+    """A value from the environment: text that stands for a number or a truth value where one is wanted."""
+
+
+def _room(kind: type[Any], section: str, table: object) -> Any:
+    if not isinstance(table, dict):
+        raise ConfigError("settings.type", f"[{section}] must be a section", field=section)
+    hints = get_type_hints(kind)
+    known = [f.name for f in fields(kind)]
+    values = {}
+    for key, value in table.items():
+        if key not in known:
+            raise ConfigError(
+                "settings.unknown",
+                f"{section}.{key} is no setting",
+                hint=f"[{section}] knows {', '.join(known)}",
+                field=f"{section}.{key}",
+            )
+        try:
+            plain = str(value) if isinstance(value, _Text) else value
+            values[key] = msgspec.convert(plain, hints[key], strict=not isinstance(value, _Text))
+        except msgspec.ValidationError as error:
+            raise ConfigError("settings.type", f"{section}.{key}: {error}", field=f"{section}.{key}") from None
+    return kind(**values)
