@@ -27,7 +27,7 @@ def decode(data: bytes) -> Message:
     check_json(data)
     try:
         return _message.decode(data)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise InvalidInput("link.invalid", f"the message does not fit the protocol: {error}") from None
 
 
@@ -36,7 +36,7 @@ def decode_as(data: bytes, kind: type[T]) -> T:
     check_json(data)
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise InvalidInput("link.invalid", f"the message does not fit the protocol: {error}") from None
 
 
