@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import central, site
+from fieldpost.cli import central, channels, lists, notifications, site, sites
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -42,6 +42,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(site.app, name="site")
+app.add_typer(notifications.app, name="notifications")
+app.add_typer(lists.app, name="lists")
+app.add_typer(channels.app, name="channels")
+app.add_typer(sites.app, name="sites")
 app.command()(central.central)
 app.command()(central.migrate)
 app.command()(site.send)

@@ -1,0 +1,129 @@
+"""A small client of central's API, for the commands that speak to it.
+
+The address comes from --url or FIELDPOST_URL; the token from FIELDPOST_TOKEN or from a file, and never from the command
+line, where every user of the machine could read it.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import typer
+
+from fieldpost.core.errors import (
+    ConfigError,
+    Conflict,
+    Denied,
+    FieldpostError,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+)
+
+URL_DEFAULT = "http://127.0.0.1:8025"
+TOKEN_FILE_DEFAULT = Path("fieldpost-data/api-token")
+TIMEOUT_S = 30.0
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+
+UrlOption = Annotated[str, typer.Option("--url", envvar="FIELDPOST_URL", help="Central's address.")]
+TokenFileOption = Annotated[
+    Path,
+    typer.Option(
+        "--token-file",
+        envvar="FIELDPOST_TOKEN_FILE",
+        help="The file with the API token, unless FIELDPOST_TOKEN is set.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a table for people.")]
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Client:
+    """Central's API at this address, with this token."""
+
+    url: str
+    token_file: Path
+
+    def get(self, *path: str, **query: str | int | list[str] | None) -> Answer:
+        """The answer to GET /api/v1/<path>; query parameters that are None are left out."""
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._ask("GET", path, query=urlencode(given, doseq=True))
+
+    def post(self, *path: str, body: object) -> Answer:
+        return self._ask("POST", path, body)
+
+    def patch(self, *path: str, body: object) -> Answer:
+        return self._ask("PATCH", path, body)
+
+    def delete(self, *path: str) -> None:
+        self._ask("DELETE", path)
+
+    def _ask(self, method: str, path: tuple[str, ...], body: object = None, query: str = "") -> Answer:
+        from fieldpost.link.endpoint import check_central_url
+
+        url = urlsplit(check_central_url(self.url))
+        assert url.hostname is not None
+        target = "/".join([f"{url.path}/api/v1", *(quote(part, safe="") for part in path)])
+        headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}
+        content = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            content = json.dumps(body).encode()
+        kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+        connection = kind(url.hostname, url.port, timeout=TIMEOUT_S)
+        try:
+            connection.request(method, f"{target}?{query}" if query else target, content, headers)
+            response = connection.getresponse()
+            return _read(response.status, response.read(ANSWER_BYTES_MAX))
+        except (OSError, HTTPException) as error:
+            raise Unavailable(
+                "central.unreachable",
+                f"central at {self.url} cannot be reached: {str(error) or type(error).__name__}",
+                hint="is `fieldpost central` running, and is --url right?",
+            ) from None
+        finally:
+            connection.close()
+
+    def _token(self) -> str:
+        token = os.environ.get("FIELDPOST_TOKEN") or self._token_from_file()
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError("cli.token", "the API token holds characters that no token has")
+        return token
+
+    def _token_from_file(self) -> str:
+        try:
+            return self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(
+                "cli.no_token",
+                f"there is no API token: {self.token_file} cannot be read ({reason})",
+                hint="set FIELDPOST_TOKEN, or --token-file to the file that central's first start wrote",
+            ) from None
+
+
+_KINDS: dict[int, type[FieldpostError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
+
+
+def _read(status: int, content: bytes) -> Answer:
+    if status == 204:
+        return {}
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Unavailable("central.unusable", f"what answered (HTTP {status}) does not speak Fieldpost's API")
+    if status < 400:
+        return answer
+    kind = _KINDS.get(status, InvalidInput if status < 500 else Unavailable)
+    code, detail = str(answer.get("code", "central.error")), str(answer.get("detail", f"HTTP {status}"))
+    if found := answer.get("correlation_id"):
+        detail = f"{detail} (correlation id {found})"
+    raise kind(code, detail, hint=answer.get("hint"), field=answer.get("field"))
