@@ -107,6 +107,14 @@ def show(
 
 
 @app.command()
+def explain(
+    notification_id: IdArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT
+) -> None:
+    """Say in one sentence why a notification stands where it stands, and what happens next."""
+    print(Client(url, token_file).get("notifications", notification_id)["why"])
+
+
+@app.command()
 def retry(
     notification_id: IdArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT
 ) -> None:
@@ -132,6 +140,7 @@ def _fields(found: dict[str, Any]) -> list[tuple[str, object]]:
     return [
         ("id", found["notification_id"]),
         ("status", found["status"] + (" (stuck)" if found["is_stuck"] else "")),
+        ("why", found["why"]),
         ("subject", found["subject"]),
         ("list", f"{found['list_name']} ({found['type']})"),
         ("site", found["source_site"]),

@@ -9,6 +9,7 @@ from fieldpost.central.store import rows as to_core
 from fieldpost.central.store.attempts import settle_targets
 from fieldpost.central.store.claims import targets_of
 from fieldpost.central.store.tables import notifications
+from fieldpost.core.explain import Claim
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification, Status
 
@@ -24,6 +25,14 @@ def get(conn: Connection, notification_id: str, site: str | None = None) -> Noti
     if row is None:
         return None
     return to_core.notification(row, targets_of(conn, [notification_id]).get(notification_id, ()))
+
+
+def claim_of(conn: Connection, notification_id: str) -> Claim:
+    """Who holds the row, if anybody does."""
+    n = notifications.c
+    query = select(n.claim_owner, n.lease_until, n.orphan_count).where(n.notification_id == notification_id)
+    row = conn.execute(query).first()
+    return Claim(*row) if row is not None else Claim(None, None)
 
 
 def newest(

@@ -6,14 +6,16 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import attempts, audit
+from fieldpost.central.store import attempts, audit, breakers
 from fieldpost.central.store import notifications as rows
 from fieldpost.central.store.attempts import AttemptRecord
 from fieldpost.central.store.engine import Store
+from fieldpost.central.store.moment import moment
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.explain import explain
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import LIVE, Notification, Status
 
@@ -57,6 +59,8 @@ class Detail:
     notification: Notification
     attempts: tuple[AttemptRecord, ...]
     audit: tuple[AuditEntry, ...]
+    why: str
+    """Why it stands where it stands, and what happens next."""
     is_stuck: bool
     as_of: datetime
 
@@ -78,18 +82,17 @@ class Notifications:
         before = None if cursor is None else from_cursor(cursor)
         found, counts = await self._store.read(_page, wanted or Filter(), limit + 1, before)
         now = self._clock.now()
-        lines = tuple(Line(n, counts.get(n.notification_id, 0), self._is_stuck(n, now)) for n in found[:limit])
+        lines = tuple(
+            Line(n, counts.get(n.notification_id, 0), _is_stuck(n, now, self._stuck_after)) for n in found[:limit]
+        )
         last = lines[-1].notification if len(found) > limit else None
         return Page(lines, to_cursor((last.created_at, last.notification_id)) if last else None, now)
 
     async def detail(self, notification_id: str) -> Detail:
         """The notification with targets, attempts and audit entries, read at one moment; NotFound if there is none."""
-        found = await self._store.read(_detail, notification_id) if is_id(notification_id) else None
-        if found is None:
+        if not is_id(notification_id):
             raise NotFound("notification.unknown", "there is no such notification")
-        notification, history, entries = found
-        now = self._clock.now()
-        return Detail(notification, tuple(history), tuple(entries), self._is_stuck(notification, now), now)
+        return await self._store.read(_detail, notification_id, self._stuck_after, now=self._store.now())
 
     async def of_site(self, notification_id: str, site: str) -> Notification:
         """The site's own notification; another site's is as unknown to it as one that never was."""
@@ -97,9 +100,6 @@ class Notifications:
         if found is None:
             raise NotFound("notification.unknown", "there is no such notification of this site")
         return found
-
-    def _is_stuck(self, n: Notification, now: datetime) -> bool:
-        return n.status in LIVE and now - n.created_at > self._stuck_after
 
 
 def _page(
@@ -111,10 +111,21 @@ def _page(
     return found, attempts.counts(conn, [n.notification_id for n in found])
 
 
-def _detail(
-    conn: Connection, notification_id: str
-) -> tuple[Notification, list[AttemptRecord], list[AuditEntry]] | None:
+def _detail(conn: Connection, notification_id: str, stuck_after: timedelta, *, now: datetime | None) -> Detail:
     found = rows.get(conn, notification_id)
     if found is None:
-        return None
-    return found, attempts.history(conn, notification_id), audit.of_notification(conn, notification_id)
+        raise NotFound("notification.unknown", "there is no such notification")
+    as_of = moment(conn, now)
+    breaker = breakers.load(conn, [found.held_by]).get(found.held_by) if found.held_by else None
+    return Detail(
+        found,
+        tuple(attempts.history(conn, notification_id)),
+        tuple(audit.of_notification(conn, notification_id)),
+        explain(found, rows.claim_of(conn, notification_id), breaker, as_of),
+        _is_stuck(found, as_of, stuck_after),
+        as_of,
+    )
+
+
+def _is_stuck(n: Notification, now: datetime, stuck_after: timedelta) -> bool:
+    return n.status in LIVE and now - n.created_at > stuck_after

@@ -72,6 +72,7 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
 class NotificationDetail(NotificationLine, frozen=True, kw_only=True):
     """A notification with its whole story."""
 
+    why: str
     body: str
     source_instance: str | None
     source_script: str | None
@@ -179,6 +180,7 @@ def _detail(detail: Detail) -> NotificationDetail:
     p = n.provenance
     return NotificationDetail(
         **_line(Line(n, len(detail.attempts), detail.is_stuck)),
+        why=detail.why,
         body=n.body,
         source_instance=p.instance,
         source_script=p.script,
