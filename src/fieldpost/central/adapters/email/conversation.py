@@ -70,7 +70,8 @@ class Conversation:
         except TimeoutError:
             return self._unheard(f"no connection to {host} port {port} within {timeout_s:g} s")
         except OSError as error:
-            return self._unheard(f"no connection to {host} port {port}: {error}")
+            reason = str(error) or (_BROKEN_OFF if is_tls else type(error).__name__)
+            return self._unheard(f"no connection to {host} port {port}: {reason}")
         timeout_s = self._at_most(self._settings.command_timeout_s)
         return await self._hear(self._protocol.read_response(timeout_s), timeout_s)
 
@@ -192,8 +193,10 @@ class Conversation:
         except SMTPTimeoutError:
             return self._unheard(f"no answer within {timeout_s:g} s")
         except SMTPServerDisconnected as error:
-            cause = f": {error.__cause__}" if error.__cause__ else ""
-            return self._unheard(_CLOSED + cause)
+            if "upgrading" in error.message:
+                return self._unheard(_BROKEN_OFF)
+            cause = str(error.__cause__ or "")
+            return self._unheard(f"{_CLOSED}: {cause}" if cause else _CLOSED)
         except SMTPResponseException as error:
             if not 200 <= error.code <= 599:
                 return self._unheard(f"what the server said is no reply: {error.message}")
@@ -235,3 +238,4 @@ def stuffed(message: bytes) -> bytes:
 
 _FULL_NAME = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.IGNORECASE)
 _CLOSED = "the server closed the connection"
+_BROKEN_OFF = "the server broke off the TLS handshake; does it speak TLS 1.2 or newer?"

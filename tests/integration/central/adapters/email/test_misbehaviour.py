@@ -1,0 +1,307 @@
+"""What the adapter makes of a mail server that misbehaves, and what central then makes of the notification."""
+
+import asyncio
+import socket
+
+import pytest
+
+from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.core.notification import Status, TargetStatus
+from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.testing import MailServer
+from fieldpost.testing.mail import Tap, Verb
+from support.mailing import after, due, envelope, notification
+
+BEFORE_MAIL: list[Verb] = ["connect", "ehlo"]
+BEFORE_DOT: list[Verb] = ["mail", "rcpt", "data"]
+
+A, B, C = "anna@plant.example", "bert@plant.example", "cleo@plant.example"
+
+
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("verb", BEFORE_MAIL)
+async def test_421_before_mail_holds_and_leaves_the_status(
+    server: MailServer, adapter: EmailAdapter, verb: Verb
+) -> None:
+    server.on(verb).unavailable()
+    outcome = await adapter.deliver(envelope(server))
+    assert isinstance(outcome, Held)
+    assert (outcome.phase, outcome.reply) == (verb, "421 4.3.2 Service not available")
+    held = after(notification(), outcome)
+    assert (held.status, held.retry_count, held.held_by) == (Status.PENDING, 0, "channel:mail")
+
+
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
+async def test_421_from_mail_on_is_tried_again_and_never_parks(
+    server: MailServer, adapter: EmailAdapter, verb: Verb
+) -> None:
+    server.on(verb).unavailable()
+    outcome = await adapter.deliver(envelope(server))
+    assert isinstance(outcome, TransientFailure)
+    assert (outcome.phase, outcome.reply) == (verb, "421 4.3.2 Service not available")
+    assert after(notification(), outcome).status is Status.RETRYING
+    assert server.mail_count == 0
+
+
+@pytest.mark.parametrize("code", [450, 554])
+@pytest.mark.parametrize("verb", BEFORE_MAIL)
+async def test_any_refusal_before_mail_holds(server: MailServer, adapter: EmailAdapter, verb: Verb, code: int) -> None:
+    server.on(verb).reply(code, "go away")
+    outcome = await adapter.deliver(envelope(server))
+    assert outcome == Held(f"mail server at {verb}: {code} go away", f"{code} go away", verb)
+
+
+@pytest.mark.req("ADP-08")
+@pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
+async def test_5xx_from_mail_on_is_permanent(server: MailServer, adapter: EmailAdapter, verb: Verb) -> None:
+    server.on(verb).reply(554, "5.6.0 never")
+    outcome = await adapter.deliver(envelope(server, A, B))
+    assert isinstance(outcome, PermanentFailure)
+    assert (outcome.phase, outcome.reply) == (verb, "554 5.6.0 never")
+    assert {target.status for target in outcome.targets} == {TargetStatus.FAILED}
+    assert {target.error for target in outcome.targets} == {"554 5.6.0 never"}
+    assert after(notification(A, B), outcome).status is Status.PARKED
+
+
+@pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
+async def test_4xx_from_mail_on_is_transient(server: MailServer, adapter: EmailAdapter, verb: Verb) -> None:
+    server.on(verb).reply(451, "4.3.0 later")
+    outcome = await adapter.deliver(envelope(server, A, B))
+    assert isinstance(outcome, TransientFailure)
+    assert (outcome.phase, outcome.reply) == (verb, "451 4.3.0 later")
+    assert due(after(notification(A, B), outcome)) == (A, B)
+
+
+@pytest.mark.parametrize("reply", ["530 5.7.0 log in", "535 5.7.8 who", "550 5.7.1 not this sender"])
+async def test_mail_refused_for_the_channels_account_holds(
+    server: MailServer, adapter: EmailAdapter, reply: str
+) -> None:
+    server.on("mail").reply(int(reply[:3]), reply[4:])
+    outcome = await adapter.deliver(envelope(server))
+    assert outcome == Held(f"mail server at mail: {reply}", reply, "mail")
+
+
+@pytest.mark.req("ADP-09")
+@pytest.mark.fault(37)
+@pytest.mark.parametrize("how", ["close", "reset", "hang", "nonsense"])
+@pytest.mark.parametrize("verb", [*BEFORE_MAIL, *BEFORE_DOT])
+async def test_silence_before_the_dot_is_never_uncertain(
+    server: MailServer, adapter: EmailAdapter, verb: Verb, how: str
+) -> None:
+    misbehave(server, verb, how)
+    outcome = await adapter.deliver(envelope(server, A, B, settings={"command_timeout_s": 0.1}))
+    assert isinstance(outcome, Held if verb in BEFORE_MAIL else TransientFailure)
+    assert outcome.phase == verb
+    assert server.mail_count == 0
+    assert due(after(notification(A, B), outcome)) == (A, B)
+    await server.idle()
+
+
+@pytest.mark.fault(37)
+@pytest.mark.parametrize("how", ["close", "reset", "hang", "nonsense"])
+async def test_silence_after_the_dot_is_uncertain_and_the_copy_can_be_recognised(
+    server: MailServer, adapter: EmailAdapter, how: str
+) -> None:
+    misbehave(server, "dot", how, keeps_mail=True)
+    outcome = await adapter.deliver(envelope(server, A, B, settings={"data_timeout_s": 0.1}))
+    assert isinstance(outcome, Uncertain)
+    assert outcome.phase == "dot"
+    retrying = after(notification(A, B), outcome)
+    assert (retrying.status, due(retrying)) == (Status.RETRYING, (A, B))
+    server.behave()
+    assert isinstance(await adapter.deliver(envelope(server, *due(retrying))), Delivered)
+    first, second = server.mails
+    assert first.raw == second.raw
+    assert first.message_id is not None
+
+
+@pytest.mark.fault(38)
+async def test_each_of_three_recipients_by_its_own_answer(server: MailServer, adapter: EmailAdapter) -> None:
+    server.on("rcpt", address=B).reply(450, "4.2.1 busy").times(1)
+    server.on("rcpt", address=C).reply(550, "5.1.1 no such user")
+    outcome = await adapter.deliver(envelope(server, A, B, C))
+    assert isinstance(outcome, TransientFailure)
+    assert [(target.status.value, target.error) for target in outcome.targets] == [
+        ("delivered", None),
+        ("due", "450 4.2.1 busy"),
+        ("failed", "550 5.1.1 no such user"),
+    ]
+    first = after(notification(A, B, C), outcome)
+    assert (first.status, due(first)) == (Status.RETRYING, (B,))
+    second = after(first, await adapter.deliver(envelope(server, *due(first))))
+    assert second.status is Status.PARKED
+    assert second.last_error == f"{C}: 550 5.1.1 no such user"
+    assert [mail.recipients for mail in server.mails] == [(A,), (B,)]
+    assert len({mail.message_id for mail in server.mails}) == 1
+
+
+@pytest.mark.fault(39)
+async def test_recipients_beyond_what_the_server_takes_go_in_further_transactions(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("rcpt").after(50, per="transaction").reply(452, "4.5.3 too many recipients")
+    targets = tuple(f"user{number}@plant.example" for number in range(120))
+    outcome = await adapter.deliver(envelope(server, *targets))
+    assert isinstance(outcome, Delivered)
+    assert [len(mail.recipients) for mail in server.mails] == [50, 50, 20]
+    assert [address for mail in server.mails for address in mail.recipients] == list(targets)
+    assert len(server.connections) == 1
+
+
+async def test_a_server_that_takes_no_recipient_at_all_is_tried_again_later(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("rcpt").reply(452, "4.5.3 too many recipients")
+    outcome = await adapter.deliver(envelope(server, A, B))
+    assert isinstance(outcome, TransientFailure)
+    assert server.seen["mail"] == 1
+    assert server.seen["data"] == 0
+
+
+@pytest.mark.fault(40)
+async def test_accepted_recipients_and_a_refused_message_mean_nobody_has_it(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("dot").reply(554, "5.7.1 looks like spam")
+    outcome = await adapter.deliver(envelope(server, A, B, C))
+    assert isinstance(outcome, PermanentFailure)
+    assert [target.status for target in outcome.targets] == [TargetStatus.FAILED] * 3
+    parked = after(notification(A, B, C), outcome)
+    assert parked.status is Status.PARKED
+    assert "554 5.7.1 looks like spam" in (parked.last_error or "")
+
+
+async def test_421_amid_the_recipients_leaves_due_whoever_was_not_refused(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("rcpt", address=B).reply(550, "5.1.1 no such user")
+    server.on("rcpt", address=C).unavailable()
+    last = "dora@plant.example"
+    outcome = await adapter.deliver(envelope(server, A, B, C, last))
+    assert isinstance(outcome, TransientFailure)
+    assert [target.status.value for target in outcome.targets] == ["due", "failed", "due", "due"]
+    assert server.seen["data"] == 0
+
+
+@pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
+@pytest.mark.parametrize("how", ["close", "530"])
+async def test_trouble_in_a_later_transaction_does_not_forget_who_has_the_mail(
+    server: MailServer, adapter: EmailAdapter, verb: Verb, how: str
+) -> None:
+    targets = [f"user{number}@plant.example" for number in range(150)]
+    rule = server.on(verb).after(1 if verb != "rcpt" else 100)
+    rule.close() if how == "close" else rule.reply(530, "5.7.0 log in")
+    outcome = await adapter.deliver(envelope(server, *targets))
+    assert isinstance(outcome, TransientFailure | Uncertain | PermanentFailure)
+    statuses = [target.status for target in outcome.targets]
+    assert statuses[:100] == [TargetStatus.DELIVERED] * 100
+    assert TargetStatus.DELIVERED not in statuses[100:]
+    assert isinstance(outcome, Uncertain) == ((verb, how) == ("dot", "close"))
+
+
+@pytest.mark.parametrize("refusal", ["rcpt", "data"])
+async def test_a_transaction_that_came_to_nothing_is_reset_before_the_next(
+    server: MailServer, adapter: EmailAdapter, refusal: Verb
+) -> None:
+    targets = [f"user{number}@plant.example" for number in range(150)]
+    server.on(refusal).reply(450, "4.2.0 later").times(100 if refusal == "rcpt" else 1)
+    outcome = await adapter.deliver(envelope(server, *targets))
+    assert isinstance(outcome, TransientFailure)
+    assert [len(mail.recipients) for mail in server.mails] == [50]
+    assert due(after(notification(*targets), outcome)) == tuple(targets[:100])
+    assert server.seen["rset"] == 1
+
+
+@pytest.mark.fault(63)
+@pytest.mark.parametrize("how", ["close", "reset", "hang", "nonsense", "refuse"])
+async def test_whatever_happens_at_quit_the_mail_is_delivered(
+    server: MailServer, adapter: EmailAdapter, how: str
+) -> None:
+    misbehave(server, "quit", how)
+    outcome = await adapter.deliver(envelope(server, settings={"command_timeout_s": 0.2}))
+    assert isinstance(outcome, Delivered)
+    assert after(notification(), outcome).status is Status.DELIVERED
+    await adapter.close()
+    await server.idle()
+    assert (server.mail_count, server.seen["quit"]) == (1, 1)
+
+
+async def test_a_connection_reset_right_after_the_250_changes_nothing(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("dot").then_close()
+    assert isinstance(await adapter.deliver(envelope(server)), Delivered)
+
+
+async def test_a_server_that_is_not_there_holds(adapter: EmailAdapter) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets it, and nobody answers
+        outcome = await adapter.deliver(envelope(None, settings={"port": taken.getsockname()[1]}))
+    assert isinstance(outcome, Held)
+    assert outcome.phase == "connect"
+    assert "127.0.0.1 port" in outcome.error
+
+
+@pytest.mark.parametrize("verb", ["connect", "mail", "dot"])
+async def test_a_reply_that_drips_ends_at_the_deadline_of_the_attempt(server: MailServer, verb: Verb) -> None:
+    tap = Tap()
+    tap.drop(5)
+    server.on(verb).drip(tap)
+    adapter = EmailAdapter(deadline_s=0.3)
+    async with asyncio.timeout(0.3 + 5):
+        outcome = await adapter.deliver(envelope(server))
+    assert outcome.phase == verb
+    assert isinstance(outcome, {"connect": Held, "mail": TransientFailure, "dot": Uncertain}[verb])
+    await adapter.close()
+
+
+async def test_a_server_that_stops_reading_amid_a_long_mail_never_gets_its_dot() -> None:
+    asked_gate = []
+
+    async def stop_reading(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 ready\r\n")
+        for answer in (b"250 ok\r\n", b"250 ok\r\n", b"250 ok\r\n", b"354 go on\r\n"):
+            await reader.readline()
+            writer.write(answer)
+        await writer.wait_closed()
+
+    adapter = EmailAdapter(deadline_s=0.5)
+    async with await asyncio.start_server(stop_reading, "127.0.0.1", 0, limit=1024) as listener:
+        settings = {"port": listener.sockets[0].getsockname()[1]}
+        # More than the buffers of both ends hold.
+        long = envelope(None, settings=settings, body="x" * 16_000_000, gate=lambda: asked_gate.append(True))
+        outcome = await adapter.deliver(long)
+    assert isinstance(outcome, TransientFailure)
+    assert outcome.phase == "data"
+    assert "took no more of the message" in outcome.error
+    assert asked_gate == []
+
+
+async def test_a_long_reply_of_many_lines_is_kept_as_one_bounded_line(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("rcpt").reply(550, "\n".join(["5.7.1 Our policy, in many words"] * 100))
+    outcome = await adapter.deliver(envelope(server))
+    assert isinstance(outcome, PermanentFailure)
+    assert outcome.reply is not None
+    assert outcome.reply.startswith("550 5.7.1 Our policy, in many words 5.7.1")
+    assert len(outcome.reply.encode()) <= 500
+    assert "\n" not in outcome.error
+
+
+def misbehave(server: MailServer, verb: Verb, how: str, *, keeps_mail: bool = False) -> None:
+    rule = server.on(verb)
+    if keeps_mail:
+        rule.keep_mail()
+    match how:
+        case "close":
+            rule.close()
+        case "reset":
+            rule.reset()
+        case "hang":
+            rule.hang()
+        case "nonsense":
+            rule.raw(b"* OK IMAP4 ready\r\n")
+        case "refuse":
+            rule.reply(500, "5.5.2 what")

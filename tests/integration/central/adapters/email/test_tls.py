@@ -1,0 +1,162 @@
+"""TLS to the mail server: required where the channel says so, and never pretended."""
+
+import ssl
+import warnings
+from datetime import UTC, datetime
+from typing import Literal
+
+import pytest
+import trustme
+
+from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.core.outcome import Delivered, Held
+from fieldpost.testing import MailServer
+from support.mailing import envelope
+
+Mode = Literal["starttls", "implicit"]
+MODES: list[Mode] = ["starttls", "implicit"]
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def adapter(authority: trustme.CA) -> EmailAdapter:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return EmailAdapter(tls_context=context)
+
+
+def served(certificate: trustme.LeafCert) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    return context
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_mail_goes_over_tls(authority: trustme.CA, adapter: EmailAdapter, mode: Mode) -> None:
+    async with MailServer(tls=served(authority.issue_cert("127.0.0.1")), tls_mode=mode) as server:
+        assert isinstance(await adapter.deliver(envelope(server, settings={"tls": mode})), Delivered)
+        await adapter.close()
+        await server.idle()
+        [connection] = server.connections
+        assert (connection.is_tls, connection.tls_error) == (True, None)
+        assert server.seen["ehlo"] == (2 if mode == "starttls" else 1)
+
+
+def expired(authority: trustme.CA) -> ssl.SSLContext:
+    return served(authority.issue_cert("127.0.0.1", not_after=datetime(2020, 1, 1, tzinfo=UTC)))
+
+
+def wrong_name(authority: trustme.CA) -> ssl.SSLContext:
+    return served(authority.issue_cert("mail.other.example"))
+
+
+def unknown_authority(authority: trustme.CA) -> ssl.SSLContext:
+    return served(trustme.CA().issue_cert("127.0.0.1"))
+
+
+def self_signed(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own = trustme.CA()
+    with own.private_key_pem.tempfile() as key, own.cert_pem.tempfile() as certificate:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+def tls_1_0(authority: trustme.CA) -> ssl.SSLContext:
+    context = served(authority.issue_cert("127.0.0.1"))
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1
+    return context
+
+
+@pytest.mark.fault(44)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (expired, "certificate has expired"),
+        (wrong_name, "IP address mismatch"),
+        (unknown_authority, "unable to get local issuer certificate"),
+        (self_signed, "self-signed certificate"),
+        (tls_1_0, "TLS 1.2 or newer"),
+    ],
+)
+async def test_a_server_whose_tls_is_not_sound_holds_with_the_reason(
+    authority: trustme.CA, adapter: EmailAdapter, mode: Mode, fault, reason: str
+) -> None:
+    async with MailServer(tls=fault(authority), tls_mode=mode) as server:
+        outcome = await adapter.deliver(envelope(server, settings={"tls": mode}))
+        assert isinstance(outcome, Held)
+        assert reason in outcome.error
+        assert outcome.phase == ("starttls" if mode == "starttls" else "connect")
+        await server.idle()
+        assert server.seen["mail"] == 0
+
+
+async def test_without_a_context_the_machines_own_trust_holds(authority: trustme.CA) -> None:
+    adapter = EmailAdapter()
+    async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
+        outcome = await adapter.deliver(envelope(server, settings={"tls": "starttls"}))
+        assert isinstance(outcome, Held)
+        assert "certificate verify failed" in outcome.error
+        await server.idle()
+
+
+@pytest.mark.parametrize("how", ["not offered", "refused", "closed", "answered by nonsense"])
+async def test_starttls_that_is_not_to_be_had_holds_and_nothing_is_sent_in_clear(
+    authority: trustme.CA, adapter: EmailAdapter, how: str
+) -> None:
+    async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
+        match how:
+            case "not offered":
+                server.extensions.remove("STARTTLS")
+            case "refused":
+                server.on("starttls").reply(454, "4.7.0 not now")
+            case "closed":
+                server.on("starttls").close()
+            case _:
+                server.on("tls").raw(b"* OK IMAP4 ready\r\n").then_close()
+        outcome = await adapter.deliver(envelope(server, settings={"tls": "starttls"}))
+        assert isinstance(outcome, Held)
+        assert outcome.phase == "starttls"
+        await adapter.close()
+        await server.idle()
+        assert server.seen["mail"] == 0
+
+
+async def test_what_was_put_in_clear_behind_the_220_is_not_believed(
+    authority: trustme.CA, adapter: EmailAdapter
+) -> None:
+    async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
+        server.on("starttls").inject(b"250-evil.example\r\n250 SIZE 1\r\n")
+        outcome = await adapter.deliver(envelope(server, settings={"tls": "starttls"}))
+        assert isinstance(outcome, Delivered | Held)
+        await adapter.close()
+        await server.idle()
+        assert server.connections[0].is_tls or server.seen["mail"] == 0
+        assert server.mail_count == isinstance(outcome, Delivered)
+
+
+async def test_implicit_tls_to_a_server_that_speaks_in_clear_holds(adapter: EmailAdapter) -> None:
+    async with MailServer() as server:
+        outcome = await adapter.deliver(
+            envelope(server, settings={"tls": "implicit", "connect_timeout_s": 1, "command_timeout_s": 1})
+        )
+        assert isinstance(outcome, Held)
+        assert outcome.phase == "connect"
+        await server.idle()
+        assert server.seen["mail"] == 0
+
+
+async def test_tls_none_stays_in_clear_even_where_starttls_is_offered(authority: trustme.CA) -> None:
+    adapter = EmailAdapter()
+    async with MailServer(tls=served(authority.issue_cert("127.0.0.1"))) as server:
+        assert isinstance(await adapter.deliver(envelope(server)), Delivered)
+        assert server.seen["starttls"] == 0
+        await adapter.close()

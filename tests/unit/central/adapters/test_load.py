@@ -1,0 +1,74 @@
+"""Adapters are found by entry point, and a broken one harms nobody else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from fieldpost.central.adapters import load
+from fieldpost.central.adapters.email.adapter import EmailAdapter
+
+Install = Callable[..., None]
+
+GOOD = """
+class {name}:
+    type = "{type}"
+    deadline_s = 30.0
+    def check_settings(self, settings): return dict(settings)
+    def check_target(self, address): return address
+    async def deliver(self, envelope): ...
+    async def close(self): ...
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a package with one module and its adapter entry points, as pip would lay them out."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def install(module: str, source: str, *entries: str) -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[fieldpost.adapters]\n" + "\n".join(entries) + "\n")
+
+    return install
+
+
+@pytest.mark.req("ADP-01", "ADP-15")
+def test_our_own_and_third_parties_adapters_are_found_by_their_type(install: Install) -> None:
+    install("acme_pager", GOOD.format(name="Pager", type="pager"), "pager = acme_pager:Pager")
+    adapters = load()
+    assert isinstance(adapters["email"], EmailAdapter)
+    assert adapters["pager"].type == "pager"
+
+
+BROKEN = {
+    "import_fails": "import no_such_module_anywhere",
+    "no_type": "class Pager: pass",
+    "type_is_not_its_name": GOOD.format(name="Pager", type="other"),
+    "no_close": GOOD.format(name="Pager", type="pager").replace("async def close", "async def shut"),
+    "no_deadline": GOOD.format(name="Pager", type="pager").replace("30.0", "None"),
+    "no_such_class": GOOD.format(name="Other", type="pager"),
+    "cannot_be_made": "class Pager:\n    def __init__(self): 1 / 0",
+    "no_python": "this is no python",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_third_party_adapter_is_logged_and_left_out(install: Install, how: str) -> None:
+    install(f"acme_{how}", BROKEN[how], f"pager = acme_{how}:Pager")
+    with capture_logs() as lines:
+        adapters = load()
+    assert sorted(adapters) == ["email"]
+    assert [(line["event"], line["entry_point"]) for line in lines] == [("adapter.left_out", "pager")]
+
+
+@pytest.mark.req("ADP-01")
+def test_of_two_adapters_of_one_type_ours_stands(install: Install) -> None:
+    install("acme_mail", GOOD.format(name="Mail", type="email"), "email = acme_mail:Mail")
+    with capture_logs() as lines:
+        assert isinstance(load()["email"], EmailAdapter)
+    assert [line["reason"] for line in lines] == ["its type is taken"]
