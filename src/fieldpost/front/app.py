@@ -9,25 +9,37 @@ import fieldpost
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
-from fieldpost.front.api import serve
-from fieldpost.front.api.call import Rooms
+from fieldpost.front.api import serve as api
 from fieldpost.front.api.errors import http_problem
+from fieldpost.front.console.serve import Console
 from fieldpost.front.guard import Guard
+from fieldpost.front.rooms import Rooms
 
 
 def create_app(operate: Operate, watch: Watch, ingest: Ingest) -> FastAPI:
     """One for a process. The server in front of it must limit WebSocket frames to `link.messages.FRAME_BYTES_MAX`."""
+    rooms = Rooms(operate, watch, ingest)
+    console = Console(rooms)
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        """An unknown path, or a method that it does not know."""
+        assert isinstance(error, HTTPException)
+        headers = dict(error.headers or {})
+        if request.url.path.startswith(("/api/", "/link/")) or "text/html" not in request.headers.get("accept", ""):
+            return http_problem(error.status_code, headers)
+        detail = "There is no such page." if error.status_code == 404 else f"{error.detail}."
+        response = await console.problem(request, error.status_code, detail)
+        response.headers.update(headers)
+        return response
+
     app = FastAPI(
         title="Fieldpost",
         version=fieldpost.__version__,
         openapi_url=None,
         redirect_slashes=False,
-        exception_handlers={HTTPException: _http_error},
+        exception_handlers={HTTPException: http_error},
     )
-    serve.add_routes(app, Rooms(operate, watch, ingest))
+    api.add_routes(app, rooms)
+    console.add_routes(app)
     app.add_middleware(Guard)
     return app
-
-
-async def _http_error(_request: Request, error: HTTPException) -> Response:
-    return http_problem(error.status_code, dict(error.headers or {}))

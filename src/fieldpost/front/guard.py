@@ -7,8 +7,8 @@ nothing else.
 import secrets
 
 import structlog
-from starlette.datastructures import MutableHeaders
-from starlette.responses import Response
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fieldpost.link.codec import encode
@@ -59,7 +59,8 @@ class Guard:
             if has_begun:
                 # Half an answer is out: ending the connection is the only way left to say that it is not whole.
                 raise
-            await _sorry(correlation_id)(scope, receive, send_guarded)
+            wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+            await _sorry(correlation_id, wants_page)(scope, receive, send_guarded)
 
 
 def report_bug(error: Exception, **where: object) -> str:
@@ -74,7 +75,11 @@ def internal_refusal(correlation_id: str, seq: int | None) -> bytes:
     return encode(Refusal(INTERNAL_CODE, f"central made a mistake; see its log for {correlation_id}", seq, wait_s=30))
 
 
-def _sorry(correlation_id: str) -> Response:
+def _sorry(correlation_id: str, wants_page: bool) -> Response:
+    if wants_page:
+        # Plain on purpose: whatever failed may be what pages are made with.
+        title, text = "Internal error", f"Central made a mistake. Its log tells more, under {correlation_id}."
+        return HTMLResponse(f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{text}", 500)
     text = (
         f'{{"type":"about:blank","title":"Internal error","status":500,"code":"{INTERNAL_CODE}",'
         f'"detail":"central made a mistake; its log tells more","correlation_id":"{correlation_id}"}}'

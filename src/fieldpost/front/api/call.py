@@ -8,13 +8,13 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
-from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import InvalidInput
 from fieldpost.front.auth import Access
 from fieldpost.front.body import check_content_type, read_body
+from fieldpost.front.rooms import Rooms
 from fieldpost.link.codec import check_json
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -24,15 +24,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What all bodies have in common: a field that nobody knows is refused by its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rooms:
-    """What stands behind the API."""
-
-    operate: Operate
-    watch: Watch
-    ingest: Ingest
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ import fieldpost
 from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
 from fieldpost.core.times import to_text
 from fieldpost.front import auth
-from fieldpost.front.api.call import Answer, Call, Rooms
+from fieldpost.front.api.call import Answer, Call
 from fieldpost.front.api.errors import RETRY_AFTER_S, problem
 from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.guard import internal_refusal, report_bug
+from fieldpost.front.rooms import Rooms
 from fieldpost.link.codec import decode, decode_as, encode
 from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Hello, Refusal, StatusAnswer, Submit
 

@@ -15,10 +15,11 @@ from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
 from fieldpost.front.api import link
-from fieldpost.front.api.call import Answer, Call, Rooms, Route
+from fieldpost.front.api.call import Answer, Call, Route
 from fieldpost.front.api.errors import problem
 from fieldpost.front.api.routes import LINK_SOCKET, ROUTES
 from fieldpost.front.auth import Access
+from fieldpost.front.rooms import Rooms
 
 log = structlog.get_logger()
 

@@ -1,0 +1,69 @@
+"""Forms: what a browser sends, and the proof that it was sent from a page of ours.
+
+Each form carries a token made from the visitor's cookie, which another site cannot read (a synchronizer token without a
+table). Beside it stands what the browser itself says of where the request comes from.
+"""
+
+import hmac
+import secrets
+from hashlib import sha256
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.requests import Request
+
+from fieldpost.core.errors import Denied, InvalidInput
+from fieldpost.front.body import check_content_type, read_body
+
+FORM_BYTES_MAX = 16 * 1024
+TOKEN_FIELD = "csrf"
+
+
+def form_token(secret: str) -> str:
+    """The token that forms on a page carry, for the visitor whose cookie this is."""
+    return hmac.new(secret.encode(), b"fieldpost form", sha256).hexdigest()
+
+
+def new_secret() -> str:
+    """The cookie of a visitor who has no session yet."""
+    return secrets.token_urlsafe(32)
+
+
+async def read_form(request: Request, secret: str | None) -> dict[str, str]:
+    """The form's fields; Denied unless it was sent from a page that this visitor got from us."""
+    check_origin(request)
+    check_content_type(request, "application/x-www-form-urlencoded")
+    data = await read_body(request, FORM_BYTES_MAX)
+    try:
+        fields = dict(parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=50))
+    except ValueError:
+        raise InvalidInput("http.form", "the form cannot be read") from None
+    given = fields.pop(TOKEN_FIELD, "")
+    if secret is None or not hmac.compare_digest(given.encode(), form_token(secret).encode()):
+        raise foreign()
+    return fields
+
+
+def check_origin(request: Request) -> None:
+    """Denied when the browser says that another site sent this; browsers too old to say so are judged by the token."""
+    where = request.headers.get("sec-fetch-site")
+    if where is not None:
+        if where not in ("same-origin", "none"):
+            raise foreign()
+        return
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise foreign()
+
+
+def foreign() -> Denied:
+    return Denied(
+        "form.foreign",
+        "this form was not sent from a page of yours here, so nothing was done",
+        hint="open the page again and repeat what you meant to do",
+    )
+
+
+def local_path(text: str | None) -> str:
+    """A path on this server to go on to; whatever else it may be becomes the first page."""
+    is_local = text is not None and text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if is_local and text is not None and len(text) < 2000 else "/"

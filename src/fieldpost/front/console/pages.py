@@ -1,0 +1,18 @@
+"""The console as one table of pages."""
+
+from fieldpost.front.auth import Access
+from fieldpost.front.console import notification, outbox, sessions
+from fieldpost.front.console.visit import PageRoute
+
+PAGES = (
+    PageRoute("GET", "/login", sessions.login_page, Access.ANYONE),
+    PageRoute("POST", "/login", sessions.log_in, Access.ANYONE),
+    PageRoute("POST", "/logout", sessions.log_out, Access.VIEWER),
+    PageRoute("GET", "/", outbox.page, Access.VIEWER),
+    PageRoute("GET", "/notifications/{notification_id}", notification.page, Access.VIEWER),
+    PageRoute("POST", "/notifications/{notification_id}/retry", notification.retry, Access.OPERATOR),
+    PageRoute("POST", "/notifications/{notification_id}/discard", notification.discard, Access.OPERATOR),
+)
+
+STATIC = "/static/{name:path}"
+"""Style sheet, scripts and pictures, which the login page needs: for anyone."""

@@ -1,0 +1,106 @@
+"""The table of pages made into endpoints: first who visits, then the page, or a page that says what is wrong."""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlencode
+
+import structlog
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+
+from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
+from fieldpost.front.auth import Access
+from fieldpost.front.console.pages import PAGES, STATIC
+from fieldpost.front.console.render import Renderer
+from fieldpost.front.console.static_files import StaticFiles
+from fieldpost.front.console.visit import (
+    PageRoute,
+    Visit,
+    redirect,
+    session_cookie_name,
+    visitor_cookie_name,
+)
+from fieldpost.front.rooms import Rooms
+
+log = structlog.get_logger()
+
+_STATUSES: tuple[tuple[type[FieldpostError], int], ...] = (
+    (InvalidInput, 422),
+    (NotFound, 404),
+    (Conflict, 409),
+    (Denied, 403),
+    (Unavailable, 503),
+)
+_TITLES = {
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not possible",
+    409: "Too late",
+    422: "That does not fit",
+    503: "Not now",
+}
+
+
+class Console:
+    """All pages over these rooms."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._files = StaticFiles()
+        self._renderer = Renderer(self._files)
+
+    def add_routes(self, app: FastAPI) -> None:
+        for page in PAGES:
+            app.router.routes.append(HttpRoute(page.path, self._endpoint(page), methods=[page.method]))
+        app.router.routes.append(HttpRoute(STATIC, self._static, methods=["GET"]))
+
+    async def problem(self, request: Request, status: int, detail: str, hint: str | None = None) -> Response:
+        """A page that says what is wrong, and what to do."""
+        try:
+            visit = await self._visit(request)
+        except Unavailable:
+            # Who the visitor is cannot be asked of a store that does not answer.
+            visit = Visit(request, self._rooms, self._renderer, None, None)
+        title = _TITLES.get(status, "Something is wrong")
+        return visit.page("problem.html", status, title=title, detail=detail, hint=hint)
+
+    def _endpoint(self, page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                visit = await self._visit(request)
+                if page.access is not Access.ANYONE:
+                    if visit.visitor is None:
+                        return _to_login(visit)
+                    visit.visitor.require(page.access.role)
+                return await page.handler(visit)
+            except FieldpostError as error:
+                if isinstance(error, Denied):
+                    log.warning("visit.denied", method=page.method, path=request.url.path, code=error.code)
+                return await self._explain(request, error)
+
+        return endpoint
+
+    async def _visit(self, request: Request) -> Visit:
+        token = request.cookies.get(session_cookie_name(request))
+        visitor = await self._rooms.operate.accounts.by_session(token) if token else None
+        secret = token if visitor else request.cookies.get(visitor_cookie_name(request))
+        return Visit(request, self._rooms, self._renderer, visitor, secret)
+
+    async def _explain(self, request: Request, error: FieldpostError) -> Response:
+        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+        detail = error.message[:1].upper() + error.message[1:] + "."
+        return await self.problem(request, status, detail, error.hint)
+
+    async def _static(self, request: Request) -> Response:
+        found = self._files.response(request.path_params["name"], request.query_params.get("v"))
+        return found or await self.problem(request, 404, "There is no such file.")
+
+
+def _to_login(visit: Visit) -> Response:
+    if visit.request.method != "GET":
+        return redirect("/login")
+    path = "/login" if visit.here == "/" else f"/login?{urlencode({'next': visit.here})}"
+    if visit.is_live_update:
+        return Response(status_code=401, headers={"HX-Redirect": path})
+    return redirect(path)

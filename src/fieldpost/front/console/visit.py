@@ -1,0 +1,92 @@
+"""One visit of a person's browser: who he is, and how pages answer."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from fieldpost.central.operate.accounts import Session
+from fieldpost.core.actor import Actor, Role
+from fieldpost.front.auth import Access
+from fieldpost.front.console.forms import form_token, read_form
+from fieldpost.front.console.render import Renderer
+from fieldpost.front.rooms import Rooms
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    request: Request
+    rooms: Rooms
+    renderer: Renderer
+    visitor: Actor | None
+    secret: str | None
+    """The cookie that forms are tied to: the session's, or the visitor's before he has one."""
+
+    @property
+    def actor(self) -> Actor:
+        assert self.visitor is not None, "the page serves people who are logged in"
+        return self.visitor
+
+    @property
+    def is_live_update(self) -> bool:
+        """Asked by the page itself to bring it up to date."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    async def form(self) -> dict[str, str]:
+        return await read_form(self.request, self.secret)
+
+    def page(self, template: str, status: int = 200, **values: object) -> Response:
+        """The template with what all pages need."""
+        shared = {
+            "visitor": self.visitor,
+            "may_operate": self.visitor is not None and self.visitor.role.includes(Role.OPERATOR),
+            "csrf": form_token(self.secret) if self.secret else "",
+            "here": self.here,
+        }
+        return self.renderer.page(template, status, **shared, **values)
+
+    @property
+    def here(self) -> str:
+        """This page's own address, without host."""
+        query = self.request.url.query
+        return f"{self.request.url.path}?{query}" if query else self.request.url.path
+
+
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """One row of the console's table."""
+
+    method: str
+    path: str
+    handler: Handler
+    access: Access
+
+
+def redirect(path: str) -> Response:
+    """After a form: the browser gets the next page by GET, so that reloading repeats nothing."""
+    return RedirectResponse(path, 303)
+
+
+def session_cookie_name(request: Request) -> str:
+    # Over plain HTTP, on loopback, browsers refuse the prefix that binds a cookie to this host and to TLS.
+    return "__Host-fieldpost-session" if request.url.scheme == "https" else "fieldpost-session"
+
+
+def visitor_cookie_name(request: Request) -> str:
+    return "__Host-fieldpost-visitor" if request.url.scheme == "https" else "fieldpost-visitor"
+
+
+def set_cookie(response: Response, request: Request, name: str, value: str) -> None:
+    response.set_cookie(name, value, path="/", secure=request.url.scheme == "https", httponly=True, samesite="lax")
+
+
+def set_session(response: Response, request: Request, session: Session) -> None:
+    set_cookie(response, request, session_cookie_name(request), session.token)
+    response.delete_cookie(visitor_cookie_name(request), path="/")

@@ -1,0 +1,14 @@
+"""What stands behind the front."""
+
+from dataclasses import dataclass
+
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.operate.operate import Operate
+from fieldpost.central.watch.watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    operate: Operate
+    watch: Watch
+    ingest: Ingest
