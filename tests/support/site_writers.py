@@ -67,7 +67,8 @@ def add(buffer: Buffer, payload: str = "{}", message_id: str | None = None, now:
 
 def start(program: str, *arguments: object, before: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
     """A process of its own; `before` is a command to run it under."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)}
     command = [*before, sys.executable, "-c", program, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 

@@ -34,12 +34,11 @@ class CentralCarrier:
         answers: dict[str, Answer] = {}
         items: list[Item] = []
         for message in messages:
-            try:
-                items.append(_item.decode(message.payload))
-            except msgspec.DecodeError as error:
-                answers[message.message_id] = Refused(
-                    "message.corrupt", f"the buffered payload cannot be read: {error}"
-                )
+            item = _read(message)
+            if isinstance(item, Item):
+                items.append(item)
+            else:
+                answers[message.message_id] = item
         if items:
             answers.update(await self._submit(items))
         return [answers.get(message.message_id, _UNMENTIONED) for message in messages]
@@ -68,6 +67,16 @@ class CentralCarrier:
                 # One bad item spoils the whole message: halving finds it, and the others pass.
                 middle = len(items) // 2
                 return await self._submit(items[:middle]) | await self._submit(items[middle:])
+
+
+def _read(message: Message) -> Item | Refused:
+    try:
+        item = _item.decode(message.payload)
+    except msgspec.DecodeError as error:
+        return Refused("message.corrupt", f"the buffered payload cannot be read: {error}")
+    if item.notification_id != message.message_id:
+        return Refused("message.corrupt", "the buffered payload is that of another notification")
+    return item
 
 
 def _is_for_good(refusal: Refusal) -> bool:
