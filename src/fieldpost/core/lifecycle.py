@@ -115,7 +115,7 @@ def retrying(
         status=Status.RETRYING,
         retry_count=n.retry_count + 1,
         cycle=n.cycle,
-        last_error=cut(error),
+        last_error=_reason(error),
         last_attempt_at=now,
         next_attempt_at=next_attempt_at,
         due_at=next_attempt_at,
@@ -125,7 +125,7 @@ def retrying(
 
 def parked(n: Notification, error: str, targets: tuple[Target, ...], now: datetime) -> Transition:
     """Not delivered, waits for a person. Targets still due become failed: operator Retry goes to the failed ones."""
-    error = cut(error) or "failed without a reason given"
+    error = _reason(error)
     given_up = tuple(
         replace(t, status=TargetStatus.FAILED, error=t.error or error) if t.status is TargetStatus.DUE else t
         for t in targets
@@ -194,7 +194,19 @@ def _require_parked(n: Notification, act: str) -> None:
 def _settle(before: tuple[Target, ...], outcome: Outcome) -> tuple[Target, ...]:
     """All targets as they stand after the outcome; those it does not name share its general verdict."""
     named = {t.address: t for t in outcome.targets} if not isinstance(outcome, Held) else {}
-    return tuple(named.get(t.address, _general(t, outcome, bool(named))) for t in before)
+    return tuple(
+        _storable(named[t.address])
+        if t.address in named and t.status is TargetStatus.DUE
+        else _general(t, outcome, bool(named))
+        for t in before
+    )
+
+
+def _storable(target: Target) -> Target:
+    """A target as an adapter returned it, with its error as it may be stored."""
+    if target.status is TargetStatus.FAILED:
+        return replace(target, error=_reason(target.error or ""))
+    return replace(target, error=cut(target.error)) if target.error else target
 
 
 def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
@@ -204,9 +216,14 @@ def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
         case Delivered():
             return replace(target, status=TargetStatus.DELIVERED, error=None)
         case PermanentFailure():
-            return replace(target, status=TargetStatus.FAILED, error=cut(outcome.error))
+            return replace(target, status=TargetStatus.FAILED, error=_reason(outcome.error))
         case _:
             return replace(target, error=cut(outcome.error or ""))
+
+
+def _reason(error: str) -> str:
+    """The error as it may be stored: whoever looks at a failure finds some text."""
+    return cut(error) or "failed without a reason given"
 
 
 def _is_owed(targets: tuple[Target, ...], outcome: Outcome) -> bool:

@@ -86,13 +86,24 @@ async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Map
         gate=flight.gate,
     )
     try:
-        async with asyncio.timeout(adapter.deadline_s):
-            return await adapter.deliver(envelope)
+        async with asyncio.timeout(adapter.deadline_s) as deadline:
+            outcome: object = await adapter.deliver(envelope)
+        if isinstance(outcome, Outcome):
+            return outcome
+        raise TypeError(f"deliver() returned {type(outcome).__name__}, which is no outcome")
     except ClaimLost:
         raise
-    except TimeoutError:
-        return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline")
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, TimeoutError) and deadline.expired():
+            return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline")
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
         # A bug in an adapter concerns this one notification; the traceback is for the log, a short text for the row.
         log.exception("attempt.crashed", notification_id=n.notification_id, type=n.type)
         return PermanentFailure(f"the {n.type} adapter failed: {type(error).__name__}: {error}", phase="bug")
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody wants this attempt to end; a cancellation that nobody asked for is the adapter's own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

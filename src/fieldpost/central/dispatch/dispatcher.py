@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 
 import structlog
@@ -64,10 +64,16 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Sweep until cancelled or stopped; cancelled, it gives back what it holds within the grace time."""
-        helpers = [asyncio.create_task(self._results.run()), asyncio.create_task(self._renew_all())]
-        try:
+        async with self.running():
             while not self._is_stopping:
                 await self._store.wake.wait(await self._sweep_safely())
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """What goes on beside the sweeps: results are written, leases renewed; at the end all is given back."""
+        helpers = [asyncio.create_task(self._results.run()), asyncio.create_task(self._renew_all())]
+        try:
+            yield
         finally:
             await asyncio.shield(self._wind_up(helpers))
 
@@ -88,8 +94,11 @@ class Dispatcher:
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
         while self._flights:
-            self._freed.clear()
-            await self._freed.wait()
+            await self._freed_or_stopping()
+
+    async def _freed_or_stopping(self) -> None:
+        self._freed.clear()
+        await self._freed.wait()
 
     async def _sweep_safely(self) -> float:
         """A sweep whose failure is logged and costs no more than itself; how long to wait for the next."""
@@ -110,31 +119,36 @@ class Dispatcher:
         seen_at = self._clock.monotonic()
         self._view = await self._store.read(load_view, seen_at, now=self._store.now())
         self._view.warn_of_clamped(log)
-        for probe in await self._holds.tend(self._view, self._clock.monotonic()):
+        for probe in await self._holds.tend(self._view, self._clock.monotonic(), self._mine()):
             self._start(probe, is_probe=True)
 
     async def _free_slots(self) -> int:
         while (free := self._options.slots - len(self._flights)) <= 0 and not self._is_stopping:
-            self._freed.clear()
-            await self._freed.wait()
+            await self._freed_or_stopping()
         return 0 if self._is_stopping else min(free, self._options.batch_size)
 
     async def _claim(self, free: int) -> int:
         """Claim and start at most so many; how many there were."""
-        retrying = sum(f.claimed.notification.status is Status.RETRYING for f in self._flights.values())
-        share = retry_first(self._options.slots, free, retrying)
-        retries = await self._claim_lane(Lane.RETRY, share)
-        claimed = retries + await self._claim_lane(Lane.FRESH, free - retries)
-        if retries == share:
-            claimed += await self._claim_lane(Lane.RETRY, free - claimed)
+        per_key = self._options.slots_per_key
+        retrying = Counter(
+            n.delivery_key for f in self._flights.values() if (n := f.claimed.notification).status is Status.RETRYING
+        )
+        # The retry lane's own share comes first, of the node's slots and of each key's: where a single list is all
+        # there is, its retries would otherwise leave nothing to its first attempts.
+        share = retry_first(self._options.slots, free, retrying.total())
+        first = retry_first(per_key, per_key, 0)
+        used = {k: first - retry_first(per_key, per_key - n, retrying[k]) for k, n in self._busy.items()}
+        retries = await self._claim_lane(Lane.RETRY, share, first, used)
+        claimed = retries + await self._claim_lane(Lane.FRESH, free - retries, per_key, self._busy)
+        if retries or retrying:
+            claimed += await self._claim_lane(Lane.RETRY, free - claimed, per_key, self._busy)
         return claimed
 
-    async def _claim_lane(self, lane: Lane, limit: int) -> int:
+    async def _claim_lane(self, lane: Lane, limit: int, per_key: int, busy: Mapping[str, int]) -> int:
         if limit <= 0:
             return 0
-        per_key = self._options.slots_per_key
         # A key behind an open breaker counts as full: its rows are held in sets, not taken one by one.
-        busy = dict(self._busy) | dict.fromkeys(self._view.blocked_keys, per_key)
+        busy = dict(busy) | dict.fromkeys(self._view.blocked_keys, per_key)
         claimed = await self._store.write(
             claims.claim_due,
             self._node_id,
@@ -145,6 +159,7 @@ class Dispatcher:
             after=self._after[lane],
             lease_s=self._options.lease_s,
             now=self._store.now(),
+            mine=self._mine(),
         )
         # The walk goes on behind the last key it reached, so that no key starves; from the start when it saw them all.
         self._after[lane] = claimed[-1].notification.delivery_key if len(claimed) == limit else ""
@@ -155,14 +170,17 @@ class Dispatcher:
     async def _attempt_suspects(self) -> None:
         """Rows whose attempts ended twice with their node are attempted one at a time, with nothing beside them."""
         while not self._is_stopping and await self._store.read(claims.has_suspects, now=self._store.now()):
-            await self.idle()
             await self._look()
+            if self._flights:  # a look may have started a probe
+                await self._freed_or_stopping()
+                continue
             for one in await self._store.write(
                 claims.claim_lone, self._node_id, lease_s=self._options.lease_s, now=self._store.now()
             ):
                 log.warning("attempt.lone", notification_id=one.notification.notification_id)
                 self._start(one)
-            await self.idle()
+            while self._flights and not self._is_stopping:
+                await self._freed_or_stopping()
 
     def _start(self, claimed: Claimed, *, is_probe: bool = False) -> None:
         n = claimed.notification
@@ -192,6 +210,9 @@ class Dispatcher:
             self._store.wake.set()
         self._freed.set()
 
+    def _mine(self) -> list[str]:
+        return [f.key[0] for f in self._flights.values()]
+
     async def _give_back(self, flights: Sequence[Flight], reason: str) -> None:
         with contextlib.suppress(Unavailable):  # then the lease runs out by itself
             await self._store.write(
@@ -204,8 +225,12 @@ class Dispatcher:
         """Keep the leases of what is in flight; what could not be renewed is stopped by its gate."""
         while True:
             await self._clock.sleep(self._options.renew_s)
-            with contextlib.suppress(Unavailable):
+            try:
                 await self.renew()
+            except Unavailable as error:
+                log.error("renewal.failed", error=error.message)
+            except Exception:
+                log.exception("renewal.faulted")
 
     async def renew(self) -> None:
         flights = list(self._flights.values())
@@ -249,5 +274,7 @@ class Dispatcher:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await self._results.apply_waiting()
-        if self._flights:
-            await self._give_back(list(self._flights.values()), "the node stopped")
+        # An outcome that could not be written even now is no unsent claim: its lease runs out as after a crash.
+        unsent = [f for f in self._flights.values() if f.outcome is None]
+        if unsent:
+            await self._give_back(unsent, "the node stopped")

@@ -36,7 +36,7 @@ class Holds:
         self._options = options
         self._parked_at = float("-inf")
 
-    async def tend(self, view: View, monotonic: float) -> list[Claimed]:
+    async def tend(self, view: View, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
         """Hold, release and park what it is time for; the rows to probe open breakers with, claimed."""
         probes = []
         for breaker in view.breakers.values():
@@ -45,7 +45,7 @@ class Holds:
         for key in view.held:
             breaker = view.breakers.get(key, Breaker(key))
             if is_blocked(breaker):
-                probes += await self._probe(breaker, view.now)
+                probes += await self._probe(breaker, view.now, mine)
             else:
                 await self._release(breaker)
         if view.held and monotonic - self._parked_at >= PARK_EVERY_S:
@@ -87,14 +87,19 @@ class Holds:
             if held:
                 log.info("rows.held", breaker=breaker.key, count=held)
 
-    async def _probe(self, breaker: Breaker, now: datetime) -> list[Claimed]:
+    async def _probe(self, breaker: Breaker, now: datetime, mine: Sequence[str]) -> list[Claimed]:
         taken = await self._store.write(
             breaker_rows.change, breaker.key, lambda b: take_probe(b, self._node_id, now, self._options.lease_s)
         )
         if taken is None or taken.state is not BreakerState.HALF_OPEN:
             return []
         claimed = await self._store.write(
-            claims.claim_probe, self._node_id, breaker.key, lease_s=self._options.lease_s, now=self._store.now()
+            claims.claim_probe,
+            self._node_id,
+            breaker.key,
+            lease_s=self._options.lease_s,
+            now=self._store.now(),
+            mine=mine,
         )
         if claimed:
             log.info("breaker.probed", breaker=breaker.key, notification_id=claimed[0].notification.notification_id)

@@ -68,26 +68,42 @@ class Results:
                     await self._clock.sleep(AGAIN_S)
 
     async def apply_waiting(self) -> bool:
-        """Write all that has gathered as one batch; False when the store cannot be used now."""
-        batch, self._waiting = self._waiting, []
-        if not batch:
-            return True
+        """Write all that has gathered as one batch; False when something of it could not be written now."""
+        left, self._waiting = self._waiting, []
+        try:
+            if left:
+                await self._write(left)
+                left = []
+        except Unavailable as error:
+            log.error("result.kept", count=len(left), error=error.message)
+        except Exception:
+            # Something about one of them cannot be written: that must not keep the others from it.
+            await self._write_each(left)
+        finally:
+            # A write that was cancelled may have gone through; writing the same end again changes nothing.
+            self._waiting = left + self._waiting
+        return not left
+
+    async def _write_each(self, left: list[Flight]) -> None:
+        """Write one by one and take what is written out of the list."""
+        for flight in tuple(left):
+            try:
+                await self._write([flight])
+            except Unavailable:
+                return
+            except Exception:
+                log.exception("result.not_written", notification_id=flight.key[0], token=flight.key[1])
+            else:
+                left[:] = [other for other in left if other is not flight]
+
+    async def _write(self, batch: Sequence[Flight]) -> None:
         chances = [self._rng.random() for _ in batch]
         event_ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(batch)))
-        try:
-            late, breakers, finished = await self._store.write(
-                _apply, self._node_id, batch, chances, event_ids, self._options.breaker
-            )
-        except Unavailable as error:
-            log.error("result.kept", count=len(batch), error=error.message)
-            self._waiting = batch + self._waiting
-            return False
-        except asyncio.CancelledError:
-            self._waiting = batch + self._waiting
-            raise
+        late, breakers, finished = await self._store.write(
+            _apply, self._node_id, batch, chances, event_ids, self._options.breaker
+        )
         self._tell(batch, finished, late)
         self._on_ended(batch, breakers)
-        return True
 
     def _tell(self, batch: Sequence[Flight], finished: Sequence[Finished], late: set[str]) -> None:
         for flight, f in zip(batch, finished, strict=True):

@@ -46,6 +46,8 @@ _NOT_CLAIMED = "(lease_until is null or lease_until <= {now})"
 # An expired lease is an orphan not yet counted; two make a suspect.
 _ORPHANS = "(orphan_count + case when lease_until is null then 0 else 1 end)"
 _FREE = f"held_by is null and due_at <= {{now}} and {_NOT_CLAIMED}"
+# What the node itself still works on is not taken again, even if its lease ran out by a step of the clock.
+_NOT_MINE = "(lease_until is null or not notification_id {any:mine})"
 
 _walk = """
     with recursive
@@ -78,25 +80,27 @@ _candidates = Statement(
     left join {{rows}} on u.busy_key = keys.k
     cross join lateral (
         select notification_id from notifications
-        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2
+        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2 and {_NOT_MINE}
         order by due_at
         limit greatest(:per_key - coalesce(u.busy_count, 0), 0)
         for update skip locked
     ) as due
     limit :limit
     """,
-    # SQLite has no lateral join and no column in a limit: what is over a key's share is left out afterwards.
+    # SQLite has no lateral join and no column in a limit: what is over a key's share is left out afterwards, so the
+    # limit there is higher by what the busy keys may waste.
     sqlite=f"""{_walk}
     select n.notification_id, keys.k as delivery_key
     from keys
     join notifications n on n.notification_id in (
         select notification_id from notifications
-        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2
+        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2 and {_NOT_MINE}
         order by due_at limit :per_key
     )
-    limit :limit
+    limit :limit + :wasted
     """,
     rows=_BUSY,
+    lists={"mine": "id"},
     result={"notification_id": Id, "delivery_key": Text},
 )
 
@@ -112,9 +116,10 @@ _lone = Statement(
 _probe = Statement(
     f"""
     select notification_id, delivery_key from notifications
-    where held_by = :breaker_key and {_NOT_CLAIMED} and {_ORPHANS} < 2
+    where held_by = :breaker_key and {_NOT_CLAIMED} and {_ORPHANS} < 2 and {_NOT_MINE}
     order by due_at limit 1 {{locked}}
     """,
+    lists={"mine": "id"},
     result={"notification_id": Id, "delivery_key": Text},
 )
 
@@ -228,12 +233,24 @@ def claim_due(
     after: str,
     lease_s: float,
     now: datetime | None,
+    mine: Collection[str] = (),
 ) -> list[Claimed]:
-    """Take at most `limit` due rows of the lane, at most `per_key` of a key less those of it that are busy here."""
+    """Take at most `limit` due rows of the lane, at most `per_key` of a key less those of it that are busy here.
+
+    `mine` are the ids in this node's hands already.
+    """
     found = _candidates.run(
-        conn, list(busy.items()), status=lane.status.value, after=after, per_key=per_key, limit=limit, now=now
+        conn,
+        list(busy.items()),
+        status=lane.status.value,
+        after=after,
+        per_key=per_key,
+        limit=limit,
+        wasted=sum(busy.values()),
+        mine=mine,
+        now=now,
     )
-    return _take_all(conn, owner, _within_share(found, busy, per_key), lease_s, now)
+    return _take_all(conn, owner, _within_share(found, busy, per_key)[:limit], lease_s, now)
 
 
 def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | None) -> list[Claimed]:
@@ -242,10 +259,16 @@ def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | 
 
 
 def claim_probe(
-    conn: Connection, owner: str, breaker_key: str, *, lease_s: float, now: datetime | None
+    conn: Connection,
+    owner: str,
+    breaker_key: str,
+    *,
+    lease_s: float,
+    now: datetime | None,
+    mine: Collection[str] = (),
 ) -> list[Claimed]:
     """Take one row that is held behind this breaker, to probe it."""
-    found = _probe.run(conn, breaker_key=breaker_key, now=now)
+    found = _probe.run(conn, breaker_key=breaker_key, mine=mine, now=now)
     return _take_all(conn, owner, [row.notification_id for row in found], lease_s, now)
 
 

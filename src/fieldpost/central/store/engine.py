@@ -190,17 +190,17 @@ class SqliteStore:
 
 
 def _commit_together(conn: Connection, batch: list[tuple[Callable[[Connection], Any], Future[Any]]]) -> None:
+    # Whoever gave up while it waited is left out; all others are answered whatever happens, BEGIN failing included.
+    batch = [(function, future) for function, future in batch if future.set_running_or_notify_cancel()]
     results: list[tuple[Future[Any], Any, BaseException | None]] = []
     try:
         with conn.begin():
             for function, future in batch:
-                if not future.set_running_or_notify_cancel():
-                    continue
                 conn.exec_driver_sql("SAVEPOINT one")
                 try:
                     result = function(conn)
                 except Exception as error:
-                    conn.exec_driver_sql("ROLLBACK TO one")
+                    _roll_back_to_savepoint(conn, error)
                     results.append((future, None, _translated(error)))
                 else:
                     results.append((future, result, None))
@@ -208,8 +208,7 @@ def _commit_together(conn: Connection, batch: list[tuple[Callable[[Connection], 
     except Exception as error:
         failure = _translated(error)
         for _, future in batch:
-            if future.running():
-                future.set_exception(failure)
+            future.set_exception(failure)
         conn.rollback()
         return
     for future, result, failed in results:
@@ -217,6 +216,14 @@ def _commit_together(conn: Connection, batch: list[tuple[Callable[[Connection], 
             future.set_result(result)
         else:
             future.set_exception(failed)
+
+
+def _roll_back_to_savepoint(conn: Connection, cause: Exception) -> None:
+    try:
+        conn.exec_driver_sql("ROLLBACK TO one")
+    except OperationalError:
+        # SQLite has given up the whole transaction by itself, as it may when the disk is full: that is what failed.
+        raise cause from None
 
 
 class PostgresStore:
