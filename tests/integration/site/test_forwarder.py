@@ -169,6 +169,29 @@ async def test_an_item_that_spoils_the_whole_message_is_found_by_halving(
     assert set(central.stored) == set(ids[1:])
 
 
+async def test_an_item_that_central_stumbles_over_is_kept_and_the_others_pass(
+    site: Site, central: LinkCentral, forwarder: Forwarder, clock: ManualClock
+) -> None:
+    ids = send(site, 8)
+    central.next.extend([Refusal("internal", "central made a mistake", wait_s=30)] * 4)
+    swept = await forwarder.sweep()
+    assert (swept.cleared, swept.boxed, swept.kept) == (7, 0, 1)
+    assert buffered(site, ids[0]).last_error == "central made a mistake"
+    clock.advance(30)
+    assert (await forwarder.sweep()).cleared == 1
+
+
+async def test_a_central_that_refuses_everything_is_not_flooded(
+    site: Site, central: LinkCentral, forwarder: Forwarder
+) -> None:
+    send(site, 100)
+    central.next.extend([Refusal("internal", "central made a mistake", wait_s=30)] * 1000)
+    swept = await forwarder.sweep()
+    assert (swept.cleared, swept.boxed) == (0, 0)
+    assert 1000 - len(central.next) <= 13
+    assert waiting(site) == 100
+
+
 @pytest.mark.req("RES-16")
 async def test_a_corrupt_payload_goes_to_the_box_and_the_others_pass(
     site: Site, central: LinkCentral, forwarder: Forwarder
@@ -348,7 +371,7 @@ async def test_a_stop_ends_a_waiting_forwarder_at_once(site: Site, central: Link
 
 async def test_a_bug_in_a_carrier_keeps_everything_and_the_forwarder_alive(site: Site, clock: ManualClock) -> None:
     class Broken(CentralCarrier):
-        async def _submit(self, items: object) -> dict[str, object]:  # type: ignore[override]
+        async def _submit(self, items: object, search: object) -> dict[str, object]:  # type: ignore[override]
             raise ZeroDivisionError("a bug")
 
     session = Session()

@@ -1,6 +1,7 @@
 """Notifications to central: delivery means that central has it on disk, and only its ack says so."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -40,33 +41,47 @@ class CentralCarrier:
             else:
                 answers[message.message_id] = item
         if items:
-            answers.update(await self._submit(items))
+            answers.update(await self._submit(items, _Search()))
         return [answers.get(message.message_id, _UNMENTIONED) for message in messages]
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _submit(self, items: Sequence[Item]) -> dict[str, Answer]:
+    async def _submit(self, items: Sequence[Item], search: "_Search") -> dict[str, Answer]:
+        if search.is_vain:
+            return {item.notification_id: NotNow("central refuses whatever it is given") for item in items}
         try:
             reply = await self._client.submit(items)
         except Unavailable as error:
             if error.code != LOST:
                 raise
             return {item.notification_id: NotNow(error.message) for item in items}
-        match reply:
-            case Ack():
-                return {
-                    result.notification_id: answer_from(result.verdict, result.code, result.error, result.wait_s)
-                    for result in reply.results
-                }
-            case Refusal() if not _is_for_good(reply):
-                return {item.notification_id: NotNow(reply.error, reply.wait_s) for item in items}
-            case Refusal() if len(items) == 1:
-                return {items[0].notification_id: Refused(reply.code, reply.error)}
-            case Refusal():
-                # One bad item spoils the whole message: halving finds it, and the others pass.
-                middle = len(items) // 2
-                return await self._submit(items[:middle]) | await self._submit(items[middle:])
+        if isinstance(reply, Ack):
+            search.refusals = 0
+            return {
+                result.notification_id: answer_from(result.verdict, result.code, result.error, result.wait_s)
+                for result in reply.results
+            }
+        search.refusals += 1
+        if len(items) > 1 and (_is_for_good(reply) or reply.code == _BUG):
+            # One bad item may spoil the whole message: halving finds it, and the others pass.
+            middle = len(items) // 2
+            return await self._submit(items[:middle], search) | await self._submit(items[middle:], search)
+        if _is_for_good(reply):
+            return {items[0].notification_id: Refused(reply.code, reply.error)}
+        return {item.notification_id: NotNow(reply.error, reply.wait_s) for item in items}
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search for the item that spoils a message, given up when nothing but refusals comes back."""
+
+    refusals: int = 0
+
+    @property
+    def is_vain(self) -> bool:
+        # Halving 500 items down to one takes nine refusals; three more leave room for a neighbour.
+        return self.refusals > 12
 
 
 def _read(message: Message) -> Item | Refused:
@@ -81,7 +96,9 @@ def _read(message: Message) -> Item | Refused:
 
 def _is_for_good(refusal: Refusal) -> bool:
     """Whether it was the content that central refused, and not the moment."""
-    return refusal.code in ("link.invalid", "link.too_large") or refusal.code.startswith("json.")
+    return refusal.code in ("link.invalid", "link.too_large") or refusal.code.startswith(("json.", "submit."))
 
 
+_BUG = "internal"
+"""Central made a mistake, perhaps over one item; unlike a refusal for good this never boxes anything."""
 _UNMENTIONED = NotNow("central's answer does not mention it")
