@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import central, channels, lists, notifications, site, sites
+from fieldpost.cli import central, channels, demo, lists, notifications, site, sites
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -50,6 +50,7 @@ app.command()(central.central)
 app.command()(central.migrate)
 app.command()(site.send)
 app.command()(site.status)
+app.command()(demo.demo)
 
 
 @app.command()

@@ -1,0 +1,85 @@
+"""What `fieldpost demo --check` wants to see, and asks from outside: of the inbox and of the API, by HTTP."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import aiohttp
+
+from fieldpost.core.errors import NotFound, Unavailable
+from fieldpost.core.times import from_text
+from fieldpost.demo.cast import FLAKY, GONE, HEALTHY, REFUSALS, SITES
+from fieldpost.demo.central_api import CentralApi
+from fieldpost.demo.parts import Sent
+
+TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    is_so: bool
+    text: str
+
+    def __str__(self) -> str:
+        return f"  {'ok  ' if self.is_so else 'NOT '} {self.text}"
+
+
+async def look(api: CentralApi, inbox_url: str, sent: Iterable[Sent]) -> list[Finding]:
+    """One finding per promise. Raises FieldpostError when somebody does not answer."""
+    mails = await _mails(inbox_url)
+    told = list(sent)
+    return [
+        _arrived([one for one in told if one.list_name == HEALTHY], mails),
+        await _retried(api, [one for one in told if one.list_name == FLAKY and one.notification_id in mails]),
+        await _parked(api, [one for one in told if one.list_name == GONE]),
+    ]
+
+
+def _arrived(sent: list[Sent], mails: dict[str, str]) -> Finding:
+    here = [one for one in sent if one.notification_id in mails]
+    missing = [role.name for role in SITES if not any(one.site == role.name for one in here)]
+    if missing:
+        return Finding(False, f"what was sent at {' and '.join(missing)} is in the inbox ({len(sent)} sent in all)")
+    slowest = max(_seconds(one.sent_at, mails[one.notification_id]) for one in here)
+    sites = " and ".join(role.name for role in SITES)
+    return Finding(True, f"{len(here)} notifications sent at {sites} are in the inbox, within {slowest:.1f} s")
+
+
+async def _retried(api: CentralApi, in_inbox: list[Sent]) -> Finding:
+    for one in in_inbox:
+        found = await api.get("notifications", one.notification_id)
+        outcomes = [attempt["outcome"] for attempt in found["attempts"]]
+        if found["status"] == "delivered" and outcomes == ["transient_failure"] * REFUSALS + ["delivered"]:
+            return Finding(
+                True, f"“{one.subject}” was refused {REFUSALS} times ({found['attempts'][0]['error']}), then delivered"
+            )
+    return Finding(False, "one was refused, retried and delivered")
+
+
+async def _parked(api: CentralApi, sent: list[Sent]) -> Finding:
+    for one in sent:
+        with suppress(NotFound):  # not yet forwarded
+            found = await api.get("notifications", one.notification_id)
+            if found["status"] == "parked":
+                return Finding(True, f"“{one.subject}” is parked: {found['last_error']}")
+    return Finding(False, "one is parked")
+
+
+async def _mails(inbox_url: str) -> dict[str, str]:
+    """Each notification's id with the time its mail came in."""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), trust_env=False) as session,
+            session.get(f"{inbox_url}/mails.json") as response,
+        ):
+            mails = (await response.json())["mails"]
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise Unavailable("inbox.unreachable", f"the inbox does not answer: {error}") from error
+    return {mail["x_fieldpost_id"]: mail["received_at"] for mail in mails if mail["x_fieldpost_id"]}
+
+
+def _seconds(earlier: str, later: str) -> float:
+    first, last = from_text(earlier), from_text(later)
+    assert first is not None
+    assert last is not None
+    return max(0.0, (last - first).total_seconds())

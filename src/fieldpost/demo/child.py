@@ -1,0 +1,132 @@
+"""One process of the demo: `python -m fieldpost.demo.child`. Its part comes as the first line of standard input.
+
+Standard input stays open for as long as the demo lives. When it ends, however the demo did (kill -9 included), the
+process stops itself: in order by SIGTERM, and by force if that takes too long. No process of the demo outlives it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.errors import ConfigError, FieldpostError
+from fieldpost.core.times import to_text
+from fieldpost.demo.cast import SITES
+from fieldpost.demo.parts import AgentPart, CentralPart, Failed, Part, Report, ScriptPart, Sent, Serves
+
+ORPHAN_GRACE_S = 10.0
+AGENT_INTERVAL_S = 2.0
+
+
+def main() -> None:
+    """Play the part until SIGTERM; 0 when it ended in order."""
+    part = msgspec.json.decode(sys.stdin.buffer.readline(), type=Part)
+    threading.Thread(target=_end_with_the_demo, name="tether", daemon=True).start()
+    try:
+        _run(_play(part))
+    except FieldpostError as error:
+        _report(Failed(str(error)))
+        sys.exit(1)
+
+
+def _end_with_the_demo() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(ORPHAN_GRACE_S)
+    os._exit(1)
+
+
+async def _play(part: Part) -> None:
+    from fieldpost.run import logs
+
+    logs.configure("info")
+    match part:
+        case CentralPart():
+            await _central(part)
+        case AgentPart():
+            from fieldpost.run.site import run_site
+            from fieldpost.site.options import ForwardOptions
+
+            await run_site(Path(part.folder), ForwardOptions(interval_s=AGENT_INTERVAL_S))
+        case ScriptPart():
+            await _script(part, SystemClock())
+
+
+async def _central(part: CentralPart) -> None:
+    from fieldpost.central.dispatch.options import DispatchOptions
+    from fieldpost.run.central import Started, run_central
+    from fieldpost.run.settings import CentralOptions, Settings
+
+    def started(told: Started) -> None:
+        if (account := told.first_account) is not None:
+            keep_secret(Path(part.login_file), json.dumps({"name": account.name, "password": account.password}) + "\n")
+        _report(Serves(told.url))
+
+    options = CentralOptions(folder=part.folder, store=part.store, port=part.port)
+    settings = Settings(central=options, dispatch=DispatchOptions(grace_s=5.0))
+    try:
+        await run_central(settings, started)
+    except ConfigError as error:
+        if error.code != "central.listen" or not part.may_move:
+            raise
+        await run_central(replace(settings, central=replace(options, port=0)), started)
+
+
+async def _script(part: ScriptPart, clock: Clock) -> None:
+    """What scripts at a site do, except that they have more to say than most."""
+    from fieldpost import Site
+    from fieldpost.run.site import stop_on_signals
+
+    role = next(site for site in SITES if site.name == part.site)
+    stopping = asyncio.Event()
+    stop_on_signals(stopping)
+    with Site.open(part.folder) as site:
+        for words in role.spoken():
+            sent_at = clock.now()
+            recipients = site.notify.to(words.list_name)
+            sent_id = recipients.send(words.subject, words.body, instance=words.instance, script=role.script)
+            _report(Sent(sent_id, part.site, words.list_name, words.subject, to_text(sent_at)))
+            try:
+                async with asyncio.timeout(part.pause_s):
+                    await stopping.wait()
+                return
+            except TimeoutError:
+                continue
+
+
+def keep_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, as a whole or not at all."""
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    os.replace(new, path)
+
+
+def _report(report: Report) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where there is one, as `fieldpost central` does."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+if __name__ == "__main__":
+    main()

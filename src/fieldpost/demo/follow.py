@@ -1,0 +1,103 @@
+"""What became of each notification, told line by line: sent at a site, retried, delivered, parked.
+
+Scripts report what they sent; the rest is asked of central's API. A notification that somebody else sent, by
+`fieldpost send` say, is found there and told like the others.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from fieldpost.core.times import from_text
+from fieldpost.demo.central_api import Answer, CentralApi
+from fieldpost.demo.parts import Sent
+from fieldpost.demo.terminal import Terminal
+
+PAGE = 200
+KNOWN_MAX = 5_000
+
+
+@dataclass(slots=True)
+class _Known:
+    sent_at: datetime
+    version: int | None = None
+    """As central's record was when it was last told; None before central had it."""
+
+
+class Follower:
+    """Remembers what it told, and tells what is new."""
+
+    def __init__(
+        self, api: CentralApi, console_url: str, terminal: Terminal, arrived_at: Callable[[str], datetime | None]
+    ) -> None:
+        self._api = api
+        self._console_url = console_url
+        self._terminal = terminal
+        self._arrived_at = arrived_at
+        self._known: dict[str, _Known] = {}
+
+    async def begin(self) -> None:
+        """Take what is there as known: it was told by an earlier run. Says how much that is."""
+        found = (await self._api.get("notifications", limit=PAGE))["notifications"]
+        for one in found:
+            self._remember(one["notification_id"], _moment(one["created_at"]), one["version"])
+        if found:
+            parked = sum(one["status"] == "parked" for one in found)
+            many = f"{len(found)}{' or more' if len(found) == PAGE else ''}"
+            self._terminal.say(f"Going on with {many} notifications of earlier runs; {parked} are parked.")
+
+    def sent(self, sent: Sent) -> None:
+        """A script has sent."""
+        if sent.notification_id not in self._known:
+            self._tell_sent(sent.notification_id, _moment(sent.sent_at), sent.site, sent.subject, sent.list_name)
+
+    async def look(self) -> None:
+        """Tell what has changed at central since the last look. Raises FieldpostError."""
+        found = (await self._api.get("notifications", limit=PAGE))["notifications"]
+        for one in reversed(found):
+            notification_id = one["notification_id"]
+            if notification_id not in self._known:
+                whole = await self._api.get("notifications", notification_id)
+                sent_at = _moment(whole["site_enqueued_at"] or whole["created_at"])
+                self._tell_sent(notification_id, sent_at, one["source_site"], one["subject"], one["list_name"])
+            known = self._known[notification_id]
+            if known.version != one["version"]:
+                known.version = one["version"]
+                self._tell(one, known)
+
+    def _tell(self, one: Answer, known: _Known) -> None:
+        what = f"{one['subject']} → {one['list_name']}"
+        reason = one["last_error"] or ""
+        at = _moment(one["last_attempt_at"] or one["created_at"])
+        match one["status"]:
+            case "delivered":
+                arrived = self._arrived_at(one["notification_id"]) or _moment(one["delivered_at"])
+                seconds = max(0.0, (arrived - known.sent_at).total_seconds())
+                tries = f", at attempt {one['attempt_count']}" if one["attempt_count"] > 1 else ""
+                self._terminal.event(arrived, one["source_site"], "delivered", f"{what}: {seconds:.1f} s{tries}")
+            case "retrying":
+                self._terminal.event(at, one["source_site"], "retrying", f"{what}: {reason}")
+            case "parked":
+                page = f"{self._console_url}/notifications/{one['notification_id']}"
+                self._terminal.event(at, one["source_site"], "parked", f"{what}: {reason}\n{'':10}look: {page}")
+            case "pending" if one["held_by"]:
+                self._terminal.event(at, one["source_site"], "held", f"{what}: behind {one['held_by']}")
+            case "discarded":
+                self._terminal.event(at, one["source_site"], "discarded", what)
+            case _:
+                pass
+
+    def _tell_sent(self, notification_id: str, at: datetime, site: str, subject: str, list_name: str) -> None:
+        self._remember(notification_id, at, None)
+        self._terminal.event(at, site, "sent", f"{subject} → {list_name}")
+
+    def _remember(self, notification_id: str, sent_at: datetime, version: int | None) -> None:
+        self._known[notification_id] = _Known(sent_at, version)
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+
+
+def _moment(text: str) -> datetime:
+    moment = from_text(text)
+    assert moment is not None, f"central names a time: {text!r}"
+    return moment

@@ -1,0 +1,124 @@
+"""All processes of one demo: started from the receiving end, stopped from the sending end."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import msgspec
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import ConfigError
+from fieldpost.demo.cast import SITES
+from fieldpost.demo.children import Child, stop_together
+from fieldpost.demo.parts import AgentPart, CentralPart, Part, Report, ScriptPart, Sent, Serves
+from fieldpost.demo.terminal import Terminal
+from fieldpost.demo.welcome import Login
+from fieldpost.run.central import TOKEN_FILE
+
+SCRIPT_GRACE_S = 2.0
+AGENT_GRACE_S = 3.0
+CENTRAL_GRACE_S = 6.0
+
+
+class Processes:
+    """An async context manager; it ends with all of them stopped. A process that cannot run ends its body.
+
+    With `is_strict` no process may die; else it is started again, a few times.
+    """
+
+    def __init__(self, folder: Path, lock_handle: int, clock: Clock, terminal: Terminal, *, is_strict: bool) -> None:
+        self._folder = folder
+        self._lock_handle = lock_handle
+        self._clock = clock
+        self._terminal = terminal
+        self._is_strict = is_strict
+        self._group = asyncio.TaskGroup()
+        self._central: list[Child] = []
+        self._agents: list[Child] = []
+        self._scripts: list[Child] = []
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await stop_together(self._scripts, SCRIPT_GRACE_S)
+        await stop_together(self._agents, AGENT_GRACE_S)
+        await stop_together(self._central, CENTRAL_GRACE_S)
+        await self._group.__aexit__(kind, error, trace)
+
+    def kill(self) -> None:
+        """End all of them at once."""
+        for child in (*self._scripts, *self._agents, *self._central):
+            child.kill()
+
+    async def start_central(self, store: str, port: int, *, may_move: bool) -> str:
+        """Its URL, once it serves. Begun again, it comes back at the same port: the sites look for it there."""
+        self._terminal.say(f"Starting central on {'PostgreSQL' if store.startswith('postgres') else 'SQLite'} …")
+        serves: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        part = CentralPart(str(self._folder / "central"), str(self._login_file), store, port, may_move)
+
+        def heard(report: Report) -> None:
+            if isinstance(report, Serves) and not serves.done():
+                central.part = msgspec.structs.replace(part, port=urlsplit(report.url).port, may_move=False)
+                serves.set_result(report.url)
+
+        central = self._start("central", part, heard)
+        self._central.append(central)
+        return await serves
+
+    def start_sites(self, pause_s: float, on_sent: Callable[[Sent], None]) -> None:
+        """The agents, and the scripts that send every so many seconds."""
+
+        def heard(report: Report) -> None:
+            if isinstance(report, Sent):
+                on_sent(report)
+
+        for role in SITES:
+            folder = str(self._folder / role.name)
+            self._agents.append(self._start(f"{role.name}-agent", AgentPart(folder), heard))
+            self._scripts.append(self._start(f"{role.name}-script", ScriptPart(folder, role.name, pause_s), heard))
+
+    def api_token(self) -> str:
+        """The one that central wrote at its first start."""
+        file = self._folder / "central" / TOKEN_FILE
+        try:
+            return file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError(
+                "demo.no_token",
+                f"the store has accounts already, but no API token of theirs is in {file}",
+                hint="give --folder the folder of the demo that made them, or --store an empty database",
+            ) from None
+
+    def login(self) -> Login | None:
+        """The administrator that central made at its first start, if that was for this folder."""
+        try:
+            return msgspec.json.decode(self._login_file.read_bytes(), type=Login)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    @property
+    def _login_file(self) -> Path:
+        return self._folder / "login.json"
+
+    def _start(self, name: str, part: Part, on_report: Callable[[Report], None]) -> Child:
+        child = Child(
+            name,
+            part,
+            self._folder / "logs" / f"{name}.log",
+            self._lock_handle,
+            self._clock,
+            on_report=on_report,
+            on_death=None if self._is_strict else self._tell_death,
+        )
+        self._group.create_task(child.run(), name=name)
+        return child
+
+    def _tell_death(self, story: str) -> None:
+        self._terminal.say(f"{story}\nStarting it again.", "yellow")

@@ -1,0 +1,61 @@
+"""The demo's voice: what it does, what happened, in lines that can be read while they come; colours on a terminal."""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+from rich.console import Console
+from rich.text import Text
+
+_STYLES = {"sent": "dim", "delivered": "green", "retrying": "yellow", "held": "yellow", "parked": "red"}
+KEPT_MAX = 200
+_SITE_WIDTH = 12
+_WORD_WIDTH = 10
+
+
+class Terminal:
+    """Standard output. When nobody reads it any more, `on_gone` is called and the rest goes nowhere."""
+
+    def __init__(self, on_gone: Callable[[], None], *, is_brief: bool = False) -> None:
+        """With `is_brief`, events are only kept, for `tell_kept`."""
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._on_gone = on_gone
+        self._is_brief = is_brief
+        self._kept: deque[Text] = deque(maxlen=KEPT_MAX)
+
+    def say(self, text: str = "", style: str = "") -> None:
+        self._print(Text(_printable(text), style))
+
+    def event(self, at: datetime, site: str, word: str, text: str) -> None:
+        """Something happened to a notification."""
+        line = Text(f"{at.astimezone():%H:%M:%S}  ", "dim")
+        line.append(f"{_printable(site):<{_SITE_WIDTH}} ")
+        line.append(f"{word:<{_WORD_WIDTH}} ", _STYLES.get(word, ""))
+        line.append(_printable(text))
+        if self._is_brief:
+            self._kept.append(line)
+        else:
+            self._print(line)
+
+    def tell_kept(self) -> None:
+        for line in self._kept:
+            self._print(line)
+        self._kept.clear()
+
+    def _print(self, line: Text) -> None:
+        try:
+            self._console.print(line)
+            self._console.file.flush()
+        except UnicodeEncodeError:
+            # A terminal of another age: what it cannot show must not stop the demo.
+            print(line.plain.encode("ascii", "replace").decode(), flush=True)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self._on_gone()
+
+
+def _printable(text: str) -> str:
+    """What a script wrote must not move the cursor or colour the terminal of whoever looks."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,57 @@
+"""What the demo says once it runs: where to look, how to log in, what to try next."""
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fieldpost.demo.cast import FLAKY, GONE, HEALTHY, REFUSALS, RETRY_DELAY_S, SITES
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    name: str
+    password: str
+
+
+def text(console_url: str, inbox_url: str, folder: Path, login: Login | None) -> str:
+    first, second = SITES[0].name, SITES[1].name
+    command, shown = _command(), shlex.quote(str(folder))
+    here = f" --url {console_url}" if not console_url.endswith(":8025") else ""
+    account = f"log in as {login.name}, password {login.password}" if login else "log in as you set it up elsewhere"
+    return f"""
+  Console   {console_url}   {account}
+  Inbox     {inbox_url}   every mail that was delivered
+  Folder    {folder}   data, logs and secrets of this demo
+
+  {first} and {second} send every few seconds, to three lists:
+    {HEALTHY:<18} takes every mail
+    {FLAKY:<18} says 451 {_times(REFUSALS)}, then takes it; retried after {RETRY_DELAY_S} s
+    {GONE:<18} has no mailbox any more (550): parked, it waits for you
+
+  Try next
+    Open the console, choose a parked notification and see why it is parked.
+    Send one yourself:
+      {command} send --folder {shown}/{first} --to {HEALTHY} --subject "Hello" "From my own keyboard"
+    Kill an agent, or central; nothing is lost, and it is started again:
+      kill -9 $(cat {shown}/{second}/agent.lock)
+    Look from the command line:
+      {command} notifications list --status parked --token-file {shown}/central/api-token{here}
+
+  Ctrl-C stops everything; the next start goes on from here.
+"""
+
+
+def _command() -> str:
+    """How to call, from here, the `fieldpost` that this demo was called by."""
+    called = Path(sys.argv[0]).resolve()
+    on_path = shutil.which(called.name)
+    if on_path is not None and Path(on_path).resolve() == called:
+        return called.name
+    return shlex.quote(min(os.path.relpath(called), str(called), key=len))
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
