@@ -16,17 +16,22 @@ _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f
 
 def new_id(now: datetime, entropy: bytes) -> str:
     """A UUIDv7 from the time and ten bytes of entropy; ids made later sort later, to the millisecond."""
-    milliseconds = int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF
-    value = (milliseconds << 80) | int.from_bytes(entropy[:10], "big")
-    value = (value & ~(0xF << 76)) | (0x7 << 76)
-    value = (value & ~(0x3 << 62)) | (0x2 << 62)
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return new_ids(now, entropy[:10])[0]
 
 
 def new_ids(now: datetime, entropy: bytes) -> list[str]:
     """As many ids as there are ten-byte pieces in the entropy, in ascending order, for work that goes in sets."""
-    return sorted(new_id(now, entropy[start : start + 10]) for start in range(0, len(entropy), 10))
+    time = f"{int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF:012x}"
+    begin = f"{time[:8]}-{time[8:]}-7"
+    random = entropy.hex()
+    return sorted(
+        f"{begin}{random[at : at + 3]}-{_VARIANT[random[at + 3]]}{random[at + 4 : at + 7]}-{random[at + 7 : at + 19]}"
+        for at in range(0, len(random) - 19, 20)
+    )
+
+
+# The two highest bits of this digit say which variant of UUID it is.
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def is_id(text: object) -> bool:

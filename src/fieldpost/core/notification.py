@@ -100,14 +100,16 @@ class Notification:
 
 def digest(submission: Submission) -> bytes:
     """What makes two submissions the same: SHA-256 over length-prefixed UTF-8 of site, list name, subject and body."""
-    total = sha256()
-    for part in (submission.provenance.site, submission.list_name, submission.subject, submission.body):
-        encoded = part.encode()
-        total.update(len(encoded).to_bytes(8, "big"))
-        total.update(encoded)
-    return total.digest()
+    parts = [
+        part.encode()
+        for part in (submission.provenance.site, submission.list_name, submission.subject, submission.body)
+    ]
+    return sha256(b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])).digest()
+
+
+LIST_KEY = "list:"
 
 
 def list_key(list_name: str) -> str:
     """The delivery key of what goes to a list: deliveries are bounded, and kept apart, per key."""
-    return f"list:{list_name}"
+    return LIST_KEY + list_name

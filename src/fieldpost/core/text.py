@@ -5,6 +5,7 @@ PostgreSQL, a lone surrogate in neither: both are refused where the text enters.
 """
 
 import re
+from functools import lru_cache
 
 from fieldpost.core.errors import InvalidInput
 
@@ -47,6 +48,12 @@ def cut(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
 
 
 def _check_name(value: object, field: str, bytes_max: int) -> str:
+    # The same few names come again and again; only a true str can be looked up, since a subclass may equal one.
+    return _check_known(value, field, bytes_max) if type(value) is str else _check_text(value, field, bytes_max)
+
+
+@lru_cache(maxsize=4096)
+def _check_known(value: str, field: str, bytes_max: int) -> str:
     text = _check_text(value, field, bytes_max)
     if not text.strip():
         raise InvalidInput("text.empty", f"{field} must not be empty", field=field)

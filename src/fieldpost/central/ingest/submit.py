@@ -11,24 +11,23 @@ The row and its audit entry are one transaction. A conflict is audited; the firs
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import arrivals, audit, lists
-from fieldpost.central.store.arrivals import Arrival, Standing
+from fieldpost.central.store import arrivals, audit
+from fieldpost.central.store.arrivals import Standing
 from fieldpost.central.store.engine import Store
 from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import new_ids, parse_notification_id
-from fieldpost.core.lists import DEFAULT_TYPE
-from fieldpost.core.notification import Provenance, Submission, digest, list_key
-from fieldpost.core.times import from_text
+from fieldpost.core.notification import Provenance, Submission, digest
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ack, Item, Result, Submit
 
 log = structlog.get_logger()
@@ -65,66 +64,42 @@ class Ingest:
             )
         checked = [_check(item, site) for item in message.items]
         submissions = [c for c in checked if isinstance(c, Submission)]
-        verdicts = await self._take(submissions) if submissions else {}
+        verdicts = await self._take(site, submissions) if submissions else {}
         results = tuple(c if isinstance(c, Result) else verdicts[id(c)] for c in checked)
         return Ack(message.seq, results, self._options.credits)
 
-    async def _take(self, submissions: list[Submission]) -> dict[int, Result]:
+    async def _take(self, site: str, submissions: list[Submission]) -> dict[int, Result]:
+        """The results by the identity of each submission, since a batch may hold an id twice."""
         digests = {id(s): digest(s) for s in submissions}
         first = {s.notification_id: s for s in reversed(submissions)}
-        now = self._clock.now()
-        event_ids = new_ids(now, os.urandom(10 * 2 * len(submissions)))
-        inserted, stood = await self._store.write(
-            _insert, list(first.values()), digests, event_ids, now=self._store.now()
-        )
+        arrived = [(s, digests[id(s)]) for s in first.values()]
+        inserted, stood = await self._store.write(_insert, site, arrived, now=self._store.now())
         if inserted:
             self._store.wake.set()
-        own = {i: Standing(s.provenance.site, digests[id(s)]) for i, s in first.items() if i in inserted}
         verdicts = {}
         conflicts = []
         for s in submissions:
-            is_new = s.notification_id in inserted and first[s.notification_id] is s
-            stands = (own | stood)[s.notification_id] if not is_new else None
-            verdicts[id(s)] = _verdict(s, digests[id(s)], stands)
+            own = first[s.notification_id]
+            if s.notification_id not in inserted:
+                verdicts[id(s)] = _verdict(s, digests[id(s)], stood[s.notification_id])
+            elif own is s:
+                verdicts[id(s)] = Result(s.notification_id, ACCEPTED)
+            else:
+                verdicts[id(s)] = _verdict(s, digests[id(s)], Standing(site, digests[id(own)]))
             if verdicts[id(s)].verdict == REJECTED:
                 conflicts.append(s)
         if conflicts:
-            await self._store.write(audit.add, _conflict_entries(conflicts, event_ids[len(submissions) :], now))
-            log.warning(
-                "submit.conflict", ids=[s.notification_id for s in conflicts], site=conflicts[0].provenance.site
-            )
+            await self._store.write(audit.add, _conflict_entries(conflicts, self._clock.now()))
+            log.warning("submit.conflict", ids=[s.notification_id for s in conflicts], site=site)
         return verdicts
 
 
 def _insert(
-    conn: Connection,
-    submissions: list[Submission],
-    digests: dict[int, bytes],
-    event_ids: list[str],
-    *,
-    now: datetime | None,
+    conn: Connection, site: str, arrived: list[tuple[Submission, bytes]], *, now: datetime | None
 ) -> tuple[set[str], dict[str, Standing]]:
-    types = lists.types_of(conn, {s.list_name for s in submissions})
-    arrived = [_arrival(s, digests[id(s)], types.get(s.list_name, DEFAULT_TYPE)) for s in submissions]
-    inserted = arrivals.insert_if_absent(conn, arrived, now=now)
-    stood = arrivals.standing(conn, [s.notification_id for s in submissions if s.notification_id not in inserted])
-    audit.add_for_notifications(
-        conn,
-        None,
-        [
-            audit.NotificationEntry(event_id, notification_id, None, AuditKind.NOTIFY_SEND, AuditStatus.SUBMITTED, None)
-            for event_id, notification_id in zip(event_ids, inserted, strict=False)
-        ],
-    )
-    return inserted, stood
-
-
-def _arrival(s: Submission, digest_: bytes, type_: str) -> Arrival:
-    # The site's time where it is one: shown to people and used for nothing else.
-    enqueued_at = from_text(s.enqueued_at) if s.enqueued_at else None
-    return Arrival(
-        s, digest_, type_, list_key(s.list_name), enqueued_at, s.enqueued_at if enqueued_at is None else None
-    )
+    inserted = arrivals.insert_if_absent(conn, site, arrived, now=now)
+    others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
+    return inserted, arrivals.standing(conn, others)
 
 
 def _check(item: Item, site: str) -> Submission | Result:
@@ -137,13 +112,7 @@ def _check(item: Item, site: str) -> Submission | Result:
             text.check_list_name(item.list_name),
             text.check_subject(item.subject),
             text.check_body(item.body),
-            Provenance(
-                site,
-                _optional(item.instance, "instance"),
-                _optional(item.script, "script"),
-                _optional(item.execution_id, "execution_id"),
-                _optional(item.parent_execution_id, "parent_execution_id"),
-            ),
+            _provenance(site, item.instance, item.script, item.execution_id, item.parent_execution_id),
             text.cut(item.enqueued_at, ENQUEUED_TEXT_MAX) if item.enqueued_at else None,
         )
     except InvalidInput as error:
@@ -151,16 +120,15 @@ def _check(item: Item, site: str) -> Submission | Result:
         return Result(text.cut(item.notification_id, 64), REJECTED, error.code, error.message)
 
 
-def _verdict(s: Submission, digest_: bytes, stands: Standing | None) -> Result:
-    if stands is None:
-        return Result(s.notification_id, ACCEPTED)
+def _verdict(s: Submission, digest_: bytes, stands: Standing) -> Result:
     if stands == Standing(s.provenance.site, digest_):
         return Result(s.notification_id, DUPLICATE)
     # Nothing is said of what stands there: it may be another site's.
     return Result(s.notification_id, REJECTED, "notification.conflict", "this id stands already with other content")
 
 
-def _conflict_entries(conflicts: Iterable[Submission], event_ids: list[str], now: datetime) -> list[AuditEntry]:
+def _conflict_entries(conflicts: Sequence[Submission], now: datetime) -> list[AuditEntry]:
+    event_ids = new_ids(now, os.urandom(10 * len(conflicts)))
     return [
         AuditEntry(
             event_id=event_id,
@@ -175,8 +143,22 @@ def _conflict_entries(conflicts: Iterable[Submission], event_ids: list[str], now
             target=s.list_name,
             error_message="conflict: the id stands already with other content or from another site",
         )
-        for event_id, s in zip(event_ids, conflicts, strict=False)
+        for event_id, s in zip(event_ids, conflicts, strict=True)
     ]
+
+
+@lru_cache(maxsize=1024)
+def _provenance(
+    site: str, instance: str | None, script: str | None, execution_id: str | None, parent_execution_id: str | None
+) -> Provenance:
+    """The same scripts send again and again, so their provenance is checked and made once."""
+    return Provenance(
+        site,
+        _optional(instance, "instance"),
+        _optional(script, "script"),
+        _optional(execution_id, "execution_id"),
+        _optional(parent_execution_id, "parent_execution_id"),
+    )
 
 
 def _optional(value: str | None, field: str) -> str | None:

@@ -1,27 +1,21 @@
-"""Taking notifications in: insert-if-absent, and what stood there already."""
+"""Taking notifications in: insert-if-absent with the audit entry of the send, and what stood there already.
+
+Type and delivery key are fixed here, from the list as it is now. The audit entry's id is the notification's own, so
+that a send can never be recorded twice.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, LargeBinary, Text, insert
+from sqlalchemy import Connection, LargeBinary, Text
 
 from fieldpost.central.store.statement import Kind, Statement
-from fieldpost.central.store.tables import notifications
 from fieldpost.central.store.types import Id
-from fieldpost.core.notification import Submission
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A submission on its way into the table, with what central adds to it."""
-
-    submission: Submission
-    digest: bytes
-    type: str
-    delivery_key: str
-    enqueued_at: datetime | None
-    enqueued_text: str | None
+from fieldpost.core.lists import DEFAULT_TYPE
+from fieldpost.core.notification import LIST_KEY, Submission
+from fieldpost.core.times import from_text, to_microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,38 +28,55 @@ class Standing:
 
 _ROWS: Mapping[str, Kind] = {
     "notification_id": "id",
-    "type": "text",
     "list_name": "text",
     "subject": "text",
     "body": "text",
-    "source_site_id": "text",
     "source_instance_id": "text",
     "source_script": "text",
     "origin_execution_id": "text",
     "origin_parent_execution_id": "text",
     "site_enqueued_at": "moment",
     "site_enqueued_text": "text",
-    "delivery_key": "text",
     "digest": "bytes",
 }
-_COLUMNS = ", ".join(_ROWS)
+_GIVEN = ", ".join(_ROWS)
+_COLUMNS = f"{_GIVEN}, source_site_id, type, delivery_key, status, created_at, due_at, cycle_started_at"
+
+_AUDIT = """
+    insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id, channel,
+        kind, status, source_site_id, source_instance_id, source_script, actor, target)
+    select notification_id, created_at, created_at, notification_id, origin_execution_id, origin_parent_execution_id,
+        'notification', 'notify_send', 'submitted', source_site_id, source_instance_id, source_script,
+        coalesce(source_script, source_site_id), list_name
+"""
 
 _insert_postgresql = Statement(
     f"""
-    with moment as materialized (select {{now}} as at)
-    insert into notifications ({_COLUMNS}, status, created_at, due_at, cycle_started_at)
-    select {_COLUMNS}, 'pending', moment.at, moment.at, moment.at
-    from {{rows}}, moment
-    where not exists (select 1 from tombstones t where t.notification_id = u.notification_id)
-    order by u.notification_id
-    on conflict (notification_id) do nothing
-    returning notification_id
+    with moment as materialized (select {{now}} as at),
+    inserted as (
+        insert into notifications ({_COLUMNS})
+        select {", ".join(f"u.{name}" for name in _ROWS)}, :site, coalesce(l.type, :default_type),
+            :key_prefix || u.list_name, 'pending', moment.at, moment.at, moment.at
+        from {{rows}} cross join moment left join lists l on l.list_name = u.list_name
+        where not exists (select 1 from tombstones t where t.notification_id = u.notification_id)
+        order by u.notification_id
+        on conflict (notification_id) do nothing
+        returning *
+    )
+    {_AUDIT} from inserted returning correlation_id
     """,
-    # SQLite never runs this text (it cannot carry bytes in JSON); see _insert_sqlite.
+    # SQLite has no writing common table expressions, and bytes do not travel in JSON: see _insert_sqlite.
     sqlite="select 1",
     rows=_ROWS,
-    result={"notification_id": Id},
+    result={"correlation_id": Id},
 )
+
+_insert_sqlite_rows = f"""
+    insert into notifications ({_COLUMNS})
+    values ({", ".join("?" for _ in _ROWS)}, ?, coalesce((select type from lists where list_name = ?), ?), ?, 'pending',
+        ?, ?, ?)
+"""
+_audit_sqlite = Statement(f"{_AUDIT} from notifications where notification_id {{any:ids}}", lists={"ids": "id"})
 
 _standing = Statement(
     """
@@ -78,12 +89,17 @@ _standing = Statement(
 )
 
 
-def insert_if_absent(conn: Connection, arrivals: Sequence[Arrival], *, now: datetime | None) -> set[str]:
-    """Insert those whose id is new (each given id only once); the ids that were inserted."""
+def insert_if_absent(
+    conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], *, now: datetime | None
+) -> set[str]:
+    """Insert the site's submissions, each with its digest, whose id is new; each id at most once. The inserted ids."""
     if conn.dialect.name == "sqlite":
         assert now is not None, "SQLite takes the time from the clock"
-        return _insert_sqlite(conn, arrivals, now)
-    return {row.notification_id for row in _insert_postgresql.run(conn, [_row(a) for a in arrivals], now=now)}
+        return _insert_sqlite(conn, site, arrived, now)
+    inserted = _insert_postgresql.run(
+        conn, [_row(*a) for a in arrived], site=site, default_type=DEFAULT_TYPE, key_prefix=LIST_KEY, now=now
+    )
+    return {row.correlation_id for row in inserted}
 
 
 def standing(conn: Connection, ids: Collection[str]) -> dict[str, Standing]:
@@ -92,32 +108,39 @@ def standing(conn: Connection, ids: Collection[str]) -> dict[str, Standing]:
     return {row.notification_id: Standing(row.source_site_id, bytes(row.digest)) for row in found}
 
 
-def _insert_sqlite(conn: Connection, arrivals: Sequence[Arrival], now: datetime) -> set[str]:
+def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], now: datetime) -> set[str]:
     # The one writer sees what nobody else can change before its commit, so looking first is safe here.
-    taken = standing(conn, [a.submission.notification_id for a in arrivals])
-    fresh = [a for a in arrivals if a.submission.notification_id not in taken]
-    if fresh:
-        times = {"status": "pending", "created_at": now, "due_at": now, "cycle_started_at": now}
-        conn.execute(insert(notifications), [dict(zip(_ROWS, _row(a), strict=True)) | times for a in fresh])
-    return {a.submission.notification_id for a in fresh}
+    taken = standing(conn, [s.notification_id for s, _ in arrived])
+    fresh = [(s, digest) for s, digest in arrived if s.notification_id not in taken]
+    if not fresh:
+        return set()
+    at = to_microseconds(now)
+    rows = []
+    for s, digest in fresh:
+        row = _row(s, digest)
+        given = [to_microseconds(v) if isinstance(v, datetime) else v for v in row]
+        rows.append((*given, site, s.list_name, DEFAULT_TYPE, LIST_KEY + s.list_name, at, at, at))
+    conn.exec_driver_sql(_insert_sqlite_rows, rows)
+    ids = [s.notification_id for s, _ in fresh]
+    _audit_sqlite.run(conn, ids=ids)
+    return set(ids)
 
 
-def _row(a: Arrival) -> tuple[object, ...]:
-    s = a.submission
+def _row(s: Submission, digest: bytes) -> tuple[Any, ...]:
     p = s.provenance
+    # The site's time where it is one, else the text it wrote: shown to people and used for nothing else.
+    enqueued_at = from_text(s.enqueued_at) if s.enqueued_at else None
+    enqueued_text = s.enqueued_at if enqueued_at is None else None
     return (
         s.notification_id,
-        a.type,
         s.list_name,
         s.subject,
         s.body,
-        p.site,
         p.instance,
         p.script,
         p.execution_id,
         p.parent_execution_id,
-        a.enqueued_at,
-        a.enqueued_text,
-        a.delivery_key,
-        a.digest,
+        enqueued_at,
+        enqueued_text,
+        digest,
     )
