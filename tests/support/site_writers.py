@@ -47,6 +47,20 @@ for _ in range(2):
     os.write(1, b"added\\n")
 """
 
+STUBBORN = """
+import sys
+from pathlib import Path
+from fieldpost.core.errors import Unavailable
+from fieldpost.site.buffer import Buffer
+from support.site_writers import add
+buffer = Buffer(Path(sys.argv[1]))
+for _ in range(20):
+    try:
+        print(add(buffer), flush=True)
+    except Unavailable as error:
+        print(error.code, flush=True)
+"""
+
 READ = """
 import sys
 from pathlib import Path

@@ -70,6 +70,7 @@ class Forwarder:
         self._clock = clock
         self._random = random
         self._health = ForwardHealth()
+        self._stopping: asyncio.Event | None = None
         # The buffer blocks, for up to its busy time-out: it is only ever used from this one thread.
         self._hands = ThreadPoolExecutor(1, thread_name_prefix="fieldpost-forwarder")
 
@@ -78,7 +79,8 @@ class Forwarder:
         return self._health
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Sweep until told to stop; a sweep that is under way is finished first."""
+        """Sweep until told to stop; a batch that is under way is finished first."""
+        self._stopping = stopping
         while not stopping.is_set():
             mark = await self._mark()
             swept = await self.sweep()
@@ -142,6 +144,8 @@ class Forwarder:
             self._succeeded()
             if not carrier.may_go_on:
                 return replace(total, error="central asks us to wait")
+            if self._stopping is not None and self._stopping.is_set():
+                return total
 
     async def _settle(self, messages: Sequence[Message], answers: Sequence[Answer]) -> Swept:
         now = self._clock.now()

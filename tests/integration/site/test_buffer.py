@@ -14,7 +14,7 @@ from fieldpost.core.message import CENTRAL, Category, Message
 from fieldpost.site import committer
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.committer import SCHEMA_VERSION, Committer, connect, refuse_old_sqlite
-from support.site_writers import TWO, add, start
+from support.site_writers import STUBBORN, TWO, add, ids_in, start
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 
@@ -37,17 +37,32 @@ def test_every_connection_writes_ahead_and_syncs_fully(path: Path) -> None:
 def test_a_commit_is_synced_before_the_caller_goes_on(path: Path, tmp_path: Path) -> None:
     """Seen from outside: the system calls of a process that adds twice and says so in between."""
     trace = tmp_path / "trace"
-    strace = ("strace", "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,write")
-    try:
-        subprocess.run([*strace, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("strace is not here or may not trace")
+    strace = strace_with("-o", str(trace), "-e", "trace=fsync,fdatasync,write")
     assert start(TWO, path, before=strace).communicate()[0] == "added\nadded\n"
     calls = trace.read_text().splitlines()
     ends = [number for number, line in enumerate(calls) if 'write(1, "added' in line]
     assert len(ends) == 2
     between = calls[ends[0] : ends[1]]
     assert any("sync(" in line for line in between)
+
+
+@pytest.mark.fault(5)
+def test_a_sync_that_fails_is_a_typed_error_and_what_was_confirmed_stays_true(path: Path, tmp_path: Path) -> None:
+    strace = strace_with("-o", str(tmp_path / "trace"), "-e", "inject=fdatasync:error=EIO:when=14")
+    lines = start(STUBBORN, path, before=strace).communicate()[0].split()
+    confirmed = {line for line in lines if line != "buffer.io"}
+    assert len(lines) == 20
+    assert lines.count("buffer.io") == 1
+    assert ids_in(path) >= confirmed
+
+
+def strace_with(*options: str) -> tuple[str, ...]:
+    command = ("strace", "-f", *options)
+    try:
+        subprocess.run([*command, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no strace: it is not here, or may not trace")
+    return command
 
 
 @pytest.mark.req("REP-01", "MSG-01", "MSG-02", "MSG-03", "MSG-04", "MSG-08", "MSG-09")
@@ -186,7 +201,7 @@ def test_a_full_disk_is_a_typed_error_and_what_was_buffered_can_still_be_read(tm
         ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
     )
     if mounted.returncode:
-        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+        pytest.skip(f"no small disk: {mounted.stderr.strip()}")
     try:
         buffer = Buffer(disk / "buffer.db")
         accepted, error = fill(buffer)

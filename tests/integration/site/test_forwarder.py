@@ -369,6 +369,24 @@ async def test_a_stop_ends_a_waiting_forwarder_at_once(site: Site, central: Link
         assert waiting(site) == 0
 
 
+async def test_a_stop_in_the_middle_of_a_drain_ends_it_after_the_batch_under_way(
+    site: Site, central: LinkCentral
+) -> None:
+    options = ForwardOptions(batch_items=10)
+    send(site, 200)
+    stopping = asyncio.Event()
+
+    def judge(item: Item) -> Result:
+        stopping.set()
+        return Result(item.notification_id, "accepted")
+
+    central.judge = judge
+    async with forwarder_of(site, central.url, options=options) as forwarder, asyncio.timeout(20):
+        await forwarder.run(stopping)
+    assert len(central.stored) == 10
+    assert waiting(site) == 190
+
+
 async def test_a_bug_in_a_carrier_keeps_everything_and_the_forwarder_alive(site: Site, clock: ManualClock) -> None:
     class Broken(CentralCarrier):
         async def _submit(self, items: object, search: object) -> dict[str, object]:  # type: ignore[override]
