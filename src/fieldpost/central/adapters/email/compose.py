@@ -9,7 +9,7 @@ notification, so that a second copy can be recognised as a copy.
 """
 
 import re
-from base64 import b64encode, encodebytes
+from base64 import b64encode
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
@@ -57,7 +57,8 @@ def _content(body: str) -> tuple[str, bytes]:
         lines = text.split("\r\n")
         if max(map(len, lines)) <= LINE_BYTES_MAX and text.count("\r") == len(lines) - 1:
             return "7bit", encoded
-    return "base64", encodebytes(encoded).replace(b"\n", b"\r\n")
+    letters = b64encode(encoded)
+    return "base64", b"".join(letters[start : start + 76] + b"\r\n" for start in range(0, len(letters), 76))
 
 
 def _subject(subject: str) -> str:

@@ -8,8 +8,8 @@ import pytest
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.core.notification import Status, TargetStatus
 from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
-from fieldpost.testing import MailServer
-from fieldpost.testing.mail import Tap, Verb
+from fieldpost.testing import MailServer, ManualClock
+from fieldpost.testing.mail import Moment, Tap, Verb
 from support.mailing import after, due, envelope, notification
 
 BEFORE_MAIL: list[Verb] = ["connect", "ehlo"]
@@ -78,8 +78,9 @@ async def test_mail_refused_for_the_channels_account_holds(
     server: MailServer, adapter: EmailAdapter, reply: str
 ) -> None:
     server.on("mail").reply(int(reply[:3]), reply[4:])
-    outcome = await adapter.deliver(envelope(server))
+    outcome = await adapter.deliver(envelope(server, *(f"user{number}@plant.example" for number in range(150))))
     assert outcome == Held(f"mail server at mail: {reply}", reply, "mail")
+    assert server.seen["mail"] == 1
 
 
 @pytest.mark.req("ADP-09")
@@ -90,7 +91,7 @@ async def test_silence_before_the_dot_is_never_uncertain(
     server: MailServer, adapter: EmailAdapter, verb: Verb, how: str
 ) -> None:
     misbehave(server, verb, how)
-    outcome = await adapter.deliver(envelope(server, A, B, settings={"command_timeout_s": 0.1}))
+    outcome = await adapter.deliver(envelope(server, A, B, settings={"command_timeout_s": 0.5 if how == "hang" else 5}))
     assert isinstance(outcome, Held if verb in BEFORE_MAIL else TransientFailure)
     assert outcome.phase == verb
     assert server.mail_count == 0
@@ -180,7 +181,13 @@ async def test_421_amid_the_recipients_leaves_due_whoever_was_not_refused(
     last = "dora@plant.example"
     outcome = await adapter.deliver(envelope(server, A, B, C, last))
     assert isinstance(outcome, TransientFailure)
-    assert [target.status.value for target in outcome.targets] == ["due", "failed", "due", "due"]
+    said = "421 4.3.2 Service not available"
+    assert [(target.status.value, target.error) for target in outcome.targets] == [
+        ("due", said),
+        ("failed", "550 5.1.1 no such user"),
+        ("due", said),
+        ("due", said),
+    ]
     assert server.seen["data"] == 0
 
 
@@ -219,7 +226,7 @@ async def test_whatever_happens_at_quit_the_mail_is_delivered(
     server: MailServer, adapter: EmailAdapter, how: str
 ) -> None:
     misbehave(server, "quit", how)
-    outcome = await adapter.deliver(envelope(server, settings={"command_timeout_s": 0.2}))
+    outcome = await adapter.deliver(envelope(server, settings={"command_timeout_s": 0.5 if how == "hang" else 5}))
     assert isinstance(outcome, Delivered)
     assert after(notification(), outcome).status is Status.DELIVERED
     await adapter.close()
@@ -248,12 +255,29 @@ async def test_a_reply_that_drips_ends_at_the_deadline_of_the_attempt(server: Ma
     tap = Tap()
     tap.drop(5)
     server.on(verb).drip(tap)
-    adapter = EmailAdapter(deadline_s=0.3)
-    async with asyncio.timeout(0.3 + 5):
-        outcome = await adapter.deliver(envelope(server))
+    adapter = EmailAdapter(deadline_s=1)
+    patient = {"command_timeout_s": 600, "data_timeout_s": 600}
+    async with asyncio.timeout(10):
+        outcome = await adapter.deliver(envelope(server, settings=patient))
     assert outcome.phase == verb
     assert isinstance(outcome, {"connect": Held, "mail": TransientFailure, "dot": Uncertain}[verb])
     await adapter.close()
+
+
+async def test_when_the_time_is_used_up_before_the_dot_there_is_no_dot(server: MailServer) -> None:
+    clock = ManualClock()
+    adapter = EmailAdapter(clock=clock)
+
+    def pass_time(_: Moment) -> bool:
+        clock.advance(adapter.deadline_s)
+        return True
+
+    server.on("data", when=pass_time).accept()
+    outcome = await adapter.deliver(envelope(server))
+    assert isinstance(outcome, TransientFailure)
+    assert outcome.phase == "data"
+    await server.idle()
+    assert (server.seen["data"], server.seen["dot"]) == (1, 0)
 
 
 async def test_a_server_that_stops_reading_amid_a_long_mail_never_gets_its_dot() -> None:
@@ -266,11 +290,11 @@ async def test_a_server_that_stops_reading_amid_a_long_mail_never_gets_its_dot()
             writer.write(answer)
         await writer.wait_closed()
 
-    adapter = EmailAdapter(deadline_s=0.5)
+    adapter = EmailAdapter(deadline_s=2)
     async with await asyncio.start_server(stop_reading, "127.0.0.1", 0, limit=1024) as listener:
         settings = {"port": listener.sockets[0].getsockname()[1]}
         # More than the buffers of both ends hold.
-        long = envelope(None, settings=settings, body="x" * 16_000_000, gate=lambda: asked_gate.append(True))
+        long = envelope(None, settings=settings, body=("x" * 79 + "\n") * 150_000, gate=lambda: asked_gate.append(True))
         outcome = await adapter.deliver(long)
     assert isinstance(outcome, TransientFailure)
     assert outcome.phase == "data"

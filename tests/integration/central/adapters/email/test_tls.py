@@ -1,6 +1,7 @@
 """TLS to the mail server: required where the channel says so, and never pretended."""
 
 import ssl
+import sys
 import warnings
 from datetime import UTC, datetime
 from typing import Literal
@@ -9,8 +10,9 @@ import pytest
 import trustme
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.core.outcome import Delivered, Held
+from fieldpost.core.outcome import Delivered, Held, Outcome
 from fieldpost.testing import MailServer
+from fieldpost.testing.mail import MailServerThread
 from support.mailing import envelope
 
 Mode = Literal["starttls", "implicit"]
@@ -33,6 +35,28 @@ def served(certificate: trustme.LeafCert) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
     return context
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not run there")
+@pytest.mark.parametrize("mode", ["none", *MODES])
+def test_it_is_the_same_on_the_loop_that_central_runs_on(
+    authority: trustme.CA, adapter: EmailAdapter, mode: Literal["none", "starttls", "implicit"]
+) -> None:
+    import uvloop
+
+    async def send(server: MailServerThread) -> list[Outcome]:
+        settings = {"tls": mode, "host": server.host, "port": server.port}
+        bodies = ("short\n", "Pumpe 3 läuft heiß\n" * 10_000)
+        outcomes = [await adapter.deliver(envelope(None, settings=settings, body=body)) for body in bodies]
+        await adapter.close()
+        return outcomes
+
+    tls = None if mode == "none" else served(authority.issue_cert("127.0.0.1"))
+    with MailServerThread(tls=tls, tls_mode="implicit" if mode == "implicit" else "starttls") as server:
+        assert [type(outcome) for outcome in uvloop.run(send(server))] == [Delivered, Delivered]
+        server.idle()
+        assert [len(mail.body) for mail in server.mails] == [6, 190_000]
+        assert {connection.is_tls for connection in server.connections} == {mode != "none"}
 
 
 @pytest.mark.parametrize("mode", MODES)
