@@ -55,14 +55,14 @@ def timeline(n: Notification, attempts: tuple[AttemptRecord, ...], entries: tupl
 def _sent(n: Notification) -> Step:
     p = n.provenance
     facts = (("script", p.script), ("instance", p.instance), ("execution", p.execution_id))
-    note = None
-    if n.site_enqueued_at is None:
-        note = f"the site wrote {n.site_enqueued_text!r} as its time" if n.site_enqueued_text else None
+    note = "by the site's own clock" if n.site_enqueued_at else None
+    if n.site_enqueued_text:
+        note = f"the site wrote {n.site_enqueued_text!r} as its time"
     return Step(
         tone=Tone.PLAIN,
         title=f"Sent at {p.site}",
         at=n.site_enqueued_at,
-        note=note or "by the site's own clock",
+        note=note,
         facts=tuple((name, value) for name, value in facts if value),
     )
 
@@ -75,7 +75,8 @@ def _attempt(number: int, attempt: AttemptRecord, has_cycles: bool) -> Step:
         title=f"Attempt {number}: {word}",
         at=attempt.started_at,
         error=attempt.error,
-        reply=attempt.reply if attempt.reply != attempt.error else None,
+        # An error often quotes the reply; once is enough.
+        reply=attempt.reply if attempt.reply and attempt.reply not in (attempt.error or "") else None,
         facts=tuple((name, value) for name, value in facts if value),
         duration_ms=attempt.duration_ms,
     )
@@ -99,7 +100,6 @@ def _end(n: Notification) -> list[Step]:
         case Status.DISCARDED:
             return []
         case _ if n.held_by is not None:
-            note = f"behind {n.held_by}: {n.held_reason}"
-            return [Step(tone=Tone.NEXT, title="Held; looked at again", at=n.due_at, note=note)]
+            return [Step(tone=Tone.NEXT, title=f"Held behind {n.held_by}; looked at again", at=n.due_at)]
         case _:
             return [Step(tone=Tone.NEXT, title="Next attempt", at=n.due_at)]

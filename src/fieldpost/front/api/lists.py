@@ -28,6 +28,7 @@ class ListsView(msgspec.Struct, frozen=True):
 
 
 async def add(call: Call) -> Answer:
+    """A new list of `targets` of one `type`, by its own `channel` or the default of the type."""
     new = await call.read(NewList)
     added = await call.operate.lists.add(
         call.actor, new.name, new.type, new.targets, new.channel, park_uncertain=new.park_uncertain
@@ -36,16 +37,19 @@ async def add(call: Call) -> Answer:
 
 
 async def show_all(call: Call) -> Answer:
+    """All lists."""
     call.query()
     return Answer(ListsView([_view(found) for found in await call.operate.lists.all()]))
 
 
 async def show(call: Call) -> Answer:
+    """One list with all its targets."""
     call.query()
     return Answer(_view(await call.operate.lists.get(call.path("name"))))
 
 
 async def remove(call: Call) -> Answer:
+    """The list is gone; what comes for it later parks, naming it."""
     await call.operate.lists.remove(call.actor, call.path("name"))
     return Answer(status=204)
 

@@ -100,6 +100,7 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 async def page(call: Call) -> Answer:
+    """A page, newest first; filtered by `status` (repeatable), `list`, `site`; paged by `limit` and `cursor`."""
     query = call.query("list", "site", "limit", "cursor", many=("status",))
     wanted = Filter(tuple(_status(text) for text in query.get("status", [])), _one(query, "list"), _one(query, "site"))
     found = await call.watch.notifications.page(wanted, limit=_limit(query), cursor=_one(query, "cursor"))
@@ -111,16 +112,19 @@ async def page(call: Call) -> Answer:
 
 
 async def show(call: Call) -> Answer:
+    """One notification with its targets, attempts, audit entries, and the sentence that explains it."""
     call.query()
     return Answer(_detail(await call.watch.notifications.detail(call.path("notification_id"))))
 
 
 async def retry(call: Call) -> Answer:
+    """Back to pending, in a new cycle, for the targets that failed; the body names the `version` that was seen."""
     seen = await call.read(Seen)
     return _changed(await call.operate.notifications.retry(call.actor, call.path("notification_id"), seen.version))
 
 
 async def discard(call: Call) -> Answer:
+    """Given up for good, the row stays; the body names the `version` that was seen."""
     seen = await call.read(Seen)
     return _changed(await call.operate.notifications.discard(call.actor, call.path("notification_id"), seen.version))
 

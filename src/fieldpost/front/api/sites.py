@@ -27,12 +27,14 @@ class SitesView(msgspec.Struct, frozen=True):
 
 
 async def add(call: Call) -> Answer:
+    """A new site; the answer holds its token, this once."""
     new = await call.read(NewSite)
     added = await call.operate.sites.add(call.actor, new.name)
     return Answer(AddedSite(added.name, added.token), 201)
 
 
 async def show_all(call: Call) -> Answer:
+    """All sites, and when each was last heard."""
     call.query()
     found = await call.operate.sites.all()
     return Answer(
