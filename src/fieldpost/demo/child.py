@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,17 +92,18 @@ async def _script(part: ScriptPart, clock: Clock) -> None:
     stopping = asyncio.Event()
     stop_on_signals(stopping)
     with Site.open(part.folder) as site:
+        wait_s = part.first_s
         for words in role.spoken():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await stopping.wait()
+            if stopping.is_set():
+                return
             sent_at = clock.now()
             recipients = site.notify.to(words.list_name)
             sent_id = recipients.send(words.subject, words.body, instance=words.instance, script=role.script)
             _report(Sent(sent_id, part.site, words.list_name, words.subject, to_text(sent_at)))
-            try:
-                async with asyncio.timeout(part.pause_s):
-                    await stopping.wait()
-                return
-            except TimeoutError:
-                continue
+            wait_s = part.pause_s
 
 
 def keep_secret(path: Path, text: str) -> None:

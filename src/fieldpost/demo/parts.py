@@ -24,6 +24,8 @@ class AgentPart(msgspec.Struct, frozen=True, tag="agent", forbid_unknown_fields=
 class ScriptPart(msgspec.Struct, frozen=True, tag="script", forbid_unknown_fields=True):
     folder: str
     site: str
+    first_s: float
+    """How long to wait before the first one."""
     pause_s: float
 
 

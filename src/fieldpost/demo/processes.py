@@ -79,10 +79,11 @@ class Processes:
             if isinstance(report, Sent):
                 on_sent(report)
 
-        for role in SITES:
+        for number, role in enumerate(SITES):
             folder = str(self._folder / role.name)
+            script = ScriptPart(folder, role.name, first_s=number * pause_s / len(SITES), pause_s=pause_s)
             self._agents.append(self._start(f"{role.name}-agent", AgentPart(folder), heard))
-            self._scripts.append(self._start(f"{role.name}-script", ScriptPart(folder, role.name, pause_s), heard))
+            self._scripts.append(self._start(f"{role.name}-script", script, heard))
 
     def api_token(self) -> str:
         """The one that central wrote at its first start."""
