@@ -55,6 +55,7 @@ browser: $(DEV_READY) ## the console in Chromium
 .PHONY: docs
 docs: $(DEV_READY) ## make the generated pages of docs/reference anew
 	$(BIN)/python tools/ledger.py --write
+	$(BIN)/python tools/reference --write
 
 .PHONY: demo
 demo: $(RUN_READY) ## central, two sites and a mail catcher in this terminal

@@ -8,8 +8,8 @@
     tools/ledger.py --check             fail if that file is out of date or a test cites a line that does not exist
 
 A test cites a line with ``@pytest.mark.req("ING-03", "ING-04")``, a decision also with ``@pytest.mark.dec("DEC-03")``,
-and numbered rows of the fault catalogue with ``fault``, ``bad_input`` and ``threat``. A citation is a promise that the
-test would fail if the line stopped being true; this script only reads citations. It needs nothing but Python.
+and numbered rows of docs/reference/faults.md with ``fault``, ``bad_input`` and ``threat``. A citation is a promise that
+the test would fail if the line stopped being true; this script only reads citations. It needs nothing but Python.
 """
 
 import argparse
@@ -21,8 +21,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LEDGER = Path("docs/reference/requirements.md")
+CATALOGUE = Path("docs/reference/faults.md")
 CITATIONS = Path("docs/reference/citations.md")
 LINE = re.compile(r"^- ([A-Z]{2,3}-\d{2}) (.+)$", re.MULTILINE)
+ROW = re.compile(r"^\| (\d+) \|", re.MULTILINE)
+# By mark, the title of the part of the catalogue that holds its rows, and of the part of the citations.
 NUMBERED = {"fault": "Faults", "bad_input": "Bad input", "threat": "Threats"}
 # Resolutions and open questions may be cited, but nothing waits for it: lines and decisions carry what they say.
 NOT_COUNTED = ("RES", "OPN")
@@ -53,6 +56,13 @@ def main() -> int:
 
 def read_ledger(root: Path) -> dict[str, str]:
     return dict(LINE.findall((root / LEDGER).read_text()))
+
+
+def read_catalogue(root: Path) -> dict[str, set[str]]:
+    """The numbers of the rows, by mark."""
+    parts = re.split(r"^## (.+)$", (root / CATALOGUE).read_text(), flags=re.MULTILINE)
+    rows = {title: set(ROW.findall(text)) for title, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return {mark: rows.get(title, set()) for mark, title in NUMBERED.items()}
 
 
 def read_citations(root: Path) -> Citations:
@@ -103,6 +113,13 @@ def check(root: Path, lines: dict[str, str], citations: Citations) -> int:
         for name, files in sorted(citations["req"].items())
         if name not in lines
     ]
+    catalogue = read_catalogue(root)
+    problems += [
+        f"{', '.join(sorted(files))}: cites {mark} {number}, which is not in {CATALOGUE}"
+        for mark in NUMBERED
+        for number, files in sorted(citations[mark].items())
+        if number not in catalogue[mark]
+    ]
     file = root / CITATIONS
     if not file.exists() or file.read_text() != render(lines, citations):
         problems.append(f"{CITATIONS} is out of date: run make docs")
@@ -114,7 +131,8 @@ def check(root: Path, lines: dict[str, str], citations: Citations) -> int:
 def render(lines: dict[str, str], citations: Citations) -> str:
     parts = [
         "# Which tests prove which lines",
-        "Made by `make docs` from the marks on the tests. The lines are in [requirements](requirements.md).",
+        "Made by `make docs` from the marks on the tests. The lines and decisions are in\n"
+        "[requirements](requirements.md), the numbered rows in [faults](faults.md).",
         "## Lines and decisions",
         table(citations["req"], order=list(lines)),
     ]
@@ -127,7 +145,7 @@ def table(cited: dict[str, set[str]], order: list[str]) -> str:
     rows = [f"| {name} | {', '.join(f'`{file}`' for file in sorted(cited[name]))} |" for name in order if name in cited]
     if not rows:
         return "None yet."
-    return "\n".join(["| line | cited by |", "|---|---|", *rows])
+    return "\n".join(["| cited | by |", "|---|---|", *rows])
 
 
 def natural(name: str) -> tuple[int, str]:

@@ -86,19 +86,34 @@ def test_every_cited_line_exists_and_the_citations_page_is_fresh(project: Path) 
     assert result.returncode == 0, result.stderr
 
 
-def test_a_citation_of_an_unknown_line_is_found(project: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("citation", "complaint"),
+    [
+        ('pytest.mark.req("ING-01", "ING-99")', "tests/test_it.py: cites ING-99"),
+        ("pytest.mark.fault(1, 99)", "tests/test_it.py: cites fault 99"),
+        ("pytest.mark.bad_input(2, 1)", "tests/test_it.py: cites bad_input 1"),
+        ("pytest.mark.threat(3, 2)", "tests/test_it.py: cites threat 2"),
+        ('pytest.mark.req("ING-01"), pytest.mark.fault(1), pytest.mark.bad_input(2), pytest.mark.threat(3)', None),
+    ],
+)
+def test_a_citation_of_an_unknown_line_or_row_is_found(
+    project: Path, tmp_path: Path, citation: str, complaint: str | None
+) -> None:
     reference = tmp_path / "docs/reference"
     reference.mkdir(parents=True)
     (reference / "requirements.md").write_text("- ING-01 A line.\n")
+    (reference / "faults.md").write_text("## Faults\n| 1 | a |\n## Bad input\n| 2 | b |\n## Threats\n| 3 | c |\n")
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_it.py").write_text(
-        'import pytest\n\n@pytest.mark.req("ING-01", "ING-99")\ndef test_it(): ...\n'
-    )
+    (tmp_path / "tests/test_it.py").write_text(f"import pytest\n\npytestmark = [{citation}]\n")
     ledger(project, "--root", str(tmp_path), "--write")
     result = ledger(project, "--root", str(tmp_path), "--check")
-    assert result.returncode == 1
-    assert "tests/test_it.py: cites ING-99" in result.stderr
-    assert "ING-01" not in result.stderr
+    expected = [] if complaint is None else [f"{complaint}, which is not in docs/reference/{page(citation)}.md"]
+    assert result.stderr.splitlines() == expected
+    assert result.returncode == (1 if complaint else 0)
+
+
+def page(citation: str) -> str:
+    return "requirements" if ".req(" in citation else "faults"
 
 
 def is_sql(text: str) -> bool:

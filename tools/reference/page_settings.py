@@ -1,0 +1,85 @@
+"""settings.md: every key of fieldpost.toml and site.toml, from the Options dataclasses."""
+
+import ast
+import inspect
+import textwrap
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+from markdown import code, page, table, value
+
+from fieldpost.run.settings import DEFAULT_FILE, PREFIX, Settings
+from fieldpost.site.options import ForwardOptions
+
+INTRODUCTION = f"""\
+Made by `make docs` from the `Options` classes in the code.
+
+A central process reads its settings once, at start: first the file given by `--config`, else `./{DEFAULT_FILE}` if
+there is one; then the environment, which wins over the file; then the options of the command line, which win over both.
+A key that is not on this page, or a value of the wrong kind, stops the start with an error that names it.
+
+Units are in the names: `_s` is seconds."""
+
+SITE = """\
+## site.toml
+
+Each site has a folder with a file `site.toml`, which `fieldpost site init` makes. It is read when a script opens the
+site and when the agent starts. `[site]` and `[central]` have these keys:"""
+
+SITE_KEYS = (
+    ("`site.name`", "required", "The site's name, for people. Central knows the site by its token."),
+    ("`central.url`", "required", "Central's address, `http://…` or `https://…`."),
+    ("`central.ca_file`", "", "The authority of central's certificate, where it is your own; relative to the folder."),
+)
+
+
+def render(_root: Path) -> str:
+    rooms = [_section(section.name, _default(section)) for section in fields(Settings)]
+    return page(
+        "Settings",
+        INTRODUCTION,
+        "## fieldpost.toml",
+        *rooms,
+        SITE,
+        table(("key", "default", "what it says"), SITE_KEYS),
+        "### `[forward]`",
+        table(("key", "default", "what it says"), [(row[0], *row[2:]) for row in _rows("forward", ForwardOptions)]),
+    )
+
+
+def _section(name: str, kind: type[Any]) -> str:
+    return f"### `[{name}]`\n\n" + table(("key", "environment", "default", "what it says"), _rows(name, kind))
+
+
+def _rows(section: str, kind: type[Any]) -> list[tuple[str, str, str, str]]:
+    words = field_words(kind)
+    return [
+        (
+            code(one.name),
+            code(f"{PREFIX}{section.upper()}__{one.name.upper()}"),
+            value(one.default),
+            words[one.name],
+        )
+        for one in fields(kind)
+    ]
+
+
+def field_words(kind: type[Any]) -> dict[str, str]:
+    """What is said of each field: the text that stands below it in the class. A field without one is an error."""
+    (class_,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(class_, ast.ClassDef)
+    words = {}
+    for statement, following in zip(class_.body, [*class_.body[1:], None], strict=True):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            match following:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    words[statement.target.id] = " ".join(text.split())
+                case _:
+                    raise SystemExit(f"{kind.__name__}.{statement.target.id} has no word on what it means")
+    return words
+
+
+def _default(section: Field[Any]) -> type[Any]:
+    assert section.default_factory is not MISSING
+    return type(section.default_factory())

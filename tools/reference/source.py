@@ -1,0 +1,102 @@
+"""Reading the source as a tree: what texts a call is given, with placeholders named."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+Bindings = dict[str, str]  # what a name stands for, as far as it is known
+
+
+def modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
+    """Each module of the package by its path below src/fieldpost; what is for tests and the demo is left out."""
+    source = root / "src/fieldpost"
+    for path in sorted(source.rglob("*.py")):
+        name = path.relative_to(source).as_posix()
+        if not name.startswith(("testing/", "demo/", "central/store/migrations/")):
+            yield name, ast.parse(path.read_text(encoding="utf-8"), name)
+
+
+def constants(module: ast.Module) -> Bindings:
+    """The module's own names for texts and numbers."""
+    found = {}
+    for statement in module.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str() | int() | float() as value)):
+                found[name] = f"{value:g}" if isinstance(value, float) else str(value)
+            case _:
+                pass
+    return found
+
+
+def called(call: ast.Call) -> str:
+    """The name of what is called, without what is before the dot."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    if len(call.args) > position:
+        return call.args[position]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def assigned(function: ast.FunctionDef | ast.AsyncFunctionDef | None, node: ast.expr | None) -> ast.expr | None:
+    """What was assigned to the name in the function, where it is a name that was assigned to; else the node itself."""
+    if function is not None and isinstance(node, ast.Name):
+        for statement in ast.walk(function):
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
+                    return value
+    return node
+
+
+def texts(node: ast.expr | None, known: Bindings) -> list[str]:
+    """All plain texts that the expression may come to; none when it is not a matter of plain text."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.Name(id=name) if name in known:
+            return [known[name]]
+        case ast.BoolOp(values=values):
+            return [text for one in values for text in texts(one, known)]
+        case ast.IfExp(body=body, orelse=other):
+            return texts(body, known) + texts(other, known)
+        case ast.Call(func=ast.Attribute(value=ast.Dict(values=values), attr="get"), args=args):
+            return [text for one in (*values, *args[1:]) for text in texts(one, known)]
+        case _:
+            return []
+
+
+def sentence(node: ast.expr | None, known: Bindings) -> str:
+    """The text for people; where a value goes that is only known at run time, its name, or … where it has none."""
+    match node:
+        case ast.JoinedStr(values=values):
+            return "".join(sentence(one, known) for one in values)
+        case ast.FormattedValue(value=value):
+            return _placeholder(value, known)
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return sentence(left, known) + sentence(right, known)
+        case ast.BoolOp(values=values):
+            return sentence(values[-1], known)
+        case None:
+            return ""
+        case _:
+            return _placeholder(node, known)
+
+
+def _placeholder(node: ast.expr, known: Bindings) -> str:
+    found = texts(node, known)
+    if found:
+        return found[0]
+    match node:
+        case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)) if name.islower():
+            return f"*{name.strip('_').replace('_', ' ')}*"
+        case ast.Attribute(attr=name, value=ast.Name(id="self")):
+            return f"*{name.strip('_').replace('_', ' ')}*"
+        case _:
+            return "…"
