@@ -47,7 +47,7 @@ class BufferMachine(RuleBasedStateMachine):
     @rule(payload=payloads)
     def add(self, payload: str) -> None:
         self.made += 1
-        row = Row(new_id(START, self.made.to_bytes(10, "big")), payload, self.now)
+        row = Row(new_id(START, self.made.to_bytes(5, "big") * 2), payload, self.now)
         self.buffer.add(
             message_id=row.message_id,
             category=Category.NOTIFICATION,

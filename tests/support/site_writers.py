@@ -64,7 +64,7 @@ for _ in range(20):
 READ = """
 import sys
 from pathlib import Path
-from fieldpost.site.committer import connect
+from fieldpost.site.connection import connect
 connection = connect(Path(sys.argv[1]))
 assert connection.pragma("integrity_check") == "ok"
 print(*(row[0] for row in connection.execute("SELECT message_id FROM messages")))

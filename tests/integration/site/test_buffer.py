@@ -11,9 +11,9 @@ import pytest
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.core.message import CENTRAL, Category, Message
-from fieldpost.site import committer
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.committer import SCHEMA_VERSION, Committer, connect, refuse_old_sqlite
+from fieldpost.site.committer import Committer
+from fieldpost.site.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, refuse_old_sqlite
 from support.site_writers import STUBBORN, TWO, add, ids_in, start
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
@@ -189,7 +189,7 @@ def test_a_buffer_kept_busy_by_another_process_is_waited_for_and_then_unavailabl
 
 
 def test_the_busy_time_out_is_half_a_minute() -> None:
-    assert committer.BUSY_TIMEOUT_MS == 30_000
+    assert BUSY_TIMEOUT_MS == 30_000
 
 
 @pytest.mark.fault(6)

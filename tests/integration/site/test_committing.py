@@ -13,7 +13,8 @@ import pytest
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.committer import Committer, connect
+from fieldpost.site.committer import Committer
+from fieldpost.site.connection import connect
 from support.site_writers import ENDLESS, MANY, add, ids_in, start
 
 
