@@ -71,7 +71,7 @@ async def _central(part: CentralPart) -> None:
     def started(told: Started) -> None:
         if (account := told.first_account) is not None:
             keep_secret(Path(part.login_file), json.dumps({"name": account.name, "password": account.password}) + "\n")
-        _report(Serves(told.url))
+        _report(Serves(told.url, str(told.token_file)))
 
     options = CentralOptions(folder=part.folder, store=part.store, port=part.port)
     settings = Settings(central=options, dispatch=DispatchOptions(grace_s=5.0))

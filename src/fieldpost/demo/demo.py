@@ -121,21 +121,21 @@ class Demo:
             )
             self._processes = processes
             stack.callback(self._unwind)
-            console_url = await processes.start_central(
+            central = await processes.start_central(
                 options.store, self._wish(options.port, CONSOLE_PORT), may_move=options.port is None
             )
-            inbox = Inbox(catcher.store, console_url, f"127.0.0.1:{smtp_port}")
+            inbox = Inbox(catcher.store, central.url, f"127.0.0.1:{smtp_port}")
             inbox_port = self._wish(options.inbox_port, INBOX_PORT)
             inbox_url = await stack.enter_async_context(
                 inbox_listening(inbox, inbox_port, may_move=options.inbox_port is None)
             )
-            api = await stack.enter_async_context(CentralApi(console_url, processes.api_token()))
+            api = await stack.enter_async_context(CentralApi(central.url, _api_token(Path(central.token_file))))
             self._terminal.say("Setting up the channel, the lists and the sites …")
-            await furnish(api, console_url, folder, smtp_port)
+            await furnish(api, central.url, folder, smtp_port)
             if options.is_check:
                 self._terminal.say("Letting the sites send …")
-            self._welcome(console_url, inbox_url, smtp_port)
-            follower = Follower(api, console_url, self._terminal, catcher.arrived_at)
+            self._welcome(central.url, inbox_url, smtp_port)
+            follower = Follower(api, central.url, self._terminal, catcher.arrived_at)
             await follower.begin()
 
             def sent(report: Sent) -> None:
@@ -206,6 +206,17 @@ class Demo:
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _api_token(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(
+            "demo.no_token",
+            f"the store has accounts already, but no API token of theirs is in {file}",
+            hint="give --folder the folder of the demo that made them, or --store an empty database",
+        ) from None
 
 
 def _reason(error: BaseException) -> str:

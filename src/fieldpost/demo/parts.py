@@ -36,6 +36,8 @@ class Serves(msgspec.Struct, frozen=True, tag="serves"):
     """Central is up."""
 
     url: str
+    token_file: str
+    """Holds the API token that the first start made, unless that was for another folder."""
 
 
 class Sent(msgspec.Struct, frozen=True, tag="sent"):

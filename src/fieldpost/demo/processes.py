@@ -10,13 +10,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fieldpost.clock import Clock
-from fieldpost.core.errors import ConfigError
 from fieldpost.demo.cast import SITES
 from fieldpost.demo.children import Child, stop_together
 from fieldpost.demo.parts import AgentPart, CentralPart, Part, Report, ScriptPart, Sent, Serves
 from fieldpost.demo.terminal import Terminal
 from fieldpost.demo.welcome import Login
-from fieldpost.run.central import TOKEN_FILE
 
 SCRIPT_GRACE_S = 2.0
 AGENT_GRACE_S = 3.0
@@ -57,16 +55,16 @@ class Processes:
         for child in (*self._scripts, *self._agents, *self._central):
             child.kill()
 
-    async def start_central(self, store: str, port: int, *, may_move: bool) -> str:
-        """Its URL, once it serves. Begun again, it comes back at the same port: the sites look for it there."""
+    async def start_central(self, store: str, port: int, *, may_move: bool) -> Serves:
+        """Where it serves, once it does. Begun again, it comes back at the same port: the sites look for it there."""
         self._terminal.say(f"Starting central on {'PostgreSQL' if store.startswith('postgres') else 'SQLite'} …")
-        serves: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        serves: asyncio.Future[Serves] = asyncio.get_running_loop().create_future()
         part = CentralPart(str(self._folder / "central"), str(self._login_file), store, port, may_move)
 
         def heard(report: Report) -> None:
             if isinstance(report, Serves) and not serves.done():
                 central.part = msgspec.structs.replace(part, port=urlsplit(report.url).port, may_move=False)
-                serves.set_result(report.url)
+                serves.set_result(report)
 
         central = self._start("central", part, heard)
         self._central.append(central)
@@ -84,18 +82,6 @@ class Processes:
             script = ScriptPart(folder, role.name, first_s=number * pause_s / len(SITES), pause_s=pause_s)
             self._agents.append(self._start(f"{role.name}-agent", AgentPart(folder), heard))
             self._scripts.append(self._start(f"{role.name}-script", script, heard))
-
-    def api_token(self) -> str:
-        """The one that central wrote at its first start."""
-        file = self._folder / "central" / TOKEN_FILE
-        try:
-            return file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            raise ConfigError(
-                "demo.no_token",
-                f"the store has accounts already, but no API token of theirs is in {file}",
-                hint="give --folder the folder of the demo that made them, or --store an empty database",
-            ) from None
 
     def login(self) -> Login | None:
         """The administrator that central made at its first start, if that was for this folder."""
