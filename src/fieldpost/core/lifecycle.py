@@ -214,7 +214,7 @@ def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
         return target
     match outcome:
         case Delivered():
-            return replace(target, status=TargetStatus.DELIVERED, error=None)
+            return Target(target.address, TargetStatus.DELIVERED)
         case PermanentFailure():
             return replace(target, status=TargetStatus.FAILED, error=_reason(outcome.error))
         case _:
@@ -233,5 +233,4 @@ def _is_owed(targets: tuple[Target, ...], outcome: Outcome) -> bool:
 
 
 def _changed(n: Notification, targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    before = set(n.targets)
-    return tuple(t for t in targets if t not in before)
+    return tuple(after for before, after in zip(n.targets, targets, strict=True) if after != before)

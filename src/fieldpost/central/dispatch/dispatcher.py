@@ -24,7 +24,7 @@ from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.dispatch.view import View, load_view
 from fieldpost.central.store import claims
-from fieldpost.central.store.claims import Claimed
+from fieldpost.central.store.claims import Claimed, Share
 from fieldpost.central.store.engine import Store
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost
@@ -129,43 +129,44 @@ class Dispatcher:
 
     async def _claim(self, free: int) -> int:
         """Claim and start at most so many; how many there were."""
-        per_key = self._options.slots_per_key
-        retrying = Counter(
-            n.delivery_key for f in self._flights.values() if (n := f.claimed.notification).status is Status.RETRYING
-        )
-        # The retry lane's own share comes first, of the node's slots and of each key's: where a single list is all
-        # there is, its retries would otherwise leave nothing to its first attempts.
-        share = retry_first(self._options.slots, free, retrying.total())
-        first = retry_first(per_key, per_key, 0)
-        used = {k: first - retry_first(per_key, per_key - n, retrying[k]) for k, n in self._busy.items()}
-        retries = await self._claim_lane(Lane.RETRY, share, first, used)
-        claimed = retries + await self._claim_lane(Lane.FRESH, free - retries, per_key, self._busy)
-        if retries or retrying:
-            claimed += await self._claim_lane(Lane.RETRY, free - claimed, per_key, self._busy)
-        return claimed
-
-    async def _claim_lane(self, lane: Lane, limit: int, per_key: int, busy: Mapping[str, int]) -> int:
-        if limit <= 0:
+        if free <= 0:
             return 0
-        # A key behind an open breaker counts as full: its rows are held in sets, not taken one by one.
-        busy = dict(busy) | dict.fromkeys(self._view.blocked_keys, per_key)
-        claimed = await self._store.write(
-            claims.claim_due,
+        taken = await self._store.write(
+            claims.claim_lanes,
             self._node_id,
-            lane,
-            limit=limit,
-            per_key=per_key,
-            busy=busy,
-            after=self._after[lane],
+            self._shares(free),
+            free=free,
+            after=dict(self._after),
             lease_s=self._options.lease_s,
             now=self._store.now(),
             mine=self._mine(),
         )
-        # The walk goes on behind the last key it reached, so that no key starves; from the start when it saw them all.
-        self._after[lane] = claimed[-1].notification.delivery_key if len(claimed) == limit else ""
-        for one in claimed:
-            self._start(one)
-        return len(claimed)
+        count = sum(map(len, taken.values()))
+        for lane, claimed in taken.items():
+            # The walk goes on behind the last key served, so that no key starves; from the start when it saw them all.
+            self._after[lane] = claimed[-1].notification.delivery_key if claimed and count == free else ""
+            for one in claimed:
+                self._start(one)
+        return count
+
+    def _shares(self, free: int) -> list[Share]:
+        """The retry lane's own share comes first, of the node's slots and of each key's: where a single list is all
+        there is, its retries would otherwise leave nothing to its first attempts. What is left goes to either."""
+        per_key = self._options.slots_per_key
+        retrying = Counter(
+            n.delivery_key for f in self._flights.values() if (n := f.claimed.notification).status is Status.RETRYING
+        )
+        first = retry_first(per_key, per_key, 0)
+        used = {k: first - retry_first(per_key, per_key - n, retrying[k]) for k, n in self._busy.items()}
+        # A key behind an open breaker counts as full: its rows are held in sets, not taken one by one.
+        blocked = self._view.blocked_keys
+        busy = dict(self._busy) | dict.fromkeys(blocked, per_key)
+        own = retry_first(self._options.slots, free, retrying.total())
+        return [
+            Share(lane=Lane.RETRY, limit=own, per_key=first, busy=used | dict.fromkeys(blocked, first)),
+            Share(lane=Lane.FRESH, limit=free, per_key=per_key, busy=busy),
+            Share(lane=Lane.RETRY, limit=free, per_key=per_key, busy=busy),
+        ]
 
     async def _attempt_suspects(self) -> None:
         """Rows whose attempts ended twice with their node are attempted one at a time, with nothing beside them."""

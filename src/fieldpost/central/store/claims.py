@@ -13,6 +13,7 @@ A row whose claim ran out is an orphan. A row orphaned twice is a suspect: the o
 `claim_lone` takes it when the node does nothing else; only the orphan of a lone attempt is parked.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -137,25 +138,25 @@ _take = Statement(
     result={**NOTIFICATION_TYPES, "claim_token": BigInteger, "orphan_count": Integer, "claimed_at": Moment},
 )
 
-_STARTED: Mapping[str, Kind] = {"notification_id": "id", "claim_token": "int", "cycle": "int", "started_at": "moment"}
 _start_attempts = Statement(
     """
     insert into attempts (notification_id, claim_token, cycle, node_id, is_lone, started_at)
-    select u.notification_id, u.claim_token, u.cycle, :owner, :lone, u.started_at from {rows}
+    select notification_id, claim_token, cycle, :owner, :lone, :started_at
+    from notifications where notification_id {any:ids}
     """,
-    rows=_STARTED,
+    lists={"ids": "id"},
 )
 
-_FIXED: Mapping[str, Kind] = {"notification_id": "id", "list_name": "text"}
 _fix_targets = Statement(
     """
     insert into targets (notification_id, address, status)
-    select u.notification_id, l.address, 'due'
-    from {rows} join list_targets l on l.list_name = u.list_name
-    where not exists (select 1 from targets t where t.notification_id = u.notification_id)
+    select n.notification_id, l.address, 'due'
+    from notifications n join list_targets l on l.list_name = n.list_name
+    where n.notification_id {any:ids}
+        and not exists (select 1 from targets t where t.notification_id = n.notification_id)
     returning notification_id, address, status, error
     """,
-    rows=_FIXED,
+    lists={"ids": "id"},
     result={"notification_id": Id, "address": Text, "status": Text, "error": Text},
 )
 
@@ -253,6 +254,50 @@ def claim_due(
     return _take_all(conn, owner, _within_share(found, busy, per_key)[:limit], lease_s, now)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How much of a lane may be taken: in all, of one key, and what of each key is taken already."""
+
+    lane: Lane
+    limit: int
+    per_key: int
+    busy: Mapping[str, int]
+
+
+def claim_lanes(
+    conn: Connection,
+    owner: str,
+    shares: Sequence[Share],
+    *,
+    free: int,
+    after: Mapping[Lane, str],
+    lease_s: float,
+    now: datetime | None,
+    mine: Collection[str] = (),
+) -> dict[Lane, list[Claimed]]:
+    """Take at most `free` rows by these shares, one after the other, in one transaction."""
+    taken: dict[Lane, list[Claimed]] = {lane: [] for lane in Lane}
+    keys: Counter[str] = Counter()
+    for share in shares:
+        limit = min(share.limit, free - keys.total())
+        if limit > 0:
+            claimed = claim_due(
+                conn,
+                owner,
+                share.lane,
+                limit=limit,
+                per_key=share.per_key,
+                busy=keys + Counter(share.busy),
+                after=after[share.lane],
+                lease_s=lease_s,
+                now=now,
+                mine=mine,
+            )
+            keys.update(one.notification.delivery_key for one in claimed)
+            taken[share.lane] += claimed
+    return taken
+
+
 def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | None) -> list[Claimed]:
     """Take one suspect, to be attempted alone on this node."""
     return _take_all(conn, owner, [row.notification_id for row in _lone.run(conn, now=now)], lease_s, now, lone=True)
@@ -325,15 +370,10 @@ def _take_all(
 ) -> list[Claimed]:
     if not ids:
         return []
-    taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, lone=lone, now=now)
-    _start_attempts.run(
-        conn,
-        [(row.notification_id, row.claim_token, row.cycle, row.claimed_at) for row in taken],
-        owner=owner,
-        lone=lone,
-    )
-    targets = _by_id(_fix_targets.run(conn, [(row.notification_id, row.list_name) for row in taken]))
-    targets |= targets_of(conn, [row.notification_id for row in taken if row.notification_id not in targets])
+    taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, now=now)
+    _start_attempts.run(conn, ids=ids, owner=owner, lone=lone, started_at=taken[0].claimed_at)
+    targets = _by_id(_fix_targets.run(conn, ids=ids))
+    targets |= targets_of(conn, [i for i in ids if i not in targets])
     return [
         Claimed(
             to_core.notification(row, targets.get(row.notification_id, ())),

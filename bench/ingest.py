@@ -1,0 +1,154 @@
+"""`ingest`: batches of 500 into the store, insert-if-absent with the audit entry, acked.
+
+Reference: the same two rows for each notification by a raw `unnest` insert over asyncpg (PostgreSQL) or a raw
+`executemany` (SQLite), one commit a batch, one connection. Ours: `Ingest.submit`, one batch after the other.
+"""
+
+import os
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import asyncpg
+
+from bench.harness import Report, Stopwatch, compare
+from bench.material import add_lists, items
+from bench.stores import Stores
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.store.engine import Store, parse_url, sqlite_module
+from fieldpost.clock import SystemClock
+from fieldpost.core.ids import new_ids
+from fieldpost.core.times import to_microseconds
+from fieldpost.link.messages import Item, Submit
+
+BATCH = 500
+
+
+async def run(report: Report, stores: Stores, quick: bool) -> None:
+    for kind in ("sqlite", "postgresql"):
+        async with stores.open(kind) as store:
+            await add_lists(store)
+            batches = 4 if quick else 12
+            raw = RawSqlite(store.url) if kind == "sqlite" else await RawPostgres.connect(store.url)
+
+            async def ours(store: Store = store, batches: int = batches) -> float:
+                ingest = Ingest(store, SystemClock())
+                submits = [Submit(number, items(BATCH)) for number in range(batches)]
+                watch = Stopwatch()
+                for submit in submits:
+                    ack = await ingest.submit("plant", submit)
+                    assert {result.verdict for result in ack.results} == {"accepted"}
+                return watch.rate(batches * BATCH)
+
+            async def reference(raw: "RawSqlite | RawPostgres" = raw, batches: int = batches) -> float:
+                made = [items(BATCH) for _ in range(batches)]
+                watch = Stopwatch()
+                for batch in made:
+                    await raw.insert(batch)
+                return watch.rate(batches * BATCH)
+
+            notes = f"batches of {BATCH}, one connection, row + audit entry"
+            report.add(await compare(f"ingest {kind}", ours, reference, 5, "rows/s", notes))
+            await raw.close()
+
+
+class RawPostgres:
+    """By hand: two statements in one transaction, arrays and unnest."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def connect(cls, url: str) -> "RawPostgres":
+        return cls(await asyncpg.connect(url))
+
+    async def insert(self, batch: tuple[Item, ...]) -> None:
+        now = datetime.now(UTC)
+        events = new_ids(now, os.urandom(10 * len(batch)))
+        async with self._connection.transaction():
+            await self._connection.execute(
+                """
+                insert into notifications (notification_id, type, list_name, subject, body, source_site_id,
+                    source_script, delivery_key, digest, status, created_at, due_at, cycle_started_at)
+                select id, 'email', list, subject, body, 'plant', script, key, digest, 'pending', $1, $1, $1
+                from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
+                    as u(id, list, subject, body, script, key, digest)
+                on conflict do nothing
+                """,
+                now,
+                [item.notification_id for item in batch],
+                [item.list_name for item in batch],
+                [item.subject for item in batch],
+                [item.body for item in batch],
+                [item.script for item in batch],
+                [f"list:{item.list_name}" for item in batch],
+                [sha256(f"{item.subject}{item.body}".encode()).digest() for item in batch],
+            )
+            await self._connection.execute(
+                """
+                insert into audit (event_id, occurred_at, ingested_at, correlation_id, channel, kind, status,
+                    source_site_id, source_script, actor, target)
+                select event, $1, $1, id, 'notification', 'notify_send', 'submitted', 'plant', script, script, list
+                from unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[]) as u(event, id, script, list)
+                """,
+                now,
+                events,
+                [item.notification_id for item in batch],
+                [item.script for item in batch],
+                [item.list_name for item in batch],
+            )
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class RawSqlite:
+    """By hand: two executemany in one transaction."""
+
+    def __init__(self, url: str) -> None:
+        path = parse_url(url).database
+        self._connection = sqlite_module.connect(path, isolation_level=None, check_same_thread=False)
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 30000", "cache_size = -65536"):
+            self._connection.execute(f"pragma {pragma}")
+
+    async def insert(self, batch: tuple[Item, ...]) -> None:
+        moment = datetime.now(UTC)
+        now = to_microseconds(moment)
+        events = new_ids(moment, os.urandom(10 * len(batch)))
+        self._connection.execute("begin immediate")
+        self._connection.executemany(
+            """
+            insert into notifications (notification_id, type, list_name, subject, body, source_site_id, source_script,
+                delivery_key, digest, status, created_at, due_at, cycle_started_at)
+            values (?, 'email', ?, ?, ?, 'plant', ?, ?, ?, 'pending', ?, ?, ?) on conflict do nothing
+            """,
+            [
+                (
+                    i.notification_id,
+                    i.list_name,
+                    i.subject,
+                    i.body,
+                    i.script,
+                    f"list:{i.list_name}",
+                    sha256(f"{i.subject}{i.body}".encode()).digest(),
+                    now,
+                    now,
+                    now,
+                )
+                for i in batch
+            ],
+        )
+        self._connection.executemany(
+            """
+            insert into audit (event_id, occurred_at, ingested_at, correlation_id, channel, kind, status,
+                source_site_id, source_script, actor, target)
+            values (?, ?, ?, ?, 'notification', 'notify_send', 'submitted', 'plant', ?, ?, ?)
+            """,
+            [
+                (event, now, now, i.notification_id, i.script, i.script, i.list_name)
+                for event, i in zip(events, batch, strict=True)
+            ],
+        )
+        self._connection.execute("commit")
+
+    async def close(self) -> None:
+        self._connection.close()
