@@ -54,6 +54,7 @@ class Follower:
     async def look(self) -> None:
         """Tell what has changed at central since the last look. Raises FieldpostError."""
         found = (await self._api.get("notifications", limit=PAGE))["notifications"]
+        events = []
         for one in reversed(found):
             notification_id = one["notification_id"]
             if notification_id not in self._known:
@@ -63,29 +64,32 @@ class Follower:
             known = self._known[notification_id]
             if known.version != one["version"]:
                 known.version = one["version"]
-                self._tell(one, known)
+                events.append(self._event(one, known))
+        for at, site, word, text in sorted(event for event in events if event is not None):
+            self._terminal.event(at, site, word, text)
 
-    def _tell(self, one: Answer, known: _Known) -> None:
-        what = f"{one['subject']} → {one['list_name']}"
-        reason = one["last_error"] or ""
+    def _event(self, one: Answer, known: _Known) -> tuple[datetime, str, str, str] | None:
+        """When, at which site, what happened; None when it is nothing to tell."""
+        site, what, reason = one["source_site"], f"{one['subject']} → {one['list_name']}", one["last_error"]
         at = _moment(one["last_attempt_at"] or one["created_at"])
         match one["status"]:
             case "delivered":
                 arrived = self._arrived_at(one["notification_id"]) or _moment(one["delivered_at"])
                 seconds = max(0.0, (arrived - known.sent_at).total_seconds())
                 tries = f", at attempt {one['attempt_count']}" if one["attempt_count"] > 1 else ""
-                self._terminal.event(arrived, one["source_site"], "delivered", f"{what}: {seconds:.1f} s{tries}")
+                return arrived, site, "delivered", f"{what}: {seconds:.1f} s after sending{tries}"
             case "retrying":
-                self._terminal.event(at, one["source_site"], "retrying", f"{what}: {reason}")
+                wait_s = (_moment(one["next_attempt_at"]) - at).total_seconds()
+                return at, site, "retrying", f"{what}: {reason}; again in {wait_s:.0f} s"
             case "parked":
                 page = f"{self._console_url}/notifications/{one['notification_id']}"
-                self._terminal.event(at, one["source_site"], "parked", f"{what}: {reason}\n{'':10}look: {page}")
+                return at, site, "parked", f"{what}: {reason}\n{'':10}see {page}"
             case "pending" if one["held_by"]:
-                self._terminal.event(at, one["source_site"], "held", f"{what}: behind {one['held_by']}")
+                return at, site, "held", f"{what}: behind {one['held_by']}"
             case "discarded":
-                self._terminal.event(at, one["source_site"], "discarded", what)
+                return at, site, "discarded", what
             case _:
-                pass
+                return None
 
     def _tell_sent(self, notification_id: str, at: datetime, site: str, subject: str, list_name: str) -> None:
         self._remember(notification_id, at, None)

@@ -24,7 +24,7 @@ def text(console_url: str, inbox_url: str, folder: Path, login: Login | None) ->
     return f"""
   Console   {console_url}   {account}
   Inbox     {inbox_url}   every mail that was delivered
-  Folder    {folder}   data, logs and secrets of this demo
+  Folder    {folder.resolve()}   data, logs and secrets of this demo
 
   {first} and {second} send every few seconds, to three lists:
     {HEALTHY:<18} takes every mail
