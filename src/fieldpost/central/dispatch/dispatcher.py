@@ -23,7 +23,7 @@ from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.dispatch.view import View, load_view
-from fieldpost.central.store import claims
+from fieldpost.central.store import claims, lists
 from fieldpost.central.store.claims import Claimed, Share
 from fieldpost.central.store.engine import Store
 from fieldpost.clock import Clock
@@ -32,6 +32,7 @@ from fieldpost.core.breaker import Breaker
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.lanes import Lane, retry_first
 from fieldpost.core.notification import Status
+from fieldpost.core.outcome import PermanentFailure
 
 log = structlog.get_logger()
 
@@ -194,6 +195,8 @@ class Dispatcher:
 
     async def _fly(self, flight: Flight) -> None:
         try:
+            if isinstance(flight.route, PermanentFailure):
+                await self._resolve_again(flight)
             flight.outcome = await attempt(flight, self._adapters, self._view.breakers)
         except ClaimLost as error:
             log.warning("attempt.abandoned", notification_id=flight.key[0], error=str(error))
@@ -201,6 +204,15 @@ class Dispatcher:
         else:
             flight.duration_s = self._clock.monotonic() - flight.claimed_monotonic
             self._results.add(flight)
+
+    async def _resolve_again(self, flight: Flight) -> None:
+        """A list may be younger than the view; only one that a fresh look does not know either is missing."""
+        try:
+            fresh = View(directory=await self._store.read(lists.directory))
+        except Unavailable as error:
+            raise ClaimLost(error.message) from error
+        flight.route = fresh.route(flight.claimed.notification.list_name)
+        flight.policy = fresh.policy(flight.route, self._options.hold_max)
 
     def _ended(self, flights: Sequence[Flight], breakers: dict[str, Breaker]) -> None:
         for flight in flights:
