@@ -17,6 +17,7 @@ from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.lifecycle import Transition
+from fieldpost.core.notification import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,8 @@ class AttemptRecord:
     duration_ms: int | None
 
 
-_TRANSITIONS: Mapping[str, Kind] = {
-    "notification_id": "id",
-    "claim_token": "int",
+_CLAIM: Mapping[str, Kind] = {"notification_id": "id", "claim_token": "int"}
+_TRANSITION: Mapping[str, Kind] = {
     "status": "text",
     "retry_count": "int",
     "last_error": "text",
@@ -65,24 +65,7 @@ _TRANSITIONS: Mapping[str, Kind] = {
     "held_by": "text",
     "held_reason": "text",
 }
-_SET = ", ".join(f"{name} = u.{name}" for name in _TRANSITIONS if name not in ("notification_id", "claim_token"))
-
-_apply = Statement(
-    f"""
-    update notifications set {_SET}, version = notifications.version + 1, orphan_count = 0,
-        claim_owner = null, lease_until = null
-    from {{rows}}
-    where notifications.notification_id = u.notification_id and notifications.claim_token = u.claim_token
-        and notifications.claim_owner = :owner
-    returning notifications.notification_id
-    """,
-    rows=_TRANSITIONS,
-    result={"notification_id": Id},
-)
-
-_ENDS: Mapping[str, Kind] = {
-    "notification_id": "id",
-    "claim_token": "int",
+_END: Mapping[str, Kind] = {
     "finished_at": "moment",
     "outcome": "text",
     "phase": "text",
@@ -90,16 +73,67 @@ _ENDS: Mapping[str, Kind] = {
     "error": "text",
     "duration_ms": "int",
 }
-_end = Statement(
-    """
-    update attempts set finished_at = u.finished_at, outcome = u.outcome, phase = u.phase, reply = u.reply,
-        error = u.error, duration_ms = u.duration_ms
-    from {rows}
-    where attempts.notification_id = u.notification_id and attempts.claim_token = u.claim_token
-        and attempts.finished_at is null
-    returning attempts.notification_id
+_SET_ROW = (
+    ", ".join(f"{name} = u.{name}" for name in _TRANSITION)
+    + ", version = notifications.version + 1, orphan_count = 0, claim_owner = null, lease_until = null"
+)
+_SET_END = ", ".join(f"{name} = u.{name}" for name in _END)
+# The right to write: nobody has taken the row since.
+_IS_MINE = """
+    notifications.notification_id = u.notification_id and notifications.claim_token = u.claim_token
+    and notifications.claim_owner = :owner
+"""
+_IS_ITS_ATTEMPT = """
+    attempts.notification_id = u.notification_id and attempts.claim_token = u.claim_token
+    and attempts.finished_at is null
+"""
+
+_EVENTS: Mapping[str, Kind] = {"event_id": "id", "terminal_id": "id", "terminal_error": "text"}
+
+# PostgreSQL writes rows, attempts and audit entries in one statement; SQLite needs one for each.
+_write_postgresql = Statement(
+    f"""
+    with u as materialized (select * from {{rows}}),
+    mine as (
+        update notifications set {_SET_ROW} from u where {_IS_MINE}
+        returning notifications.notification_id, list_name, source_site_id, source_instance_id, source_script,
+            origin_execution_id, origin_parent_execution_id
+    ),
+    ended as (
+        update attempts set {_SET_END} from u where {_IS_ITS_ATTEMPT} returning attempts.notification_id
+    ),
+    entries as (
+        select u.*, u.event_id as id, 'attempted' as entry_status, u.error as entry_error, u.duration_ms as entry_ms,
+            u.reply as entry_reply
+        from u
+        union all
+        select u.*, u.terminal_id, u.status, u.terminal_error, null, null from u where u.terminal_id is not null
+    ),
+    audited as (
+        insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id,
+            channel, kind, status, source_site_id, source_node, source_instance_id, source_script, actor, target,
+            duration_ms, error_message, response_summary)
+        select e.id, e.finished_at, e.finished_at, mine.notification_id, origin_execution_id,
+            origin_parent_execution_id, 'notification', 'notify_deliver', e.entry_status, source_site_id, :owner,
+            source_instance_id, source_script, :actor, list_name, e.entry_ms, e.entry_error, e.entry_reply
+        from entries e join mine on mine.notification_id = e.notification_id
+    )
+    select u.notification_id, mine.notification_id is not null as is_mine, ended.notification_id is not null as is_news
+    from u left join mine on mine.notification_id = u.notification_id
+    left join ended on ended.notification_id = u.notification_id
     """,
-    rows=_ENDS,
+    sqlite="select 1",
+    rows={**_CLAIM, **_TRANSITION, **_END, **_EVENTS},
+    result={"notification_id": Id, "is_mine": Boolean, "is_news": Boolean},
+)
+_write_sqlite = Statement(
+    f"update notifications set {_SET_ROW} from {{rows}} where {_IS_MINE} returning notifications.notification_id",
+    rows={**_CLAIM, **_TRANSITION},
+    result={"notification_id": Id},
+)
+_end_sqlite = Statement(
+    f"update attempts set {_SET_END} from {{rows}} where {_IS_ITS_ATTEMPT} returning attempts.notification_id",
+    rows={**_CLAIM, **_END},
     result={"notification_id": Id},
 )
 
@@ -154,15 +188,22 @@ def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids:
 
     `event_ids` are two for each end: the attempt's audit entry, and the terminal one where there is one.
     """
-    mine = {row.notification_id for row in _apply.run(conn, [_transition_row(f) for f in finished], owner=owner)}
-    applied = [f for f in finished if f.notification_id in mine]
-    late = [f for f in finished if f.notification_id not in mine]
+    write = _apply_sqlite if conn.dialect.name == "sqlite" else _apply_postgresql
+    mine, news = write(conn, owner, finished, event_ids)
     # A late end is recorded on its own attempt, unless it stands there already: then this is the second run of a
     # transaction whose commit went through unheard, and there is nothing to say.
-    news = {row.notification_id for row in _end.run(conn, [_end_row(f) for f in finished])}
-    late = [f for f in late if f.notification_id in news]
-    settle_targets(conn, [(f.notification_id, f.transition, f.finished_at) for f in applied])
-    audit.add_for_notifications(conn, owner, _entries(applied, late, event_ids))
+    late = [f for f in finished if f.notification_id not in mine and f.notification_id in news]
+    audit.add_for_notifications(
+        conn,
+        owner,
+        [
+            _entry(event_id, f, AuditStatus.SKIPPED, f"late result, nothing changed: {f.outcome}")
+            for f, event_id in zip(late, event_ids, strict=False)
+        ],
+    )
+    settle_targets(
+        conn, [(f.notification_id, f.transition, f.finished_at) for f in finished if f.notification_id in mine]
+    )
     return {f.notification_id for f in late}
 
 
@@ -188,20 +229,43 @@ def counts(conn: Connection, ids: Collection[str]) -> dict[str, int]:
     return {row.notification_id: row.attempts for row in found}
 
 
-def _entries(
-    applied: Sequence[Finished], late: Sequence[Finished], event_ids: Sequence[str]
-) -> list[audit.NotificationEntry]:
-    ids = iter(event_ids)
+def _apply_postgresql(
+    conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]
+) -> tuple[set[str], set[str]]:
+    """The ids whose row was this owner's to change, and those whose attempt had no end yet."""
+    rows = [
+        (
+            *_claim(f),
+            *_transition(f.transition),
+            *_end(f),
+            first,
+            second if f.transition.status.is_terminal else None,
+            f.transition.last_error if f.transition.status is Status.PARKED else None,
+        )
+        for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True)
+    ]
+    written = _write_postgresql.run(conn, rows, owner=owner, actor=SYSTEM)
+    return (
+        {row.notification_id for row in written if row.is_mine},
+        {row.notification_id for row in written if row.is_news},
+    )
+
+
+def _apply_sqlite(
+    conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]
+) -> tuple[set[str], set[str]]:
+    changed = _write_sqlite.run(conn, [(*_claim(f), *_transition(f.transition)) for f in finished], owner=owner)
+    mine = {row.notification_id for row in changed}
+    news = {row.notification_id for row in _end_sqlite.run(conn, [(*_claim(f), *_end(f)) for f in finished])}
     entries = []
-    for f in applied:
-        entries.append(_entry(next(ids), f, AuditStatus.ATTEMPTED, f.error))
-        if f.transition.status.is_terminal:
-            status = AuditStatus(f.transition.status.value)
-            error = f.transition.last_error if status is AuditStatus.PARKED else None
-            entries.append(_entry(next(ids), f, status, error))
-    for f in late:
-        entries.append(_entry(next(ids), f, AuditStatus.SKIPPED, f"late result, nothing changed: {f.outcome}"))
-    return entries
+    for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True):
+        if f.notification_id in mine:
+            entries.append(_entry(first, f, AuditStatus.ATTEMPTED, f.error))
+            if f.transition.status.is_terminal:
+                error = f.transition.last_error if f.transition.status is Status.PARKED else None
+                entries.append(_entry(second, f, AuditStatus(f.transition.status.value), error))
+    audit.add_for_notifications(conn, owner, entries)
+    return mine, news
 
 
 def _entry(event_id: str, f: Finished, status: AuditStatus, error: str | None) -> audit.NotificationEntry:
@@ -218,11 +282,12 @@ def _entry(event_id: str, f: Finished, status: AuditStatus, error: str | None) -
     )
 
 
-def _transition_row(f: Finished) -> tuple[Any, ...]:
-    t = f.transition
+def _claim(f: Finished) -> tuple[str, int]:
+    return f.notification_id, f.token
+
+
+def _transition(t: Transition) -> tuple[Any, ...]:
     return (
-        f.notification_id,
-        f.token,
         t.status.value,
         t.retry_count,
         t.last_error,
@@ -236,5 +301,5 @@ def _transition_row(f: Finished) -> tuple[Any, ...]:
     )
 
 
-def _end_row(f: Finished) -> tuple[Any, ...]:
-    return (f.notification_id, f.token, f.finished_at, f.outcome, f.phase, f.reply, f.error, f.duration_ms)
+def _end(f: Finished) -> tuple[Any, ...]:
+    return f.finished_at, f.outcome, f.phase, f.reply, f.error, f.duration_ms

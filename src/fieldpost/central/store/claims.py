@@ -24,6 +24,7 @@ from sqlalchemy import BigInteger, Connection, Integer, Row, Text
 from fieldpost.central.store import rows as to_core
 from fieldpost.central.store.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
 from fieldpost.central.store.statement import Kind, Statement
+from fieldpost.central.store.tables import IS_CLAIMABLE
 from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Notification, Target
@@ -46,25 +47,27 @@ class Claimed:
 _NOT_CLAIMED = "(lease_until is null or lease_until <= {now})"
 # An expired lease is an orphan not yet counted; two make a suspect.
 _ORPHANS = "(orphan_count + case when lease_until is null then 0 else 1 end)"
+# The partial index's own condition in its own words: with a parameter alone neither database knows that it may use it.
+_IN_LANE = f"{IS_CLAIMABLE} and status = :status"
 _FREE = f"held_by is null and due_at <= {{now}} and {_NOT_CLAIMED}"
 # What the node itself still works on is not taken again, even if its lease ran out by a step of the clock.
 _NOT_MINE = "(lease_until is null or not notification_id {any:mine})"
 
-_walk = """
+_walk = f"""
     with recursive
     forward as (
-        select (select delivery_key from notifications where status = :status and held_by is null
+        select (select delivery_key from notifications where {_IN_LANE}
                 and delivery_key > :after order by delivery_key limit 1) as k
         union all
-        select (select delivery_key from notifications where status = :status and held_by is null
+        select (select delivery_key from notifications where {_IN_LANE}
                 and delivery_key > forward.k order by delivery_key limit 1)
         from forward where forward.k is not null
     ),
     wrapped as (
-        select (select delivery_key from notifications where status = :status and held_by is null
+        select (select delivery_key from notifications where {_IN_LANE}
                 and delivery_key <= :after order by delivery_key limit 1) as k
         union all
-        select (select delivery_key from notifications where status = :status and held_by is null
+        select (select delivery_key from notifications where {_IN_LANE}
                 and delivery_key > wrapped.k and delivery_key <= :after order by delivery_key limit 1)
         from wrapped where wrapped.k is not null
     ),
@@ -81,24 +84,27 @@ _candidates = Statement(
     left join {{rows}} on u.busy_key = keys.k
     cross join lateral (
         select notification_id from notifications
-        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2 and {_NOT_MINE}
+        where {_IN_LANE} and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2 and {_NOT_MINE}
         order by due_at
         limit greatest(:per_key - coalesce(u.busy_count, 0), 0)
         for update skip locked
     ) as due
     limit :limit
     """,
-    # SQLite has no lateral join and no column in a limit: what is over a key's share is left out afterwards, so the
-    # limit there is higher by what the busy keys may waste.
+    # SQLite has no lateral join and no column in a limit: each key gives its ids as one text, and what is over a key's
+    # share is left out afterwards, so the limit there is higher by the keys that may be busy.
     sqlite=f"""{_walk}
-    select n.notification_id, keys.k as delivery_key
-    from keys
-    join notifications n on n.notification_id in (
-        select notification_id from notifications
-        where status = :status and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2 and {_NOT_MINE}
-        order by due_at limit :per_key
+    select ids as notification_id, k as delivery_key from (
+        select keys.k, (
+            select group_concat(notification_id) from (
+                select notification_id from notifications
+                where {_IN_LANE} and delivery_key = keys.k and {_FREE} and {_ORPHANS} < 2 and {_NOT_MINE}
+                order by due_at limit :per_key
+            )
+        ) as ids
+        from keys
     )
-    limit :limit + :wasted
+    where ids is not null limit :limit + :wasted
     """,
     rows=_BUSY,
     lists={"mine": "id"},
@@ -124,8 +130,7 @@ _probe = Statement(
     result={"notification_id": Id, "delivery_key": Text},
 )
 
-_take = Statement(
-    f"""
+_TAKE = f"""
     update notifications set
         claim_owner = :owner,
         claim_token = claim_token + 1,
@@ -133,7 +138,18 @@ _take = Statement(
         orphan_count = {_ORPHANS}
     where notification_id {{any:ids}}
     returning {NOTIFICATION_COLUMNS}, claim_token, orphan_count, {{now}} as claimed_at
+"""
+_take = Statement(
+    f"""
+    with taken as ({_TAKE}),
+    started as (
+        insert into attempts (notification_id, claim_token, cycle, node_id, is_lone, started_at)
+        select notification_id, claim_token, cycle, :owner, :lone, claimed_at from taken
+    )
+    select * from taken
     """,
+    # SQLite has no writing common table expressions: _start_attempts does the second half there.
+    sqlite=_TAKE,
     lists={"ids": "id"},
     result={**NOTIFICATION_TYPES, "claim_token": BigInteger, "orphan_count": Integer, "claimed_at": Moment},
 )
@@ -213,7 +229,7 @@ _suspects = Statement(
 _next_due = Statement(
     f"""{_walk}
     select min((select due_at from notifications
-                where status = :status and delivery_key = keys.k and held_by is null and {_NOT_CLAIMED}
+                where {_IN_LANE} and delivery_key = keys.k and {_NOT_CLAIMED}
                 order by due_at limit 1)) as due_at
     from keys
     """,
@@ -247,7 +263,7 @@ def claim_due(
         after=after,
         per_key=per_key,
         limit=limit,
-        wasted=sum(busy.values()),
+        wasted=len(busy),
         mine=mine,
         now=now,
     )
@@ -356,12 +372,14 @@ def targets_of(conn: Connection, ids: Collection[str]) -> dict[str, list[Target]
 
 
 def _within_share(found: Sequence[Row[Any]], busy: Mapping[str, int], per_key: int) -> list[str]:
+    """The ids found, no more of a key than its share; a row holds one id, or on SQLite all of a key."""
     share = dict(busy)
     taken = []
     for row in found:
-        if share.get(row.delivery_key, 0) < per_key:
-            share[row.delivery_key] = share.get(row.delivery_key, 0) + 1
-            taken.append(row.notification_id)
+        for notification_id in row.notification_id.split(","):
+            if share.get(row.delivery_key, 0) < per_key:
+                share[row.delivery_key] = share.get(row.delivery_key, 0) + 1
+                taken.append(notification_id)
     return taken
 
 
@@ -370,8 +388,9 @@ def _take_all(
 ) -> list[Claimed]:
     if not ids:
         return []
-    taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, now=now)
-    _start_attempts.run(conn, ids=ids, owner=owner, lone=lone, started_at=taken[0].claimed_at)
+    taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, lone=lone, now=now)
+    if conn.dialect.name == "sqlite":
+        _start_attempts.run(conn, ids=ids, owner=owner, lone=lone, started_at=taken[0].claimed_at)
     targets = _by_id(_fix_targets.run(conn, ids=ids))
     targets |= targets_of(conn, [i for i in ids if i not in targets])
     return [
