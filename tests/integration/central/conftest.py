@@ -1,0 +1,31 @@
+"""Fixtures of the centre's tests.
+
+clock     a clock that stands still until the test moves it
+centre    store, ingest and dispatchers on both databases, under that clock, with nothing in the tables
+mailing   the same with a channel `mail` (three attempts, a minute apart) and a list `ops`
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fieldpost.testing import ManualClock
+from support.centre import Centre, open_centre
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def centre(store_url: str, clock: ManualClock) -> AsyncIterator[Centre]:
+    async with open_centre(store_url, clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def mailing(centre: Centre) -> Centre:
+    await centre.add_channel()
+    await centre.add_list()
+    return centre

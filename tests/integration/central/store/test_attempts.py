@@ -1,0 +1,251 @@
+"""Ending an attempt: row, targets, attempt and audit in one transaction, and only under the claim's token."""
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fieldpost.central.store import attempts, claims
+from fieldpost.central.store.attempts import Finished
+from fieldpost.central.store.claims import Claimed
+from fieldpost.central.store.statement import Statement
+from fieldpost.core import lifecycle
+from fieldpost.core.ids import new_ids
+from fieldpost.core.lanes import Lane
+from fieldpost.core.lifecycle import Transition
+from fieldpost.core.notification import Notification, Status, Target, TargetStatus
+from fieldpost.testing import ManualClock
+from support.centre import Centre
+
+LEASE_S = 90.0
+
+
+async def claim(centre: Centre, owner: str = "a") -> Claimed:
+    [one] = await centre.store.write(
+        claims.claim_due,
+        owner,
+        Lane.FRESH,
+        limit=1,
+        per_key=1,
+        busy={},
+        after="",
+        lease_s=LEASE_S,
+        now=centre.store.now(),
+    )
+    return one
+
+
+def delivered(n: Notification, clock: ManualClock) -> Transition:
+    reached = tuple(Target(t.address, TargetStatus.DELIVERED) for t in n.targets)
+    return lifecycle.delivered(n, reached, clock.now())
+
+
+def finished(claimed: Claimed, transition: Transition, clock: ManualClock, **more: Any) -> Finished:
+    given: dict[str, Any] = {"outcome": "delivered", "error": None, "phase": "dot", "reply": "250 ok"} | more
+    return Finished(
+        claimed.notification.notification_id,
+        claimed.token,
+        transition,
+        given["outcome"],
+        given["error"],
+        given["phase"],
+        given["reply"],
+        1234,
+        clock.now(),
+    )
+
+
+async def apply(centre: Centre, owner: str, *ends: Finished) -> set[str]:
+    event_ids = new_ids(centre.clock.now(), os.urandom(20 * len(ends)))
+    return await centre.store.write(attempts.apply, owner, ends, event_ids)
+
+
+@pytest.mark.req("DEC-14", "LIF-04", "LIF-07", "LIF-11", "AUD-01", "AUD-02", "AUD-10")
+async def test_an_end_is_written_to_row_targets_attempt_and_audit(mailing: Centre, clock: ManualClock) -> None:
+    sent = await mailing.send()
+    clock.advance(1)
+    claimed = await claim(mailing)
+    clock.advance(2)
+    assert await apply(mailing, "a", finished(claimed, delivered(claimed.notification, clock), clock)) == set()
+    n = await mailing.get(sent)
+    assert (n.status, n.delivered_at, n.terminal_at, n.last_attempt_at) == (Status.DELIVERED, *[clock.now()] * 3)
+    assert (n.due_at, n.next_attempt_at, n.version) == (None, None, 2)
+    assert n.targets == (Target("ops@example.org", TargetStatus.DELIVERED),)
+    assert await mailing.claim_of(sent) == (None, 1, 0)
+    [attempt] = await mailing.attempts(sent)
+    assert (attempt.outcome, attempt.phase, attempt.reply, attempt.duration_ms) == ("delivered", "dot", "250 ok", 1234)
+    assert (attempt.started_at, attempt.finished_at) == (clock.now() - timedelta(seconds=2), clock.now())
+    entries = (await mailing.audit(sent))[1:]
+    assert [(e.kind, e.status, e.actor, e.duration_ms, e.response_summary) for e in entries] == [
+        ("notify_deliver", "attempted", "system", 1234, "250 ok"),
+        ("notify_deliver", "delivered", "system", None, None),
+    ]
+
+
+async def check_that_a_late_result_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
+    """Node a holds a claim past its lease; node b takes the row, and a comes back with its result."""
+    sent = await mailing.send()
+    stale = await claim(mailing, "a")
+    clock.advance(LEASE_S)
+    taken = await claim(mailing, "b")
+    before = await mailing.get(sent)
+    late = await apply(mailing, "a", finished(stale, delivered(stale.notification, clock), clock))
+    assert await mailing.get(sent) == before
+    assert await mailing.claim_of(sent) == ("b", 2, 1)
+    assert late == {sent}
+    assert [a.outcome for a in await mailing.attempts(sent)] == ["delivered", None]
+    assert await mailing.story(sent) == ["notify_send submitted", "notify_deliver skipped"]
+    assert "late" in str((await mailing.audit(sent))[-1].error_message)
+    retrying = lifecycle.retrying(
+        taken.notification, "451", taken.notification.targets, clock.now() + timedelta(minutes=1), clock.now()
+    )
+    assert await apply(mailing, "b", finished(taken, retrying, clock, outcome="transient_failure")) == set()
+    assert (await mailing.get(sent)).status is Status.RETRYING
+
+
+@pytest.mark.req("DEC-03")
+@pytest.mark.fault(23)
+async def test_a_late_result_is_audited_and_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
+    await check_that_a_late_result_changes_nothing(mailing, clock)
+
+
+@pytest.mark.req("DEC-03")
+@pytest.mark.parametrize(
+    "condition",
+    ["and notifications.claim_token = u.claim_token", "and notifications.claim_owner = :owner"],
+    ids=["token", "owner"],
+)
+async def test_the_check_of_late_results_notices_when_the_statement_forgets_whose_claim_it_is(
+    mailing: Centre, clock: ManualClock, condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the update without its condition. With the other one still there, one of the two must be seen alone."""
+    careless = careless_apply(condition)
+    monkeypatch.setattr(attempts, "_apply", careless)
+    if "token" in condition:
+        # The owner alone would still keep strangers out, so here the same node takes the row twice.
+        with pytest.raises(AssertionError):
+            await check_that_an_older_claim_of_the_same_node_changes_nothing(mailing, clock)
+    else:
+        with pytest.raises(AssertionError):
+            await check_that_another_nodes_name_changes_nothing(mailing, clock)
+
+
+@pytest.mark.req("DEC-03")
+async def test_an_older_claim_of_the_same_node_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
+    await check_that_an_older_claim_of_the_same_node_changes_nothing(mailing, clock)
+
+
+@pytest.mark.req("DEC-03")
+async def test_a_result_under_another_nodes_name_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
+    await check_that_another_nodes_name_changes_nothing(mailing, clock)
+
+
+@pytest.mark.req("DEC-03")
+@pytest.mark.fault(29)
+async def test_an_end_written_a_second_time_has_no_second_effect(mailing: Centre, clock: ManualClock) -> None:
+    """As after a commit whose answer was lost."""
+    sent = await mailing.send()
+    claimed = await claim(mailing)
+    retrying = lifecycle.retrying(
+        claimed.notification, "451", claimed.notification.targets, clock.now() + timedelta(minutes=1), clock.now()
+    )
+    end = finished(claimed, retrying, clock, outcome="transient_failure", error="451")
+    assert await apply(mailing, "a", end) == set()
+    after = await mailing.get(sent)
+    assert await apply(mailing, "a", end) == set()
+    assert await mailing.get(sent) == after
+    assert await mailing.story(sent) == ["notify_send submitted", "notify_deliver attempted"]
+
+
+@pytest.mark.req("DEC-03")
+async def test_of_a_batch_only_the_lost_claims_are_late(mailing: Centre, clock: ManualClock) -> None:
+    kept, lost = await mailing.send_many(2)
+    claimed = {c.notification.notification_id: c for c in (await claim_all(mailing))}
+    await mailing.execute(f"update notifications set claim_token = 9 where notification_id = '{lost}'")
+    ends = [finished(c, delivered(c.notification, clock), clock) for c in claimed.values()]
+    assert await apply(mailing, "a", *ends) == {lost}
+    assert (await mailing.get(kept)).status is Status.DELIVERED
+    assert (await mailing.get(lost)).status is Status.PENDING
+
+
+@pytest.mark.req("DEC-11")
+async def test_only_the_targets_that_change_are_written(mailing: Centre, clock: ManualClock) -> None:
+    await mailing.add_list("three", "a@example.org", "b@example.org", "c@example.org")
+    sent = await mailing.send("three")
+    n = (await claim(mailing)).notification
+    reached = Target("a@example.org", TargetStatus.DELIVERED)
+    failed = Target("c@example.org", TargetStatus.FAILED, "550 unknown")
+    transition = lifecycle.retrying(
+        n, "mixed", (reached, Target("b@example.org"), failed), clock.now() + timedelta(minutes=1), clock.now()
+    )
+    await mailing.store.write(attempts.settle_targets, [(sent, transition, clock.now())])
+    await mailing.store.write(attempts.settle_targets, [])
+    assert (await mailing.get(sent)).targets == (reached, Target("b@example.org"), failed)
+
+
+@pytest.mark.req("DEC-15")
+async def test_history_keeps_all_attempts_over_cycles_and_counts_them(mailing: Centre, clock: ManualClock) -> None:
+    sent, other = await mailing.send_many(2)
+    await mailing.execute(f"update notifications set due_at = created_at where notification_id = '{sent}'")
+    claimed = {c.notification.notification_id: c for c in await claim_all(mailing)}
+    n = claimed[sent].notification
+    end = finished(claimed[sent], lifecycle.parked(n, "550", n.targets, clock.now()), clock, outcome="uncertain")
+    await apply(mailing, "a", end)
+    assert await mailing.retry(sent)
+    await claim(mailing, "b")
+    history = await mailing.attempts(sent)
+    assert [(a.token, a.cycle, a.node_id, a.outcome) for a in history] == [(1, 1, "a", "uncertain"), (2, 2, "b", None)]
+    never = "019b76da-a800-7000-8000-000000000000"
+    assert await mailing.store.read(attempts.counts, [sent, other, never]) == {sent: 2, other: 1}
+    assert await mailing.store.read(attempts.counts, []) == {}
+    assert await mailing.attempts(never) == []
+
+
+async def check_that_an_older_claim_of_the_same_node_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
+    sent = await mailing.send()
+    older = await claim(mailing, "a")
+    clock.advance(LEASE_S)
+    await claim(mailing, "a")
+    before = await mailing.get(sent)
+    assert await apply(mailing, "a", finished(older, delivered(older.notification, clock), clock)) == {sent}
+    assert await mailing.get(sent) == before
+    assert await mailing.claim_of(sent) == ("a", 2, 1)
+
+
+async def check_that_another_nodes_name_changes_nothing(mailing: Centre, clock: ManualClock) -> None:
+    sent = await mailing.send()
+    claimed = await claim(mailing, "a")
+    before = await mailing.get(sent)
+    await apply(mailing, "b", finished(claimed, delivered(claimed.notification, clock), clock))
+    assert await mailing.get(sent) == before
+    assert await mailing.claim_of(sent) == ("a", 1, 0)
+
+
+async def claim_all(centre: Centre) -> list[Claimed]:
+    return await centre.store.write(
+        claims.claim_due,
+        "a",
+        Lane.FRESH,
+        limit=100,
+        per_key=100,
+        busy={},
+        after="",
+        lease_s=LEASE_S,
+        now=centre.store.now(),
+    )
+
+
+def careless_apply(condition: str) -> Statement:
+    """The statement that applies an end, with one of its conditions taken out."""
+    from fieldpost.central.store.attempts import _apply
+
+    careful = {dialect: clause.element.text for dialect, clause in _apply._texts.items()}  # type: ignore[attr-defined]
+    assert all(condition in sql for sql in careful.values()), "the condition to take out is not there"
+    careless = Statement(
+        careful["postgresql"].replace(condition, ""),
+        sqlite=careful["sqlite"].replace(condition, ""),
+        result={"notification_id": attempts.Id},
+    )
+    careless._rows = _apply._rows
+    return careless

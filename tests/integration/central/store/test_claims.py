@@ -1,0 +1,328 @@
+"""Claims: who holds which row, until when, and what a crash leaves behind."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fieldpost.central.store import claims, lists
+from fieldpost.central.store.claims import Claimed
+from fieldpost.central.store.engine import open_store
+from fieldpost.core.lanes import Lane
+from fieldpost.core.notification import Status, Target, TargetStatus
+from fieldpost.testing import ManualClock
+from support.centre import Centre
+
+LEASE_S = 90.0
+
+
+async def claim(centre: Centre, owner: str = "a", lane: Lane = Lane.FRESH, **more: Any) -> list[Claimed]:
+    given: dict[str, Any] = {"limit": 100, "per_key": 100, "busy": {}, "after": "", "lease_s": LEASE_S}
+    return await centre.store.write(claims.claim_due, owner, lane, **given | more, now=centre.store.now())
+
+
+async def claim_lone(centre: Centre, owner: str = "a") -> list[Claimed]:
+    return await centre.store.write(claims.claim_lone, owner, lease_s=LEASE_S, now=centre.store.now())
+
+
+async def hold(centre: Centre, notification_id: str, key: str = "channel:mail") -> None:
+    await centre.execute(
+        f"update notifications set held_by = '{key}', held_reason = 'down' where notification_id = '{notification_id}'"
+    )
+
+
+def ids(claimed: list[Claimed]) -> list[str]:
+    return [one.notification.notification_id for one in claimed]
+
+
+@pytest.mark.req("DEC-06", "DEC-07", "TBL-10")
+async def test_a_claim_takes_the_row_with_its_targets_and_starts_an_attempt(centre: Centre, clock: ManualClock) -> None:
+    await centre.add_list("ops", "b@example.org", "a@example.org")
+    sent = await centre.send()
+    clock.advance(5)
+    [one] = await claim(centre)
+    assert (one.notification.notification_id, one.token, one.claimed_at) == (sent, 1, clock.now())
+    assert not one.is_lone
+    assert not one.is_orphan_of_lone
+    assert set(one.notification.targets) == {Target("a@example.org"), Target("b@example.org")}
+    assert await centre.claim_of(sent) == ("a", 1, 0)
+    [attempt] = await centre.attempts(sent)
+    assert (attempt.token, attempt.cycle, attempt.node_id, attempt.started_at) == (1, 1, "a", clock.now())
+    assert (attempt.finished_at, attempt.outcome, attempt.is_lone) == (None, None, False)
+
+
+@pytest.mark.req("DEC-07")
+async def test_a_claim_changes_neither_status_nor_version(centre: Centre) -> None:
+    sent = await centre.send()
+    before = await centre.get(sent)
+    await claim(centre)
+    after = await centre.get(sent)
+    assert (after.status, after.version, after.due_at) == (before.status, before.version, before.due_at)
+
+
+@pytest.mark.req("DEC-06")
+async def test_a_claimed_row_is_nobody_elses_until_its_lease_is_over(centre: Centre, clock: ManualClock) -> None:
+    sent = await centre.send()
+    await claim(centre, "a")
+    clock.advance(LEASE_S - 0.001)
+    assert await claim(centre, "b") == []
+    clock.advance(0.001)
+    [taken] = await claim(centre, "b")
+    assert (taken.notification.notification_id, taken.token) == (sent, 2)
+    assert await centre.claim_of(sent) == ("b", 2, 1)
+
+
+@pytest.mark.req("DEC-06")
+@pytest.mark.fault(21)
+async def test_claims_at_the_same_time_never_share_a_row(centre: Centre, clock: ManualClock) -> None:
+    for name in ("ops", "it", "management"):
+        await centre.send_many(60, name)
+    stores = [centre.store]
+    if centre.is_postgresql:
+        stores += [open_store(centre.store.url, clock) for _ in range(3)]
+    try:
+        taken = await asyncio.gather(
+            *(
+                stores[number % len(stores)].write(
+                    claims.claim_due,
+                    f"node-{number}",
+                    Lane.FRESH,
+                    limit=40,
+                    per_key=25,
+                    busy={},
+                    after="",
+                    lease_s=LEASE_S,
+                    now=clock.now(),
+                )
+                for number in range(12)
+            )
+        )
+    finally:
+        for store in stores[1:]:
+            await store.close()
+    counted = Counter(i for claimed in taken for i in ids(claimed))
+    assert set(counted.values()) == {1}
+    assert len(counted) + len(await claim(centre, limit=180)) == 180
+
+
+@pytest.mark.req("DSP-04", "LIF-03")
+async def test_a_lane_takes_only_what_is_its_own_and_due(centre: Centre, clock: ManualClock) -> None:
+    fresh, due, later, done = await centre.send_many(4)
+    await centre.execute(
+        "update notifications set status = 'retrying', last_error = 'x', next_attempt_at = due_at"
+        f" where notification_id = '{due}'",
+        "update notifications set status = 'delivered', due_at = null, delivered_at = created_at,"
+        f" terminal_at = created_at where notification_id = '{done}'",
+    )
+    soon = "due_at + interval '60 seconds'" if centre.is_postgresql else "due_at + 60000000"
+    await centre.execute(
+        f"update notifications set status = 'retrying', last_error = 'x', next_attempt_at = {soon}, due_at = {soon}"
+        f" where notification_id = '{later}'"
+    )
+    assert ids(await claim(centre, lane=Lane.FRESH)) == [fresh]
+    assert ids(await claim(centre, lane=Lane.RETRY)) == [due]
+    clock.advance(60)
+    assert ids(await claim(centre, lane=Lane.RETRY)) == [later]
+
+
+@pytest.mark.req("DSP-05")
+async def test_of_one_list_the_longest_due_go_first_and_no_more_than_asked(centre: Centre, clock: ManualClock) -> None:
+    sent = []
+    for _ in range(6):
+        sent.append(await centre.send())
+        clock.advance(1)
+    assert set(ids(await claim(centre, limit=2))) == set(sent[:2])
+    assert set(ids(await claim(centre, limit=3))) == set(sent[2:5])
+
+
+@pytest.mark.req("DEC-08")
+async def test_of_each_key_no_more_than_its_free_slots_are_taken(centre: Centre) -> None:
+    for name in ("a", "b", "c"):
+        await centre.send_many(10, name)
+    taken = await claim(centre, per_key=4, busy={"list:a": 4, "list:b": 3})
+    assert Counter(one.notification.list_name for one in taken) == {"b": 1, "c": 4}
+
+
+@pytest.mark.req("DEC-08", "DEC-09")
+async def test_saturated_keys_use_up_nothing_of_what_the_others_may_have(centre: Centre) -> None:
+    for name in ("a", "b", "c", "z"):
+        await centre.send_many(10, name)
+    busy = dict.fromkeys(("list:a", "list:b", "list:c"), 4)
+    taken = await claim(centre, limit=4, per_key=4, busy=busy)
+    assert Counter(one.notification.list_name for one in taken) == {"z": 4}
+
+
+@pytest.mark.req("DEC-09")
+async def test_the_walk_begins_behind_the_last_key_and_goes_round(centre: Centre) -> None:
+    for name in ("a", "b", "c"):
+        await centre.send_many(2, name)
+    taken = await claim(centre, limit=4, after="list:b")
+    assert Counter(one.notification.list_name for one in taken) == {"c": 2, "a": 2}
+
+
+@pytest.mark.req("DEC-10")
+async def test_held_rows_are_left_alone(centre: Centre, clock: ManualClock) -> None:
+    held, free = await centre.send_many(2)
+    await hold(centre, held)
+    clock.advance(3600)
+    assert ids(await claim(centre)) == [free]
+
+
+@pytest.mark.fault(26)
+@pytest.mark.req("DEC-06")
+async def test_a_node_does_not_take_again_what_it_works_on_even_if_the_clock_leapt(
+    centre: Centre, clock: ManualClock
+) -> None:
+    mine, others = await centre.send_many(2)
+    assert len(await claim(centre, "a")) == 2
+    clock.step(7200)
+    assert ids(await claim(centre, "a", mine=[mine])) == [others]
+
+
+@pytest.mark.req("DEC-11", "TBL-10")
+async def test_targets_are_fixed_by_the_first_claim(centre: Centre, clock: ManualClock) -> None:
+    await centre.add_list("ops", "old@example.org")
+    sent = await centre.send()
+    await claim(centre)
+    await centre.store.write(lists.remove_list, "ops")
+    await centre.add_list("ops", "new@example.org")
+    clock.advance(LEASE_S)
+    [again] = await claim(centre, "b")
+    assert again.notification.targets == (Target("old@example.org", TargetStatus.DUE),)
+    assert await centre.store.read(claims.targets_of, [sent]) == {sent: [Target("old@example.org")]}
+    assert await centre.store.read(claims.targets_of, []) == {}
+
+
+@pytest.mark.req("DEC-07")
+async def test_renewal_lengthens_only_what_is_still_the_owners(centre: Centre, clock: ManualClock) -> None:
+    kept, lost = await centre.send_many(2)
+    await claim(centre, "a")
+    await centre.execute(f"update notifications set claim_token = 2 where notification_id = '{lost}'")
+    clock.advance(60)
+    renewed = await centre.store.write(
+        claims.renew, "a", [(kept, 1), (lost, 1)], lease_s=LEASE_S, now=centre.store.now()
+    )
+    assert renewed == {kept}
+    assert await centre.store.write(claims.renew, "b", [(kept, 1)], lease_s=LEASE_S, now=centre.store.now()) == set()
+    clock.advance(LEASE_S - 1)
+    assert ids(await claim(centre, "b")) == [lost]
+
+
+@pytest.mark.fault(59)
+async def test_release_gives_rows_back_as_they_were_and_says_why(centre: Centre, clock: ManualClock) -> None:
+    sent = await centre.send()
+    before = await centre.get(sent)
+    await claim(centre, "a")
+    clock.advance(3)
+    assert await centre.store.write(claims.release, "b", [(sent, 1)], "not mine", now=centre.store.now()) == set()
+    assert await centre.store.write(claims.release, "a", [(sent, 1)], "node stops", now=centre.store.now()) == {sent}
+    after = await centre.get(sent)
+    assert (after.status, after.retry_count, after.version, after.due_at) == (
+        before.status,
+        before.retry_count,
+        before.version,
+        before.due_at,
+    )
+    assert await centre.claim_of(sent) == (None, 1, 0)
+    [attempt] = await centre.attempts(sent)
+    assert (attempt.outcome, attempt.error, attempt.finished_at) == ("released", "node stops", clock.now())
+    assert ids(await claim(centre, "b")) == [sent]
+
+
+@pytest.mark.req("DEC-07")
+@pytest.mark.fault(62)
+async def test_a_row_orphaned_twice_is_claimed_alone_and_known_as_crasher_only_after_that(
+    centre: Centre, clock: ManualClock
+) -> None:
+    sent = await centre.send()
+    for _ in range(2):
+        assert await claim_lone(centre) == []
+        assert not await centre.store.read(claims.has_suspects, now=centre.store.now())
+        assert ids(await claim(centre)) == [sent]
+        clock.advance(LEASE_S)
+    assert await claim(centre) == []
+    assert await centre.store.read(claims.has_suspects, now=centre.store.now())
+    [lone] = await claim_lone(centre)
+    assert lone.is_lone
+    assert not lone.is_orphan_of_lone
+    assert [attempt.is_lone for attempt in await centre.attempts(sent)] == [False, False, True]
+    clock.advance(LEASE_S)
+    [crasher] = await claim_lone(centre)
+    assert crasher.is_orphan_of_lone
+
+
+@pytest.mark.req("DEC-07")
+async def test_a_lone_claim_takes_one_row_and_a_released_one_is_alone_again(centre: Centre, clock: ManualClock) -> None:
+    await centre.send_many(3)
+    for _ in range(2):
+        assert len(await claim(centre)) == 3
+        clock.advance(LEASE_S)
+    [first] = await claim_lone(centre)
+    given_back = [(first.notification.notification_id, first.token)]
+    await centre.store.write(claims.release, "a", given_back, "node stops", now=centre.store.now())
+    found = {ids(await claim_lone(centre))[0] for _ in range(3)}
+    assert len(found) == 3
+    assert await claim_lone(centre) == []
+    assert not await centre.store.read(claims.has_suspects, now=centre.store.now())
+
+
+@pytest.mark.req("DEC-22")
+async def test_a_probe_takes_one_held_row_of_its_breaker(centre: Centre, clock: ManualClock) -> None:
+    first, second, other = await centre.send_many(3)
+    await hold(centre, first)
+    await hold(centre, second)
+    await hold(centre, other, "channel:other")
+
+    async def probe(**more: Any) -> list[str]:
+        given = {"lease_s": LEASE_S, "now": centre.store.now()} | more
+        return ids(await centre.store.write(claims.claim_probe, "a", "channel:mail", **given))
+
+    found = [await probe(), await probe(), await probe()]
+    assert sorted(i for taken in found for i in taken) == sorted([first, second])
+    clock.advance(LEASE_S)
+    assert await probe(mine=[first, second]) == []
+    assert len(await probe()) == 1
+
+
+async def test_next_due_is_the_earliest_over_lanes_and_keys_that_nobody_holds(
+    centre: Centre, clock: ManualClock
+) -> None:
+    async def next_due() -> Any:
+        return await centre.store.read(claims.next_due, now=centre.store.now())
+
+    assert await next_due() is None
+    start = clock.now()
+    held = await centre.send("a")
+    claimed = await centre.send("b")
+    await hold(centre, held)
+    assert ids(await claim(centre)) == [claimed]
+    assert await next_due() is None
+    clock.advance(10)
+    retrying = await centre.send("c")
+    soon = "due_at + interval '60 seconds'" if centre.is_postgresql else "due_at + 60000000"
+    await centre.execute(
+        f"update notifications set status = 'retrying', last_error = 'x', next_attempt_at = {soon}, due_at = {soon}"
+        f" where notification_id = '{retrying}'"
+    )
+    assert await next_due() == start + timedelta(seconds=70)
+    clock.advance(5)
+    await centre.send("d")
+    assert await next_due() == start + timedelta(seconds=15)
+    clock.advance(LEASE_S)
+    assert await next_due() == start, "a claim that ran out is due since it was due"
+
+
+@pytest.mark.req("DEC-06", "DEC-07")
+async def test_a_new_embedded_process_voids_all_earlier_claims(sqlite_url: str, clock: ManualClock) -> None:
+    from support.centre import open_centre
+
+    async with open_centre(sqlite_url, clock) as centre:
+        claimed, free = await centre.send_many(2)
+        assert len(await claim(centre, "a", limit=1)) == 1
+        await centre.store.write(claims.void_all)
+        taken = {one.notification.notification_id: one for one in await claim(centre, "b")}
+        assert set(taken) == {claimed, free}
+        assert sorted(one.token for one in taken.values()) == [1, 2]
+        assert {one.notification.status for one in taken.values()} == {Status.PENDING}

@@ -1,0 +1,148 @@
+"""Migrations: they lead exactly to tables.py, once, forward only, and for several nodes at a time."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect, text
+
+from fieldpost.central.store.engine import Store, open_store
+from fieldpost.central.store.migrate import upgrade, upgrade_async
+from fieldpost.central.store.tables import metadata
+from fieldpost.core.errors import ConfigError
+from support.databases import PostgresDatabases, apart
+
+POSTGRESQL_SCHEMA = """
+    select 'column', table_name, column_name, data_type, is_nullable, column_default
+    from information_schema.columns where table_schema = 'public'
+    union all
+    select 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid), '', ''
+    from pg_constraint where connamespace = 'public'::regnamespace
+    union all
+    select 'index', tablename, indexname, indexdef, '', '' from pg_indexes where schemaname = 'public'
+    union all
+    select 'options', relname, '', reloptions::text, '', ''
+    from pg_class where relnamespace = 'public'::regnamespace and reloptions is not null
+"""
+
+
+@pytest.fixture
+def other_empty_url(empty_store_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A second empty database of the same kind."""
+    if empty_store_url.startswith("sqlite"):
+        yield f"sqlite:///{tmp_path / 'other.db'}"
+        return
+    databases: PostgresDatabases = request.getfixturevalue("pg_databases")
+    with databases.fresh(is_empty=True) as url:
+        yield url
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def schema_of(conn: Connection) -> set[tuple[str, ...]]:
+    """All that the database knows of its tables, but for Alembic's own; in its own words where it rewrites ours."""
+    if conn.dialect.name == "postgresql":
+        found = {tuple(str(part) for part in row) for row in conn.execute(text(POSTGRESQL_SCHEMA))}
+        return {row for row in found if row[1] != "alembic_version"}
+    rows = conn.execute(text("select type, name, tbl_name, sql from sqlite_master where tbl_name <> 'alembic_version'"))
+    found = set()
+    for kind, name, table, sql in rows:
+        if kind == "table":
+            columns = conn.exec_driver_sql(f"pragma table_info({name})").all()
+            keys = conn.exec_driver_sql(f"pragma foreign_key_list({name})").all()
+            checks = {" ".join(check.split()) for check in re.findall(r"CONSTRAINT \w+ CHECK \(.*\)", sql)}
+            found |= {
+                (kind, name, str(sorted(map(str, columns))), str(sorted(map(str, keys)))),
+                *((c,) for c in checks),
+            }
+        else:
+            found.add((kind, name, table, " ".join(str(sql).split())))
+    return found
+
+
+async def test_migrations_lead_exactly_to_the_tables(empty_store_url: str, other_empty_url: str) -> None:
+    """Compared as the database itself describes them: columns, keys, checks, indexes with their conditions."""
+    await upgrade_async(empty_store_url)
+    async with opened(empty_store_url) as migrated, opened(other_empty_url) as made:
+        await made.write(lambda conn: metadata.create_all(conn))
+        by_migrations, by_tables = await migrated.read(schema_of), await made.read(schema_of)
+    assert by_migrations == by_tables
+    told = str(by_tables)
+    for name in ("ck_notifications_next_attempt", "ck_targets_error", "ix_notifications_claim", "held_by is not null"):
+        assert name in told.lower() or name in told, f"the comparison does not see {name}"
+
+
+async def test_alembic_finds_nothing_left_to_migrate(store_url: str) -> None:
+    def compare(conn: Connection) -> list[object]:
+        context = MigrationContext.configure(conn, opts={"compare_type": True})
+        return list(compare_metadata(context, metadata))
+
+    async with opened(store_url) as store:
+        assert await store.read(compare) == []
+
+
+async def test_alembic_would_notice_a_column_and_an_index_without_a_migration(store_url: str) -> None:
+    def change_and_compare(conn: Connection) -> list[object]:
+        conn.exec_driver_sql("drop index ix_audit_correlation_id")
+        conn.exec_driver_sql("alter table lists add column more text")
+        return list(compare_metadata(MigrationContext.configure(conn), metadata))
+
+    async with opened(store_url) as store:
+        assert {difference[0] for difference in await store.write(change_and_compare)} == {"add_index", "remove_column"}  # type: ignore[index]
+
+
+async def test_a_present_schema_is_left_as_it_is(store_url: str) -> None:
+    async with opened(store_url) as store:
+        before = await store.read(schema_of)
+        await upgrade_async(store_url)
+        assert await store.read(schema_of) == before
+
+
+async def test_several_nodes_may_migrate_at_once(empty_store_url: str) -> None:
+    await asyncio.gather(*(upgrade_async(empty_store_url) for _ in range(4)))
+    async with opened(empty_store_url) as store:
+        assert "notifications" in await store.read(lambda conn: inspect(conn).get_table_names())
+
+
+def test_migrating_needs_no_loop(empty_store_url: str) -> None:
+    apart(lambda: upgrade(empty_store_url))
+    apart(lambda: upgrade(empty_store_url))
+
+
+async def test_a_schema_of_a_newer_version_is_refused(store_url: str) -> None:
+    async with opened(store_url) as store:
+        before = await store.read(schema_of)
+        await store.write(lambda conn: conn.execute(text("update alembic_version set version_num = '9999'")).rowcount)
+        with pytest.raises(ConfigError) as caught:
+            await upgrade_async(store_url)
+        assert caught.value.code == "store.newer"
+        assert "9999" in caught.value.message
+        assert await store.read(schema_of) == before
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("mysql://root@localhost/x", "sqlite or postgresql"),
+        ("sqlite:///:memory:", "file"),
+        ("sqlite://", "file"),
+        ("no url", "URL"),
+    ],
+)
+async def test_a_store_that_cannot_be_is_refused_by_name(url: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_store(url)
+    assert caught.value.code == "store.url"
+    assert says in caught.value.message

@@ -1,0 +1,162 @@
+"""Looking at notifications, and changes outside a claim: an operator's, by compare-and-set."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fieldpost.central.store import kpis, notifications
+from fieldpost.central.store.moment import moment
+from fieldpost.core import lifecycle
+from fieldpost.core.notification import Notification, Status, Target, TargetStatus
+from fieldpost.core.outcome import PermanentFailure, TransientFailure
+from fieldpost.testing import ManualClock
+from support.centre import SITE, Centre
+
+
+async def newest(centre: Centre, **more: Any) -> list[str]:
+    found = await centre.store.read(notifications.newest, **{"limit": 100} | more)
+    return [n.notification_id for n in found]
+
+
+async def park(centre: Centre, list_name: str = "ops") -> Notification:
+    """One parked notification."""
+    centre.adapter.answer(list_name, PermanentFailure("550 unknown"))
+    sent = await centre.send(list_name)
+    await centre.deliver()
+    return await centre.get(sent)
+
+
+@pytest.mark.threat(1)
+async def test_of_another_site_there_is_no_notification(centre: Centre) -> None:
+    sent = await centre.send(site=SITE)
+    assert await centre.store.read(notifications.get, sent, SITE) is not None
+    assert await centre.store.read(notifications.get, sent, "another") is None
+    assert await centre.store.read(notifications.get, "019b76da-a800-7000-8000-000000000000") is None
+
+
+async def test_pages_tell_all_rows_once_newest_first(centre: Centre, clock: ManualClock) -> None:
+    sent = []
+    for _ in range(3):
+        sent += sorted(await centre.send_many(3))
+        clock.advance(1)
+    expected = [i for at in range(6, -1, -3) for i in reversed(sent[at : at + 3])]
+    assert await newest(centre) == expected
+    seen: list[str] = []
+    before = None
+    while page := await centre.store.read(notifications.newest, limit=2, before=before):
+        seen += [n.notification_id for n in page]
+        before = (page[-1].created_at, page[-1].notification_id)
+    assert seen == expected
+
+
+async def test_a_page_can_be_narrowed(mailing: Centre) -> None:
+    parked = (await park(mailing)).notification_id
+    ops, other = await mailing.send("ops"), await mailing.send("it", site="another")
+    assert await newest(mailing, statuses=[Status.PARKED]) == [parked]
+    assert set(await newest(mailing, statuses=[Status.PARKED, Status.PENDING])) == {parked, ops, other}
+    assert await newest(mailing, list_name="it") == [other]
+    assert set(await newest(mailing, site=SITE)) == {parked, ops}
+    assert await newest(mailing, site=SITE, list_name="it") == []
+
+
+async def test_every_status_is_counted(mailing: Centre) -> None:
+    await park(mailing)
+    await mailing.send_many(2)
+    assert await mailing.store.read(kpis.count_by_status) == {
+        Status.PENDING: 2,
+        Status.RETRYING: 0,
+        Status.DELIVERED: 0,
+        Status.PARKED: 1,
+        Status.DISCARDED: 0,
+    }
+
+
+@pytest.mark.req("CMD-08", "DEC-15", "DEC-11")
+async def test_retry_begins_a_new_cycle_for_the_failed_targets(mailing: Centre, clock: ManualClock) -> None:
+    await mailing.add_list("two", "a@example.org", "b@example.org")
+    reached = Target("a@example.org", TargetStatus.DELIVERED)
+    failed = Target("b@example.org", TargetStatus.FAILED, "550 unknown")
+    mailing.adapter.answer("two", PermanentFailure("b failed", (reached, failed)))
+    sent = await mailing.send("two")
+    await mailing.deliver()
+    before = await mailing.get(sent)
+    assert (before.status, before.cycle) == (Status.PARKED, 1)
+    clock.advance(60)
+    assert await mailing.retry(sent)
+    n = await mailing.get(sent)
+    assert (n.status, n.retry_count, n.next_attempt_at, n.last_error) == (Status.PENDING, 0, None, None)
+    assert (n.cycle, n.cycle_started_at, n.due_at, n.terminal_at) == (2, clock.now(), clock.now(), None)
+    assert n.targets == (reached, Target("b@example.org"))
+    assert n.version == before.version + 1
+
+
+@pytest.mark.req("LIF-06")
+async def test_discard_ends_it_for_good_and_keeps_the_row(mailing: Centre, clock: ManualClock) -> None:
+    seen = await park(mailing)
+    clock.advance(60)
+    now = clock.now()
+    assert await mailing.store.write(notifications.change, seen, lifecycle.discard(seen, now), now)
+    n = await mailing.get(seen.notification_id)
+    assert (n.status, n.terminal_at, n.last_error, n.cycle) == (Status.DISCARDED, now, seen.last_error, 1)
+    await mailing.deliver()
+    assert len(mailing.adapter.envelopes) == 1
+
+
+@pytest.mark.req("DEC-03")
+async def test_of_many_acts_on_one_row_one_wins(mailing: Centre, clock: ManualClock) -> None:
+    seen = await park(mailing)
+    now = clock.now()
+    acts = [lifecycle.retry(seen, now), lifecycle.discard(seen, now)] * 5
+    done = await asyncio.gather(*(mailing.store.write(notifications.change, seen, act, now) for act in acts))
+    assert sum(done) == 1
+    n = await mailing.get(seen.notification_id)
+    assert n.status is acts[done.index(True)].status
+    assert n.version == seen.version + 1
+
+
+@pytest.mark.req("DEC-03")
+async def test_a_change_of_a_row_in_somebodys_hands_is_refused(mailing: Centre, clock: ManualClock) -> None:
+    seen = await mailing.get(await mailing.send())
+    await mailing.execute("update notifications set claim_owner = 'a', lease_until = created_at")
+    given_up = lifecycle.parked(seen, "held too long", (), clock.now())
+    assert not await mailing.store.write(notifications.change, seen, given_up, clock.now())
+    assert (await mailing.get(seen.notification_id)).status is Status.PENDING
+
+
+@pytest.mark.req("DEC-10")
+async def test_long_held_rows_are_found_unless_in_somebodys_hands(mailing: Centre, clock: ManualClock) -> None:
+    old, claimed, free = await mailing.send_many(3)
+    clock.advance(100)
+    young = await mailing.send()
+    for i in (old, claimed, young):
+        await mailing.execute(
+            f"update notifications set held_by = 'channel:mail', held_reason = 'x' where notification_id = '{i}'"
+        )
+    await mailing.execute(
+        f"update notifications set claim_owner = 'a', lease_until = created_at where notification_id = '{claimed}'"
+    )
+    cutoff = clock.now() - timedelta(seconds=50)
+    found = await mailing.store.read(notifications.held_since_before, cutoff, 10)
+    assert [n.notification_id for n in found] == [old]
+    assert free not in {n.notification_id for n in found}
+
+
+@pytest.mark.req("DEC-04")
+async def test_the_moment_is_the_given_one_or_the_databases_own(centre: Centre, clock: ManualClock) -> None:
+    assert await centre.store.read(moment, clock.now()) == clock.now()
+    if centre.is_postgresql:
+        first = await centre.store.read(moment, None)
+        second = await centre.store.read(moment, None)
+        assert clock.now() < first < second
+
+
+async def test_a_transient_failure_leaves_a_row_that_reads_back_whole(mailing: Centre, clock: ManualClock) -> None:
+    mailing.adapter.answer("ops", TransientFailure("451 später"))
+    sent = await mailing.send()
+    await mailing.deliver()
+    n = await mailing.get(sent)
+    assert n.status is Status.RETRYING
+    assert (n.next_attempt_at, n.due_at) == (clock.now() + timedelta(seconds=60),) * 2
+    assert n.last_error == "451 später"

@@ -1,0 +1,238 @@
+"""The centre's rooms for tests: a real store, ingest and dispatchers, and an adapter that answers as it is told."""
+
+import asyncio
+import os
+import random
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.store import attempts, audit, breakers, lists, notifications
+from fieldpost.central.store.attempts import AttemptRecord
+from fieldpost.central.store.engine import Store, open_store
+from fieldpost.clock import Clock
+from fieldpost.core import lifecycle
+from fieldpost.core.adapter import Adapter, Envelope
+from fieldpost.core.audit import AuditEntry
+from fieldpost.core.breaker import Breaker, channel_key
+from fieldpost.core.ids import new_id
+from fieldpost.core.lists import Channel, NotificationList
+from fieldpost.core.notification import Notification
+from fieldpost.core.outcome import Delivered, Outcome
+from fieldpost.link.messages import Ack, Item, Submit
+from fieldpost.testing import ManualClock
+
+SITE = "plant-7"
+DEADLINE_S = 20.0
+"""How long a test waits for what must happen before it fails."""
+
+Answer = Outcome | BaseException | Callable[[Envelope], Awaitable[Outcome]]
+
+
+class ScriptedAdapter:
+    """An adapter that sends nothing: it notes each envelope and answers as told for its list, else `Delivered`.
+
+    An answer may be an outcome, an exception to raise, or an async function of the envelope.
+    """
+
+    def __init__(self, type: str = "email", deadline_s: float = 60.0) -> None:
+        self.type = type
+        self.deadline_s = deadline_s
+        self.envelopes: list[Envelope] = []
+        self.next: dict[str, deque[Answer]] = defaultdict(deque)
+        """Per list: one answer for each attempt to come."""
+        self.always: dict[str, Answer] = {}
+        """Per list: the answer when none is queued."""
+        self.running = 0
+        self.running_max = 0
+        self._called = asyncio.Condition()
+
+    def answer(self, list_name: str, *answers: Answer) -> None:
+        """Queue answers for the list's next attempts."""
+        self.next[list_name].extend(answers)
+
+    def sent(self, list_name: str | None = None) -> list[str]:
+        """The ids of the envelopes so far, in order."""
+        return [e.notification_id for e in self.envelopes if list_name in (None, e.list_name)]
+
+    async def called(self, count: int, list_name: str | None = None) -> None:
+        """Return once so many envelopes have come."""
+        async with asyncio.timeout(DEADLINE_S), self._called:
+            await self._called.wait_for(lambda: len(self.sent(list_name)) >= count)
+
+    def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
+        return dict(settings)
+
+    def check_target(self, address: str) -> str:
+        return address
+
+    async def deliver(self, envelope: Envelope) -> Outcome:
+        self.envelopes.append(envelope)
+        async with self._called:
+            self._called.notify_all()
+        queued = self.next[envelope.list_name]
+        answer = queued.popleft() if queued else self.always.get(envelope.list_name, Delivered())
+        if isinstance(answer, BaseException):
+            raise answer
+        if not callable(answer):
+            return answer
+        self.running += 1
+        self.running_max = max(self.running_max, self.running)
+        try:
+            return await answer(envelope)
+        finally:
+            self.running -= 1
+
+    async def close(self) -> None:
+        pass
+
+
+class Hanging:
+    """An answer that comes only when the test lets go, or never: then the attempt ends by cancellation."""
+
+    def __init__(self, outcome: Outcome | None = None, *, calls_gate: bool = False) -> None:
+        self.outcome = outcome or Delivered()
+        self.calls_gate = calls_gate
+        self.sent: list[str] = []
+        """What got past the gate."""
+        self._let_go = asyncio.Event()
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+    async def __call__(self, envelope: Envelope) -> Outcome:
+        await self._let_go.wait()
+        if self.calls_gate:
+            envelope.gate()
+        self.sent.append(envelope.notification_id)
+        return self.outcome
+
+
+class Centre:
+    """One store with what is needed to send, deliver and look."""
+
+    def __init__(self, store: Store, clock: Clock, adapter: ScriptedAdapter) -> None:
+        self.store = store
+        self.clock = clock
+        self.adapter = adapter
+        self.adapters: dict[str, Adapter] = {adapter.type: adapter}
+        self.ingest = Ingest(store, clock)
+
+    def item(self, list_name: str = "ops", subject: str = "Pump 3 stopped", **more: Any) -> Item:
+        body = more.pop("body", "No flow since 08:14.")
+        notification_id = more.pop("notification_id", None) or new_id(self.clock.now(), os.urandom(10))
+        return Item(notification_id, list_name, subject, body, **more)
+
+    async def submit(self, *items: Item, site: str = SITE) -> Ack:
+        return await self.ingest.submit(site, Submit(1, items))
+
+    async def send(self, list_name: str = "ops", **more: Any) -> str:
+        """One notification into the table; its id."""
+        return (await self.send_many(1, list_name, **more))[0]
+
+    async def send_many(self, count: int, list_name: str = "ops", *, site: str = SITE, **more: Any) -> list[str]:
+        items = [self.item(list_name, **more) for _ in range(count)]
+        for start in range(0, count, 500):
+            ack = await self.submit(*items[start : start + 500], site=site)
+            assert {result.verdict for result in ack.results} == {"accepted"}
+        return [item.notification_id for item in items]
+
+    async def add_channel(
+        self, name: str = "mail", *, type: str = "email", default: bool = True, **settings: Any
+    ) -> None:
+        given = {"max_retries": 3, "retry_delay_s": 60.0} | settings
+        await self.store.write(lists.add_channel, Channel(name, type, given, default), self.clock.now())
+
+    async def add_list(self, name: str = "ops", *targets: str, **more: Any) -> None:
+        addresses = targets or (f"{name}@example.org",)
+        made = NotificationList(name, more.pop("type", "email"), targets=addresses, **more)
+        await self.store.write(lists.add_list, made, self.clock.now())
+
+    def dispatcher(self, node_id: str = "node-1", *, clock: Clock | None = None, **options: Any) -> Dispatcher:
+        return Dispatcher(
+            self.store, self.adapters, node_id, clock or self.clock, random.Random(7), DispatchOptions(**options)
+        )
+
+    async def deliver(self, dispatcher: Dispatcher | None = None, **options: Any) -> None:
+        """One sweep, and all that it began to its end. Time passes first, so that lists and channels are seen anew."""
+        if isinstance(self.clock, ManualClock):
+            self.clock.advance(1)
+        if dispatcher is not None:
+            await _sweep(dispatcher)
+            return
+        made = self.dispatcher(**options)
+        async with made.running():
+            await _sweep(made)
+
+    async def get(self, notification_id: str) -> Notification:
+        found = await self.store.read(notifications.get, notification_id)
+        assert found is not None
+        return found
+
+    async def attempts(self, notification_id: str) -> list[AttemptRecord]:
+        return await self.store.read(attempts.history, notification_id)
+
+    async def audit(self, notification_id: str) -> list[AuditEntry]:
+        return await self.store.read(audit.of_notification, notification_id)
+
+    async def story(self, notification_id: str) -> list[str]:
+        """What the audit tells, in short: `notify_deliver attempted` and the like."""
+        return [f"{entry.kind.value} {entry.status.value}" for entry in await self.audit(notification_id)]
+
+    async def breaker(self, channel: str = "mail") -> Breaker:
+        key = channel_key(channel)
+        return (await self.store.read(breakers.load, [key])).get(key, Breaker(key))
+
+    async def claim_of(self, notification_id: str) -> tuple[str | None, int, int]:
+        """Owner, token and orphan count."""
+
+        def look(conn: Connection) -> tuple[str | None, int, int]:
+            statement = text(
+                "select claim_owner, claim_token, orphan_count from notifications where notification_id = :i"
+            )
+            row = conn.execute(statement, {"i": notification_id}).one()
+            return row.claim_owner, row.claim_token, row.orphan_count
+
+        return await self.store.read(look)
+
+    async def retry(self, notification_id: str) -> bool:
+        """An operator's Retry of the row as it stands."""
+        seen = await self.get(notification_id)
+        now = self.clock.now()
+        return await self.store.write(notifications.change, seen, lifecycle.retry(seen, now), now)
+
+    async def execute(self, *statements: str) -> None:
+        """Plain SQL, as a visitor of the database would write it."""
+
+        def run(conn: Connection) -> None:
+            for statement in statements:
+                conn.exec_driver_sql(statement)
+
+        await self.store.write(run)
+
+    @property
+    def is_postgresql(self) -> bool:
+        return self.store.url.startswith("postgresql")
+
+
+async def _sweep(dispatcher: Dispatcher) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        await dispatcher.sweep()
+        await dispatcher.idle()
+
+
+@asynccontextmanager
+async def open_centre(url: str, clock: Clock | None = None, store_clock: Clock | None = None) -> AsyncIterator[Centre]:
+    """The centre on this store. Its time is the clock's, on PostgreSQL too."""
+    clock = clock or ManualClock()
+    store = open_store(url, store_clock or clock)
+    try:
+        yield Centre(store, clock, ScriptedAdapter())
+    finally:
+        await store.close()
