@@ -209,7 +209,10 @@ def _commit_together(conn: Connection, batch: list[tuple[Callable[[Connection], 
         failure = _translated(error)
         for _, future in batch:
             future.set_exception(failure)
+        # A COMMIT that failed may leave its transaction open, and one whose fsync failed must never be followed by a
+        # good one on the same connection: the next batch gets a fresh one.
         conn.rollback()
+        conn.invalidate()
         return
     for future, result, failed in results:
         if failed is None:

@@ -392,7 +392,7 @@ async def test_a_server_that_is_away_is_unavailable(tmp_path: Path) -> None:
     await store.close()
 
 
-class lock_holder(subprocess.Popen[str]):  # noqa: N801
+class lock_holder(subprocess.Popen[str]):
     """Another process that holds the write lock of the file until its standard input ends."""
 
     def __init__(self, url: str) -> None:

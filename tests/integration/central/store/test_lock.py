@@ -41,9 +41,8 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
 def test_the_lock_is_free_again_after_use(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'folder' / 'central.db'}"
     for _ in range(2):
-        with StoreLock(url):
-            with pytest.raises(Conflict), StoreLock(url):
-                pass
+        with StoreLock(url), pytest.raises(Conflict), StoreLock(url):
+            pass
 
 
 @pytest.mark.req("DEC-06")

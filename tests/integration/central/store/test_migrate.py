@@ -76,7 +76,7 @@ async def test_migrations_lead_exactly_to_the_tables(empty_store_url: str, other
     """Compared as the database itself describes them: columns, keys, checks, indexes with their conditions."""
     await upgrade_async(empty_store_url)
     async with opened(empty_store_url) as migrated, opened(other_empty_url) as made:
-        await made.write(lambda conn: metadata.create_all(conn))
+        await made.write(metadata.create_all)
         by_migrations, by_tables = await migrated.read(schema_of), await made.read(schema_of)
     assert by_migrations == by_tables
     told = str(by_tables)
