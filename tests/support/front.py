@@ -1,112 +1,102 @@
-"""A central without its loops: store, ingest, operate, watch, and the application served by uvicorn on loopback.
+"""Central as it is reached: the application over a real store, with an account and a token for each role.
 
-Nothing is dispatched until a test says so (`sweep`), so that a page or an answer shows what the test arranged.
+Nothing is dispatched until a test says so (`centre.deliver`), and what a delivery comes to is scripted, so that a page
+or an answer shows what the test arranged.
 """
 
 import asyncio
 import os
-import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+import httpx2
 import uvicorn
+from argon2 import PasswordHasher
 from fastapi import FastAPI
 
 from fieldpost.central import adapters
-from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.store import identities
-from fieldpost.central.store.engine import Store, open_store
 from fieldpost.central.watch.watch import Watch
-from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.ids import new_id
+from fieldpost.core.notification import Status
+from fieldpost.core.outcome import PermanentFailure
 from fieldpost.front.app import create_app
 from fieldpost.link import credentials
-from fieldpost.link.messages import FRAME_BYTES_MAX, Item, Submit
+from fieldpost.link.messages import FRAME_BYTES_MAX
+from fieldpost.testing import ManualClock
+from support.centre import SITE, Centre, open_centre
 
 ADMIN = Actor("admin", Role.ADMIN)
-PASSWORDS = {Role.VIEWER: "viewer's password", Role.OPERATOR: "operator's password", Role.ADMIN: "admin's password"}
+OPERATOR = Actor("operator", Role.OPERATOR)
+VIEWER = Actor("viewer", Role.VIEWER)
+URL = "http://central.example"
 
 
 @dataclass
 class Front:
-    """What a test arranges, and the application over it."""
+    """The application, what stands behind it, and the keys to it."""
 
-    store: Store
-    clock: Clock
+    centre: Centre
+    clock: ManualClock
     operate: Operate
     watch: Watch
-    ingest: Ingest
     app: FastAPI
-    tokens: dict[Role, str] = field(default_factory=dict)
-    """API tokens, one for each role."""
-    site_tokens: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    """API tokens by role, and site tokens by the site's name."""
 
-    async def add_site(self, name: str) -> str:
-        added = await self.operate.sites.add(ADMIN, name)
-        self.site_tokens[name] = added.token
-        return added.token
+    def password(self, name: str) -> str:
+        return f"{name}'s own password"
 
-    async def submit(
-        self, subject: str = "Pump 3 is hot", *, site: str = "plant-1", list_name: str = "ops", body: str = "92 °C",
-        enqueued_at: str | None = None, script: str | None = None, notification_id: str | None = None,
-    ) -> str:  # fmt: skip
-        """A notification that this site sent; its id."""
-        wanted = notification_id or new_id(self.clock.now(), os.urandom(10))
-        item = Item(wanted, list_name, subject, body, enqueued_at=enqueued_at, script=script)
-        ack = await self.ingest.submit(site, Submit(1, (item,)))
-        assert [result.verdict for result in ack.results] == ["accepted"], ack
-        return wanted
+    def client(self, caller: str | None = None, url: str = URL) -> httpx2.AsyncClient:
+        """Speaks to the application without a socket, as this role or site, or as nobody."""
+        headers = {"Authorization": f"Bearer {self.tokens[caller]}"} if caller else {}
+        # A bug must arrive as the answer that a caller would get.
+        transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False)
+        return httpx2.AsyncClient(transport=transport, base_url=url, headers=headers)
 
-    async def sweep(self, options: DispatchOptions | None = None) -> None:
-        """Let a dispatcher attempt what is due, once, and write what came of it."""
-        dispatcher = Dispatcher(
-            self.store, adapters.load(), new_id(self.clock.now(), os.urandom(10)), self.clock, random.Random(1), options
-        )
-        running = asyncio.create_task(dispatcher.run())
-        try:
-            async with asyncio.timeout(30):
-                while await self._due():
-                    await asyncio.sleep(0.01)
-        finally:
-            dispatcher.stop()
-            await running
-
-    async def park(self, subject: str = "Pump 3 is hot", *, site: str = "plant-1") -> str:
-        """A notification that parked, because its list does not exist."""
-        parked = await self.submit(subject, site=site, list_name="nobody")
-        await self.sweep()
+    async def park(self, error: str = "550 5.1.1 no such user", **more: Any) -> str:
+        """A notification that parked after its first attempt."""
+        await self._need_list()
+        self.centre.adapter.answer("ops", PermanentFailure(error, phase="rcpt", reply=error))
+        parked = await self.centre.send("ops", **more)
+        await self.centre.deliver()
+        assert (await self.centre.get(parked)).status is Status.PARKED
+        # What an operator does comes after it, also by a clock that stands still.
+        self.clock.advance(1)
         return parked
 
-    async def _due(self) -> int:
-        page = await self.watch.notifications.page(limit=200)
-        now = self.clock.now()
-        return sum(n.due_at is not None and n.due_at <= now for n in (line.notification for line in page.lines))
+    async def deliver(self, **more: Any) -> str:
+        """A notification that was delivered."""
+        await self._need_list()
+        delivered = await self.centre.send("ops", **more)
+        await self.centre.deliver()
+        assert (await self.centre.get(delivered)).status is Status.DELIVERED
+        return delivered
+
+    async def _need_list(self) -> None:
+        if "ops" not in [found.name for found in await self.operate.lists.all()]:
+            await self.centre.add_channel()
+            await self.centre.add_list()
 
 
 @asynccontextmanager
-async def front(store_url: str, clock: Clock | None = None) -> AsyncIterator[Front]:
-    """The rooms on this store, with an account and an API token for each role, and a site named plant-1."""
-    clock = clock or SystemClock()
-    store = open_store(store_url)
-    try:
-        operate = Operate.over(store, adapters.load(), clock)
-        watch = Watch.over(store, clock)
-        ingest = Ingest(store, clock)
-        made = Front(store, clock, operate, watch, ingest, create_app(operate, watch, ingest))
-        await _add_accounts(made, PASSWORDS)
-        await made.add_site("plant-1")
-        yield made
-    finally:
-        await store.close()
+async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]:
+    """On this store, with accounts viewer, operator and admin, and the site that the centre's tests send from."""
+    async with open_centre(store_url, clock) as centre:
+        operate = Operate.over(centre.store, adapters.load(), clock)
+        watch = Watch.over(centre.store, clock)
+        front = Front(centre, clock, operate, watch, create_app(operate, watch, centre.ingest))
+        for role in Role:
+            await _add_account(front, role)
+        front.tokens["site"] = (await operate.sites.add(ADMIN, SITE)).token
+        yield front
 
 
 @asynccontextmanager
-async def served(app: FastAPI, headers: Sequence[tuple[str, str]] = ()) -> AsyncIterator[str]:
+async def served(app: FastAPI) -> AsyncIterator[str]:
     """The application on a free port of loopback, as central serves it; its URL."""
     config = uvicorn.Config(
         app,
@@ -117,7 +107,6 @@ async def served(app: FastAPI, headers: Sequence[tuple[str, str]] = ()) -> Async
         ws="websockets-sansio",
         ws_max_size=FRAME_BYTES_MAX,
         timeout_graceful_shutdown=2,
-        headers=list(headers),
     )
     server = _Server(config)
     serving = asyncio.create_task(server._serve())
@@ -136,19 +125,16 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.is_up = asyncio.Event()
 
-    async def startup(self, sockets: list | None = None) -> None:  # type: ignore[type-arg]
+    async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         self.is_up.set()
 
 
-async def _add_accounts(made: Front, passwords: Mapping[Role, str]) -> None:
-    """An operator of each role, named like it, with an API token; hashed cheaply, since the rule is not on trial."""
-    from argon2 import PasswordHasher
-
-    hasher = PasswordHasher(time_cost=1, memory_cost=64)
-    now = made.clock.now()
-    for role, password in passwords.items():
-        token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
-        await made.store.write(identities.add_operator, role.value, hasher.hash(password), role.value, now)
-        await made.store.write(identities.add_token, "api", token.prefix, token.digest, role.value, role.value, now)
-        made.tokens[role] = token.text
+async def _add_account(front: Front, role: Role) -> None:
+    """An account named like its role; its password is hashed cheaply, since the hash is not on trial."""
+    store, now = front.centre.store, front.centre.clock.now()
+    hashed = PasswordHasher(time_cost=1, memory_cost=64).hash(front.password(role.value))
+    token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
+    await store.write(identities.add_operator, role.value, hashed, role.value, now)
+    await store.write(identities.add_token, "api", token.prefix, token.digest, role.value, role.value, now)
+    front.tokens[role.value] = token.text

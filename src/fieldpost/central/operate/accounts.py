@@ -15,7 +15,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.operate.acts import record
+from fieldpost.central.operate.acts import is_name, record
 from fieldpost.central.store import audit, identities
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.identities import OperatorRecord, TokenRecord
@@ -27,7 +27,6 @@ from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 
 ADMIN_NAME = "admin"
-NAME_BYTES_MAX = 256
 PASSWORD_BYTES_MAX = 1024
 """Longer ones are refused before they are hashed."""
 HASHES_MAX = 2
@@ -124,8 +123,7 @@ class Accounts:
     async def _check_password(self, name: str, password: str) -> OperatorRecord | None:
         if len(password.encode("utf-8", "replace")) > PASSWORD_BYTES_MAX:
             return None
-        is_name = 0 < len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX and "\x00" not in name
-        operator = await self._store.read(identities.get_operator, name) if is_name else None
+        operator = await self._store.read(identities.get_operator, name) if is_name(name) else None
         if self._nobody is None:
             self._nobody = await self._hash(secrets.token_urlsafe())
         stored = operator.password_hash if operator else self._nobody

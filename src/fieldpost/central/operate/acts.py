@@ -11,8 +11,9 @@ from sqlalchemy.exc import IntegrityError
 from fieldpost.central.store.engine import Store, Transaction
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.errors import Conflict, Denied
+from fieldpost.core.errors import Conflict, Denied, InvalidInput
 from fieldpost.core.ids import new_id
+from fieldpost.core.text import check_label
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +43,15 @@ def record(actor: Actor, act: str, target: str, now: datetime, extra: Mapping[st
         request_summary=act,
         extra=dict(extra) if extra else None,
     )
+
+
+def is_name(text: str) -> bool:
+    """Whether anything can bear this name. What cannot is never asked of a database, which may refuse the very text."""
+    try:
+        check_label(text, "name")
+    except InvalidInput:
+        return False
+    return True
 
 
 def event_id(now: datetime) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import commit, record, require
+from fieldpost.central.operate.acts import commit, is_name, record, require
 from fieldpost.central.operate.lists import adapter_of
 from fieldpost.central.store import audit
 from fieldpost.central.store import lists as rows
@@ -60,11 +60,13 @@ class Channels:
     async def remove(self, actor: Actor, name: str) -> None:
         """A channel that a list names is not removed."""
         require(actor, Role.ADMIN, "channel.remove")
+        if not is_name(name):
+            raise _unknown(name)
         entry = record(actor, "channel.remove", name, self._clock.now())
         await commit(self._store, f"channel {name!r}", _remove, name, entry)
 
     async def get(self, name: str) -> Channel:
-        found = await self._store.read(rows.get_channel, name)
+        found = await self._store.read(rows.get_channel, name) if is_name(name) else None
         if found is None:
             raise _unknown(name)
         return found

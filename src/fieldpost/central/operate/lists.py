@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import commit, record, require
+from fieldpost.central.operate.acts import commit, is_name, record, require
 from fieldpost.central.store import audit
 from fieldpost.central.store import lists as rows
 from fieldpost.central.store.engine import Store
@@ -54,12 +54,14 @@ class Lists:
     async def remove(self, actor: Actor, name: str) -> None:
         """What is on its way to the list goes to the targets it was resolved to; what comes later parks."""
         require(actor, Role.ADMIN, "list.remove")
+        if not is_name(name):
+            raise _unknown(name)
         await commit(
             self._store, f"list {name!r}", _remove, name, record(actor, "list.remove", name, self._clock.now())
         )
 
     async def get(self, name: str) -> NotificationList:
-        found = await self._store.read(rows.get_list, name)
+        found = await self._store.read(rows.get_list, name) if is_name(name) else None
         if found is None:
             raise _unknown(name)
         return found

@@ -18,6 +18,7 @@ from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.explain import explain
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import LIVE, Notification, Status
+from fieldpost.core.text import check_label
 
 __all__ = ["AttemptRecord", "Detail", "Filter", "Line", "Notifications", "Page"]
 
@@ -80,7 +81,8 @@ class Notifications:
         if not 1 <= limit <= LIMIT_MAX:
             raise InvalidInput("limit.range", f"limit must be from 1 to {LIMIT_MAX}", field="limit")
         before = None if cursor is None else from_cursor(cursor)
-        found, counts = await self._store.read(_page, wanted or Filter(), limit + 1, before)
+        wanted = _checked(wanted or Filter())
+        found, counts = await self._store.read(_page, wanted, limit + 1, before)
         now = self._clock.now()
         lines = tuple(
             Line(n, counts.get(n.notification_id, 0), _is_stuck(n, now, self._stuck_after)) for n in found[:limit]
@@ -100,6 +102,15 @@ class Notifications:
         if found is None:
             raise NotFound("notification.unknown", "there is no such notification of this site")
         return found
+
+
+def _checked(wanted: Filter) -> Filter:
+    """The filter, or InvalidInput when a name in it is none: a database may refuse the very text."""
+    if wanted.list_name is not None:
+        check_label(wanted.list_name, "list")
+    if wanted.site is not None:
+        check_label(wanted.site, "site")
+    return wanted
 
 
 def _page(

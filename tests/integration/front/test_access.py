@@ -1,0 +1,155 @@
+"""Who may call what: every route as everybody, and every act in the room that does it."""
+
+import re
+
+import httpx2
+import pytest
+from starlette.routing import BaseRoute
+from structlog.testing import capture_logs
+
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.errors import Denied
+from fieldpost.front.api.call import Route
+from fieldpost.front.api.routes import LINK_SOCKET, ROUTES
+from fieldpost.front.auth import Access
+from fieldpost.front.console.pages import PAGES, STATIC
+from fieldpost.front.console.visit import PageRoute
+from support.front import ADMIN, OPERATOR, VIEWER, Front
+
+ID = "0198c8a0-0000-7000-8000-000000000001"
+ROLES = ("viewer", "operator", "admin")
+MAY = {
+    Access.ANYONE: {"nobody", "site", *ROLES},
+    Access.SITE: {"site"},
+    Access.VIEWER: {"viewer", "operator", "admin"},
+    Access.OPERATOR: {"operator", "admin"},
+    Access.ADMIN: {"admin"},
+}
+
+
+@pytest.mark.threat(7)
+async def test_every_api_route_serves_whom_it_declares_and_nobody_else(front: Front) -> None:
+    for route in ROUTES:
+        for caller in ("nobody", "site", *ROLES):
+            async with front.client(None if caller == "nobody" else caller) as client:
+                status = (await call(client, route)).status_code
+            is_one_of_ours = (caller == "site") == (route.access is Access.SITE)
+            if caller in MAY[route.access]:
+                assert status not in (401, 403), (route, caller, status)
+            elif caller == "nobody" or not is_one_of_ours:
+                assert status == 401, (route, caller, status)
+            else:
+                assert status == 403, (route, caller, status)
+
+
+@pytest.mark.threat(7)
+async def test_every_page_serves_whom_it_declares_and_nobody_else(front: Front) -> None:
+    for page in PAGES:
+        for caller in ("nobody", *ROLES):
+            async with front.client() as client:
+                csrf = await log_in(front, client, caller)
+                response = await call(client, page, csrf)
+            if caller in MAY[page.access]:
+                # The login form answers 401 by itself, to a wrong password.
+                assert response.status_code != 403, (page, caller)
+                assert response.status_code != 401 or page.path == "/login", (page, caller)
+                is_login = response.headers.get("location", "").startswith("/login")
+                assert not is_login or page.path in ("/login", "/logout"), (page, caller)
+            elif caller == "nobody":
+                assert (response.status_code, response.headers["location"][:6]) == (303, "/login"), (page, caller)
+            else:
+                assert response.status_code == 403, (page, caller)
+
+
+async def test_an_api_token_opens_no_page(front: Front) -> None:
+    async with front.client("admin") as client:
+        response = await client.get("/")
+    assert (response.status_code, response.headers["location"]) == (303, "/login")
+
+
+async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) -> None:
+    reachable = sorted(path_of(route) for route in front.app.router.routes)
+    assert reachable == sorted([*(r.path for r in ROUTES), *(p.path for p in PAGES), LINK_SOCKET, STATIC])
+    anyone = {route.path for route in (*ROUTES, *PAGES) if route.access is Access.ANYONE}
+    assert anyone == {"/healthz", "/readyz", "/login"}
+
+
+@pytest.mark.threat(7)
+@pytest.mark.parametrize("actor", [VIEWER, OPERATOR], ids=lambda actor: actor.name)
+async def test_the_rooms_themselves_refuse_who_may_not_act_and_log_it(front: Front, actor: Actor) -> None:
+    operate = front.operate
+    acts = {
+        "list.add": operate.lists.add(actor, "l", "email", ["a@example.org"]),
+        "list.remove": operate.lists.remove(actor, "l"),
+        "channel.add": operate.channels.add(actor, "c", "email", {}),
+        "channel.change": operate.channels.change(actor, "c", {}, 1),
+        "channel.remove": operate.channels.remove(actor, "c"),
+        "site.add": operate.sites.add(actor, "s"),
+    }
+    if actor.role is Role.VIEWER:
+        acts |= {
+            "notification.retry": operate.notifications.retry(actor, ID, 1),
+            "notification.discard": operate.notifications.discard(actor, ID, 1),
+        }
+    for act, doing in acts.items():
+        with capture_logs() as logs, pytest.raises(Denied) as refused:
+            await doing
+        assert refused.value.code == "access.role"
+        assert [(line["event"], line["act"], line["actor"]) for line in logs] == [("act.denied", act, actor.name)]
+
+
+async def test_an_admin_may_do_what_an_operator_may(front: Front) -> None:
+    parked = await front.park()
+    changed = await front.operate.notifications.retry(ADMIN, parked, (await front.centre.get(parked)).version)
+    assert changed.status == "pending"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ([], 401, "auth.required"),
+        ([("authorization", "")], 401, "auth.required"),
+        ([("authorization", "Bearer")], 401, "auth.required"),
+        ([("authorization", "Basic YTpi")], 401, "auth.required"),
+        ([("authorization", "Bearer nonsense")], 401, "auth.invalid"),
+        ([("authorization", "Bearer fp_api_aaaaaaaaaaaa_bbbb")], 401, "auth.invalid"),
+        ([("authorization", "Bearer " + "x" * 5000)], 401, "auth.invalid"),
+        ([("authorization", "Bearer a"), ("authorization", "Bearer b")], 400, "http.authorization"),
+    ],
+)
+async def test_a_wrong_authorization_is_refused(
+    front: Front, headers: list[tuple[str, str]], status: int, code: str
+) -> None:
+    async with front.client() as client:
+        response = await client.get("/api/v1/lists", headers=headers)
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert ("www-authenticate" in response.headers) == (status == 401)
+
+
+async def call(client: httpx2.AsyncClient, route: Route | PageRoute, csrf: str = "") -> httpx2.Response:
+    path = re.sub(r"\{[^}]*\}", ID, route.path)
+    if route.method == "GET":
+        return await client.get(path)
+    if isinstance(route, PageRoute):
+        return await client.request(route.method, path, data={"csrf": csrf, "version": "1"})
+    return await client.request(route.method, path, json={})
+
+
+async def log_in(front: Front, client: httpx2.AsyncClient, name: str) -> str:
+    """Log in unless as nobody; the token for forms either way."""
+    csrf = token_in(await client.get("/login"))
+    if name == "nobody":
+        return csrf
+    form = {"csrf": csrf, "name": name, "password": front.password(name)}
+    assert (await client.post("/login", data=form)).status_code == 303
+    return token_in(await client.get("/"))
+
+
+def token_in(page: httpx2.Response) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)
+    assert found, page.text
+    return found[1]
+
+
+def path_of(route: BaseRoute) -> str:
+    return str(getattr(route, "path"))  # noqa: B009
