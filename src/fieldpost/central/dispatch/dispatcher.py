@@ -217,7 +217,11 @@ class Dispatcher:
     def _ended(self, flights: Sequence[Flight], breakers: dict[str, Breaker]) -> None:
         for flight in flights:
             if self._flights.pop(flight.key, None) is not None:
-                self._busy[flight.claimed.notification.delivery_key] -= 1
+                key = flight.claimed.notification.delivery_key
+                if self._busy[key] >= self._options.slots_per_key:
+                    # More of this key may have been due all the while and found no slot.
+                    self._store.wake.nudge()
+                self._busy[key] -= 1
         self._busy = +self._busy
         if self._view.take_in(breakers):
             self._store.wake.set()
@@ -270,7 +274,7 @@ class Dispatcher:
         since_look = timedelta(seconds=self._clock.monotonic() - self._view.seen_at)
         for moment in moments:
             seconds = (moment - self._view.now - since_look).total_seconds()
-            # What is due already is kept from being claimed by a bound or a breaker: that ends with a wake-up.
+            # What is due already waits for a slot of its key or for a breaker: the end of either wakes the dispatcher.
             waits.append(seconds if seconds > 0 else min(self._options.refresh_s, self._options.interval_s))
         return max(min(waits), 0.001)
 

@@ -26,6 +26,9 @@ class Wake(Protocol):
     def set(self) -> None:
         """Something became due; may be called from the event loop only."""
 
+    def nudge(self) -> None:
+        """The same, where only this process need hear of it."""
+
     async def wait(self, timeout_s: float) -> bool:
         """True as soon as it was set since the last wait, False after the time-out."""
 
@@ -42,6 +45,9 @@ class LocalWake:
         self._event = asyncio.Event()
 
     def set(self) -> None:
+        self._event.set()
+
+    def nudge(self) -> None:
         self._event.set()
 
     async def wait(self, timeout_s: float) -> bool:
@@ -72,7 +78,7 @@ class PostgresWake(LocalWake):
         self._clock = SystemClock()
 
     def set(self) -> None:
-        super().set()
+        self.nudge()
         self._to_tell.set()
 
     async def listen(self) -> None:
@@ -86,9 +92,9 @@ class PostgresWake(LocalWake):
     async def _converse(self) -> None:
         connection = await asyncpg.connect(self._dsn, timeout=10)
         try:
-            await connection.add_listener(self.CHANNEL, lambda *_: LocalWake.set(self))
+            await connection.add_listener(self.CHANNEL, lambda *_: self.nudge())
             # What was committed while nobody listened is found by looking once.
-            LocalWake.set(self)
+            self.nudge()
             while not connection.is_closed():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RECONNECT_S):
