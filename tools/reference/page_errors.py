@@ -45,7 +45,7 @@ CARRIERS: dict[str, tuple[str, int, int]] = {
     "Problem": ("in the API", 3, 4),
 }
 # What only ever happens on the machine of who asks has no HTTP status.
-LOCAL = ("cli/", "run/", "site/", "link/client.py", "link/endpoint.py", "link/status.py")
+LOCAL = ("cli/", "demo/", "run/", "site/", "link/client.py", "link/endpoint.py", "link/status.py")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CODE = re.compile(r"[a-z]+(\.[a-z_0-9]+)?")
 

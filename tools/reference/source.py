@@ -8,11 +8,11 @@ Bindings = dict[str, str]  # what a name stands for, as far as it is known
 
 
 def modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
-    """Each module of the package by its path below src/fieldpost; what is for tests and the demo is left out."""
+    """Each module of the package by its path below src/fieldpost; what is for tests is left out."""
     source = root / "src/fieldpost"
     for path in sorted(source.rglob("*.py")):
         name = path.relative_to(source).as_posix()
-        if not name.startswith(("testing/", "demo/", "central/store/migrations/")):
+        if not name.startswith(("testing/", "central/store/migrations/")):
             yield name, ast.parse(path.read_text(encoding="utf-8"), name)
 
 

@@ -1,0 +1,175 @@
+"""The papers: links lead somewhere, files that are named are there, generated pages say what the code says."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import typer
+
+from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.cli.main import EXIT_CODES, app
+from fieldpost.core.message import Category
+from fieldpost.link import credentials
+from fieldpost.run.settings import Settings
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.options import ForwardOptions
+from fieldpost.site.site import Site
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FILE = re.compile(r"`((?:src|tests|tools|docs|requirements)/[A-Za-z0-9_./-]*)`")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+WORKPLACE = re.compile(r"/work/|/tmp/|/root\b|\bAI\b|\bLLM\b|\bprompt\b|copilot", re.IGNORECASE)
+
+
+def papers(project: Path) -> list[Path]:
+    return sorted([*project.glob("*.md"), *(project / "docs").rglob("*.md")])
+
+
+def test_every_relative_link_leads_to_a_file_and_a_heading(project: Path) -> None:
+    broken = [
+        f"{paper.relative_to(project)}: {target}"
+        for paper in papers(project)
+        for target in LINK.findall(FENCE.sub("", paper.read_text()))
+        if not re.match(r"https?://|mailto:", target) and not leads_somewhere(paper, target)
+    ]
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_index(project: Path) -> None:
+    index = project / "docs/index.md"
+    seen: set[Path] = set()
+    waiting = [index]
+    while waiting:
+        page = waiting.pop()
+        if page not in seen and page.suffix == ".md" and page.is_relative_to(project / "docs"):
+            seen.add(page)
+            waiting += [(page.parent / t.partition("#")[0]).resolve() for t in LINK.findall(page.read_text())]
+    assert sorted(set((project / "docs").rglob("*.md")) - seen) == []
+
+
+def test_every_file_that_the_papers_name_is_there(project: Path) -> None:
+    missing = [
+        f"{paper.relative_to(project)}: {name}"
+        for paper in papers(project)
+        for line in paper.read_text().splitlines()
+        if "*(empty)*" not in line
+        for name in FILE.findall(line)
+        if not (project / name).exists()
+    ]
+    assert missing == []
+
+
+def test_the_tree_shows_every_room_and_marks_the_empty_ones(project: Path) -> None:
+    tree = (project / "docs/explanation/architecture.md").read_text()
+    shown = re.findall(r"^ {6}( {2})?(\w+)/ +(○?)", tree, re.MULTILINE)
+    source = project / "src/fieldpost"
+    rooms = {("", folder.name): folder for folder in source.iterdir() if (folder / "__init__.py").exists()}
+    rooms |= {("  ", f.name): f for f in (source / "central").iterdir() if (f / "__init__.py").exists()}
+    empty = {room for room, folder in rooms.items() if all(p.name == "__init__.py" for p in folder.rglob("*.py"))}
+    assert {(depth, name) for depth, name, _ in shown} == set(rooms)
+    assert {(depth, name) for depth, name, mark in shown if mark} == empty
+
+
+def test_generated_pages_are_fresh(project: Path) -> None:
+    result = reference(project, "--check")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_stale_or_missing_generated_page_is_found(project: Path, tmp_path: Path) -> None:
+    shutil.copytree(project / "docs/reference", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "errors.md").write_text("# Errors\n")
+    (tmp_path / "cli.md").unlink()
+    result = reference(project, "--folder", str(tmp_path), "--check")
+    assert result.returncode == 1
+    assert {"cli.md", "errors.md"} <= set(re.findall(r"docs/reference/(\S+) is out of date", result.stderr))
+    assert "citations.md" not in result.stderr
+
+
+def test_every_setting_is_documented(project: Path) -> None:
+    text = (project / "docs/reference/settings.md").read_text()
+    for section in fields(Settings):
+        for option in fields(getattr(Settings(), section.name)):
+            assert f"`FIELDPOST_{section.name.upper()}__{option.name.upper()}`" in text
+    part = text.partition("### `[forward]`")[2]
+    assert [option.name for option in fields(ForwardOptions)] == re.findall(r"^\| `(\w+)`", part, re.MULTILINE)
+
+
+def test_every_setting_of_an_email_channel_is_documented_with_its_default(project: Path) -> None:
+    text = (project / "docs/reference/email-channel.md").read_text()
+    given = {"host": "mail.example.org", "tls": "starttls", "from_address": "ops@example.org"}
+    settings = EmailAdapter().check_settings(given)
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
+    assert set(rows) == set(settings)
+    for name in set(settings) - {"port"}:
+        assert rows[name] == ("required" if name in given else f"`{settings[name]:g}`")
+
+
+def test_every_error_code_that_a_command_or_script_can_show_is_documented(project: Path) -> None:
+    """A search of another kind than the generator's, so that a form of raising it does not know is found."""
+    text = (project / "docs/reference/errors.md").read_text()
+    kinds = "|".join(kind.__name__ for kind in EXIT_CODES)
+    raised = re.compile(rf'\b(?:{kinds})\(\s*"([a-z_.0-9]+)"')
+    codes = {code for file in (project / "src/fieldpost").rglob("*.py") for code in raised.findall(file.read_text())}
+    assert len(codes) > 50
+    assert sorted(code for code in codes if f"| `{code}` |" not in text) == []
+
+
+def test_every_command_is_documented(project: Path) -> None:
+    text = (project / "docs/reference/cli.md").read_text()
+    commands = list(leaves(typer.main.get_command(app), "fieldpost"))
+    assert len(commands) > 15
+    assert [command for command in commands if f"## `{command}`" not in text] == []
+
+
+def test_the_first_script_of_the_readme_sends(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (script,) = re.findall(r"^```python\n(.*?)^```", (project / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    token = credentials.issue("site", bytes(credentials.ENTROPY_BYTES)).text
+    Site.create(tmp_path / "pump-station", "pump-station", "http://127.0.0.1:9", token).close()
+    monkeypatch.chdir(tmp_path)
+    exec(compile(script, "README.md", "exec"), {})
+    buffer = Buffer(tmp_path / "pump-station" / "buffer.db")
+    (message,) = buffer.take(Category.NOTIFICATION, datetime.now(UTC), items_max=10, bytes_max=10_000)
+    buffer.close()
+    assert "Pump 3 stopped" in message.payload
+
+
+def test_the_papers_tell_nothing_of_where_they_were_written(project: Path) -> None:
+    found = [
+        f"{paper.relative_to(project)}: {match[0]}"
+        for paper in papers(project)
+        for match in WORKPLACE.finditer(paper.read_text())
+    ]
+    assert found == []
+
+
+def leaves(command: Any, path: str) -> Iterator[str]:
+    commands: dict[str, Any] = getattr(command, "commands", {})
+    if not commands:
+        yield path
+    for name, child in commands.items():
+        yield from leaves(child, f"{path} {name}")
+
+
+def leads_somewhere(paper: Path, target: str) -> bool:
+    name, _, heading = unquote(target).partition("#")
+    file = paper if not name else (paper.parent / name)
+    return file.exists() and (not heading or heading in anchors(file))
+
+
+def anchors(file: Path) -> Iterator[str]:
+    """The headings of a page as links name them: small letters, dashes for spaces, no other punctuation."""
+    for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", file.read_text()), re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def reference(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(project / "tools/reference"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
