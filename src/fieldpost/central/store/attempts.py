@@ -192,19 +192,23 @@ def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids:
     mine, news = write(conn, owner, finished, event_ids)
     # A late end is recorded on its own attempt, unless it stands there already: then this is the second run of a
     # transaction whose commit went through unheard, and there is nothing to say.
-    late = [f for f in finished if f.notification_id not in mine and f.notification_id in news]
+    late = [
+        (f, event_id)
+        for f, event_id in zip(finished, event_ids[::2], strict=True)
+        if f.notification_id not in mine and f.notification_id in news
+    ]
     audit.add_for_notifications(
         conn,
         owner,
         [
             _entry(event_id, f, AuditStatus.SKIPPED, f"late result, nothing changed: {f.outcome}")
-            for f, event_id in zip(late, event_ids, strict=False)
+            for f, event_id in late
         ],
     )
     settle_targets(
         conn, [(f.notification_id, f.transition, f.finished_at) for f in finished if f.notification_id in mine]
     )
-    return {f.notification_id for f in late}
+    return {f.notification_id for f, _ in late}
 
 
 def settle_targets(conn: Connection, changes: Collection[tuple[str, Transition, datetime]]) -> None:

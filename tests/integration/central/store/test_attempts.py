@@ -1,15 +1,18 @@
 """Ending an attempt: row, targets, attempt and audit in one transaction, and only under the claim's token."""
 
 import os
+from copy import copy
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Boolean, text
 
 from fieldpost.central.store import attempts, claims
 from fieldpost.central.store.attempts import Finished
 from fieldpost.central.store.claims import Claimed
 from fieldpost.central.store.statement import Statement
+from fieldpost.central.store.types import Id
 from fieldpost.core import lifecycle
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lanes import Lane
@@ -119,9 +122,8 @@ async def test_a_late_result_is_audited_and_changes_nothing(mailing: Centre, clo
 async def test_the_check_of_late_results_notices_when_the_statement_forgets_whose_claim_it_is(
     mailing: Centre, clock: ManualClock, condition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: the update without its condition. With the other one still there, one of the two must be seen alone."""
-    careless = careless_apply(condition)
-    monkeypatch.setattr(attempts, "_apply", careless)
+    """Planted: the update without one of its conditions, which only the other one would hide."""
+    forget(condition, monkeypatch)
     if "token" in condition:
         # The owner alone would still keep strangers out, so here the same node takes the row twice.
         with pytest.raises(AssertionError):
@@ -146,6 +148,7 @@ async def test_a_result_under_another_nodes_name_changes_nothing(mailing: Centre
 async def test_an_end_written_a_second_time_has_no_second_effect(mailing: Centre, clock: ManualClock) -> None:
     """As after a commit whose answer was lost."""
     sent = await mailing.send()
+    clock.advance(1)
     claimed = await claim(mailing)
     retrying = lifecycle.retrying(
         claimed.notification, "451", claimed.notification.targets, clock.now() + timedelta(minutes=1), clock.now()
@@ -236,16 +239,19 @@ async def claim_all(centre: Centre) -> list[Claimed]:
     )
 
 
-def careless_apply(condition: str) -> Statement:
-    """The statement that applies an end, with one of its conditions taken out."""
-    from fieldpost.central.store.attempts import _apply
+def forget(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take one of its conditions out of the statements that apply an end."""
+    for name, dialect in (("_write_postgresql", "postgresql"), ("_write_sqlite", "sqlite")):
+        careful: Statement = getattr(attempts, name)
+        clause = careful._texts[dialect]
+        sql = clause.element.text  # type: ignore[attr-defined]
+        assert condition in sql, "the condition to take out is not there"
+        careless = copy(careful)
+        careless._texts = {dialect: text(sql.replace(condition, "")).columns(**_RESULT[name])}  # type: ignore[dict-item]
+        monkeypatch.setattr(attempts, name, careless)
 
-    careful = {dialect: clause.element.text for dialect, clause in _apply._texts.items()}  # type: ignore[attr-defined]
-    assert all(condition in sql for sql in careful.values()), "the condition to take out is not there"
-    careless = Statement(
-        careful["postgresql"].replace(condition, ""),
-        sqlite=careful["sqlite"].replace(condition, ""),
-        result={"notification_id": attempts.Id},
-    )
-    careless._rows = _apply._rows
-    return careless
+
+_RESULT: dict[str, dict[str, Any]] = {
+    "_write_postgresql": {"notification_id": Id, "is_mine": Boolean, "is_news": Boolean},
+    "_write_sqlite": {"notification_id": Id},
+}
