@@ -1,5 +1,6 @@
 """The demo's mail catcher: one mailbox takes everything, one is busy twice for each mail, one is not there any more."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -75,4 +76,6 @@ def _misbehaving(server: MailServer) -> MailServer:
 
 
 def _taken(port: int, error: OSError) -> ConfigError:
-    return ConfigError("demo.port", f"cannot listen on port {port}: {error.strerror or error}", hint="choose another")
+    # The event loop words it in its own way; the plain reason is in the number.
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return ConfigError("demo.port", f"cannot listen on port {port}: {reason}", hint="choose another")

@@ -24,7 +24,7 @@ from fieldpost.core.times import to_text
 from fieldpost.demo.cast import SITES
 from fieldpost.demo.parts import AgentPart, CentralPart, Failed, Part, Report, ScriptPart, Sent, Serves
 
-ORPHAN_GRACE_S = 10.0
+ORPHAN_GRACE_S = 5.0
 AGENT_INTERVAL_S = 2.0
 
 

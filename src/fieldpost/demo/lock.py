@@ -11,7 +11,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import Conflict
 
 PAUSE_S = 0.1
-PATIENCE_S = 12.0
+PATIENCE_S = 7.0
 """Longer than processes take to end that a killed demo left behind."""
 
 

@@ -1,0 +1,148 @@
+"""`fieldpost demo` as a person runs it: started, stopped by Ctrl-C, started again, and treated badly."""
+
+import fcntl
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.running_demo import ANY_PORTS, RunningDemo, mail_ids, processes_of
+
+INBOX = r"Inbox +(http://\S+)"
+LOGIN = r"Console +http://\S+ +log in as (\S+), password (\S+)"
+
+
+@dataclass
+class Run:
+    """What was seen of one run until Ctrl-C."""
+
+    login: tuple[str, ...]
+    mail_ids: set[str]
+    running: list[str]
+    exit_code: int
+    left: list[str]
+    lines: list[str]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "data"
+
+
+@pytest.fixture(scope="module")
+def two_runs(folder: Path) -> tuple[Run, Run]:
+    return run_and_stop(folder), run_and_stop(folder)
+
+
+def run_and_stop(folder: Path) -> Run:
+    with RunningDemo(folder) as demo:
+        login = demo.until(LOGIN).groups()
+        inbox_url = demo.until(INBOX)[1]
+        demo.until(r"harbour +delivered")
+        running = processes_of(demo.mark)
+        ids = mail_ids(inbox_url)
+        code = demo.stop()
+        return Run(login, ids, running, code, processes_of(demo.mark), demo.lines)
+
+
+def test_central_and_each_agent_and_script_are_processes_of_their_own(two_runs: tuple[Run, Run]) -> None:
+    for words in ("central", "agent plant-north", "agent harbour", "script plant-north", "script harbour"):
+        assert any(f"fieldpost.demo.child {words}" in command for command in two_runs[0].running), words
+
+
+def test_ctrl_c_ends_the_demo_with_0_and_leaves_no_process(two_runs: tuple[Run, Run]) -> None:
+    assert [run.exit_code for run in two_runs] == [0, 0]
+    assert [run.left for run in two_runs] == [[], []]
+
+
+def test_a_second_start_goes_on_with_the_same_mails(two_runs: tuple[Run, Run]) -> None:
+    first, second = two_runs
+    assert first.mail_ids
+    assert first.mail_ids < second.mail_ids
+    assert any("Going on with" in line for line in second.lines)
+
+
+def test_a_second_start_shows_the_same_login(two_runs: tuple[Run, Run]) -> None:
+    assert two_runs[0].login == two_runs[1].login
+
+
+def test_what_is_secret_is_readable_by_its_owner_alone(two_runs: tuple[Run, Run], folder: Path) -> None:
+    secret = ["login.json", "central/api-token", "plant-north/token", "harbour/token"]
+    assert {name: oct((folder / name).stat().st_mode & 0o777) for name in secret} == dict.fromkeys(secret, "0o600")
+
+
+def test_without_a_terminal_the_output_holds_no_control_characters(two_runs: tuple[Run, Run]) -> None:
+    assert [line for line in two_runs[0].lines if not line.rstrip("\n").isprintable()] == []
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[RunningDemo]:
+    with RunningDemo(tmp_path / "fieldpost-demo") as started:
+        yield started
+
+
+def test_processes_of_a_killed_demo_end_by_themselves(demo: RunningDemo, tmp_path: Path) -> None:
+    demo.until("delivered")
+    assert demo.stop(signal.SIGKILL) == -signal.SIGKILL
+    # They hold the demo's lock with it, so it is free only when the last of them is gone.
+    with (tmp_path / "fieldpost-demo/demo.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert processes_of(demo.mark) == []
+
+
+def test_what_is_sent_while_central_is_killed_arrives_when_it_is_back(
+    demo: RunningDemo, tmp_path: Path, project: Path
+) -> None:
+    inbox_url = demo.until(INBOX)[1]
+    demo.until("delivered")
+    os.kill(int((tmp_path / "fieldpost-demo/central/central.db.lock").read_text()), signal.SIGKILL)
+    script = subprocess.run(
+        [sys.executable, str(project / "examples/site_script.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    demo.until("central was ended by SIGKILL")
+    demo.until("plant-north +delivered +Pump 3 → ops")
+    assert script.stdout.strip() in mail_ids(inbox_url)
+    assert demo.stop() == 0
+
+
+def test_a_second_demo_in_the_same_folder_is_refused(demo: RunningDemo, tmp_path: Path) -> None:
+    demo.until("delivered")
+    with RunningDemo(tmp_path / "fieldpost-demo") as second:
+        assert second.wait() == 1
+    assert "another demo works in" in "".join(second.lines)
+    assert demo.stop() == 0
+
+
+def test_a_usual_port_that_is_taken_is_replaced_with_a_word(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 2525))
+            taken.listen()
+        except OSError:
+            pass  # somebody else has it, which is as good
+        with RunningDemo(tmp_path / "data", "--port", "0", "--inbox-port", "0") as demo:
+            demo.until(r"Port 2525 is taken, so the mail catcher is at port \d+")
+            demo.until("delivered")
+            assert demo.stop() == 0
+
+
+@pytest.mark.parametrize("option", ["--port", "--inbox-port", "--smtp-port"])
+def test_a_port_that_was_asked_for_and_is_taken_ends_the_demo(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        arguments = [*ANY_PORTS, option, str(taken.getsockname()[1])]
+        with RunningDemo(tmp_path / "data", *arguments) as demo:
+            assert demo.wait() == 1
+    assert re.search(r"cannot listen on .*port \d+: Address already in use", "".join(demo.lines))
+    assert processes_of(demo.mark) == []
