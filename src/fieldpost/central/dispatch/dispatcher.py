@@ -86,10 +86,12 @@ class Dispatcher:
 
     async def sweep(self) -> None:
         """Claim and start what is due until nothing is; returns with attempts still in flight."""
-        await self._attempt_suspects()
         while not self._is_stopping:
             await self._look()
-            if not await self._claim(await self._free_slots()):
+            if self._view.has_suspects:
+                await self._attempt_suspects()
+            free = await self._free_slots()
+            if await self._claim(free) < free:
                 return
 
     async def idle(self) -> None:
@@ -183,6 +185,7 @@ class Dispatcher:
                 self._start(one)
             while self._flights and not self._is_stopping:
                 await self._freed_or_stopping()
+        self._view.has_suspects = False
 
     def _start(self, claimed: Claimed, *, is_probe: bool = False) -> None:
         n = claimed.notification

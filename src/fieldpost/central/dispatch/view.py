@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from fieldpost.central.store import breakers as breaker_rows
-from fieldpost.central.store import lists
+from fieldpost.central.store import claims, lists
 from fieldpost.central.store.moment import moment
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key, is_blocked
 from fieldpost.core.lifecycle import Policy
@@ -39,6 +39,8 @@ class View:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     held: Mapping[str, datetime] = field(default_factory=dict)
     blocked_keys: set[str] = field(default_factory=set)
+    has_suspects: bool = False
+    """Whether rows wait to be attempted alone."""
     _routes: dict[str, Route | PermanentFailure] = field(default_factory=dict)
     _policies: dict[tuple[str, bool], Policy] = field(default_factory=dict)
 
@@ -114,6 +116,7 @@ def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> View
         directory=lists.directory(conn),
         breakers=breaker_rows.load(conn),
         held=breaker_rows.held_keys(conn),
+        has_suspects=claims.has_suspects(conn, now=now),
     )
     for breaker in view.breakers.values():
         if is_blocked(breaker):
