@@ -27,6 +27,7 @@ class RunningDemo:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.mark = secrets.token_hex(8)
         self.lines: list[str] = []
+        self._is_read = True
         self._queue: queue.Queue[str | None] = queue.Queue()
         self.process = subprocess.Popen(
             [*COMMAND, "--folder", str(folder), *(arguments or ANY_PORTS)],
@@ -62,6 +63,10 @@ class RunningDemo:
         self.process.send_signal(number)
         return self.wait()
 
+    def stop_reading(self) -> None:
+        """Close our end of its output, as `| head` does."""
+        self._is_read = False
+
     def wait(self) -> int:
         code = self.process.wait(DEADLINE_S)
         while (line := self._queue.get(timeout=DEADLINE_S)) is not None:
@@ -70,8 +75,9 @@ class RunningDemo:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._queue.put(line)
+        with self.process.stdout as output:
+            while self._is_read and (line := output.readline()):
+                self._queue.put(line)
         self._queue.put(None)
 
 

@@ -99,7 +99,8 @@ class Demo:
         failure = None if playing.cancelled() else playing.exception()
         if failure is not None:
             self._terminal.say(f"The demo cannot go on: {_reason(failure)}", "red")
-            self._terminal.say(f"Data and logs are in {self._folder}.")
+            if self._folder.is_dir():
+                self._terminal.say(f"Data and logs are in {self._folder}.")
             return 1
         if self._options.is_check:
             return self._verdict(self._clock.monotonic() - began)

@@ -20,7 +20,7 @@ class Terminal:
 
     def __init__(self, on_gone: Callable[[], None], *, is_brief: bool = False) -> None:
         """With `is_brief`, events are only kept, for `tell_kept`."""
-        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._on_gone = on_gone
         self._is_brief = is_brief
         self._kept: deque[Text] = deque(maxlen=KEPT_MAX)
@@ -51,9 +51,15 @@ class Terminal:
         except UnicodeEncodeError:
             # A terminal of another age: what it cannot show must not stop the demo.
             print(line.plain.encode("ascii", "replace").decode(), flush=True)
-        except BrokenPipeError:
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self._on_gone()
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Left to the terminal; rich itself would end the process."""
+        raise BrokenPipeError
 
 
 def _printable(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.running_demo import ANY_PORTS, RunningDemo, mail_ids, processes_of
+from support.running_demo import ANY_PORTS, DEADLINE_S, RunningDemo, mail_ids, processes_of
 
 INBOX = r"Inbox +(http://\S+)"
 LOGIN = r"Console +http://\S+ +log in as (\S+), password (\S+)"
@@ -136,6 +136,13 @@ def test_a_usual_port_that_is_taken_is_replaced_with_a_word(tmp_path: Path) -> N
             demo.until(r"Port 2525 is taken, so the mail catcher is at port \d+")
             demo.until("delivered")
             assert demo.stop() == 0
+
+
+def test_a_demo_whose_output_nobody_reads_any_more_stops_in_order(demo: RunningDemo) -> None:
+    demo.until("Inbox")
+    demo.stop_reading()
+    assert demo.process.wait(DEADLINE_S) == 0
+    assert processes_of(demo.mark) == []
 
 
 @pytest.mark.parametrize("option", ["--port", "--inbox-port", "--smtp-port"])
