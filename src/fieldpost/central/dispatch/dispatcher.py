@@ -234,12 +234,15 @@ class Dispatcher:
         return [f.key[0] for f in self._flights.values()]
 
     async def _give_back(self, flights: Sequence[Flight], reason: str) -> None:
-        with contextlib.suppress(Unavailable):  # then the lease runs out by itself
+        try:
             await self._store.write(
                 claims.release, self._node_id, [f.key for f in flights], reason, now=self._store.now()
             )
-        await self._holds.give_back_probes(flights)
-        self._ended(flights, {})
+            await self._holds.give_back_probes(flights)
+        except Unavailable as error:  # then the lease runs out by itself, since nothing renews it any more
+            log.error("release.failed", count=len(flights), error=error.message)
+        finally:
+            self._ended(flights, {})
 
     async def _renew_all(self) -> None:
         """Keep the leases of what is in flight; what could not be renewed is stopped by its gate."""
