@@ -1,0 +1,290 @@
+"""The console in Chromium, as an operator uses it."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Dialog, Page, async_playwright, expect
+
+from fieldpost.core.notification import Status
+from fieldpost.core.outcome import TransientFailure
+from fieldpost.testing import ManualClock
+from support.front import Front, open_front, served
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+
+
+@pytest.fixture
+async def front(sqlite_url: str) -> AsyncIterator[Front]:
+    async with open_front(sqlite_url, ManualClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def url(front: Front) -> AsyncIterator[str]:
+    async with served(front.app) as served_at:
+        yield served_at
+
+
+@pytest.fixture
+async def browser(chromium_path: str) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
+        yield launched
+        await launched.close()
+
+
+@pytest.fixture
+async def page(browser: Browser, url: str) -> AsyncIterator[Page]:
+    async with watched(await browser.new_context(base_url=url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def scriptless(browser: Browser, url: str) -> AsyncIterator[Page]:
+    async with watched(await browser.new_context(base_url=url, java_script_enabled=False)) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def watched(context: BrowserContext) -> AsyncIterator[Page]:
+    """A page on which nothing may go wrong: what the content security policy stops would be told here."""
+    page = await context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    yield page
+    await context.close()
+    # A refused login answers 401, which the browser notes by itself.
+    assert [text for text in complaints if "status of 401" not in text] == []
+
+
+async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it(front: Front, page: Page) -> None:
+    parked = await front.park("550 5.1.1 no such user", subject="Pump 3 is hot", body="It has 93 °C.")
+    await log_in(front, page, "operator")
+    await expect(page.get_by_role("heading", name="Outbox")).to_be_attached()
+    row = page.locator("tbody tr", has_text="Pump 3 is hot")
+    await expect(row).to_contain_text("parked")
+    await expect(row).to_contain_text("550 5.1.1 no such user")
+    await row.get_by_role("link", name="Pump 3 is hot").click()
+
+    await expect(page.locator(".why")).to_contain_text("It waits for an operator to retry or discard it")
+    steps = page.locator(".timeline li")
+    await expect(steps).to_contain_text(
+        ["Sent at plant-7", "Arrived at central", "Attempt 1: failed for good", "Parked: it waits for a person"]
+    )
+    await expect(steps.nth(2)).to_contain_text("phase rcpt")
+    await expect(page.locator(".targets li")).to_have_text(re.compile("failed.*ops@example.org.*550", re.DOTALL))
+    await expect(page.get_by_label("Body")).to_have_text("It has 93 °C.")
+
+    await page.get_by_role("button", name="Retry").click()
+    await expect(page.locator(".head .badge")).to_contain_text("pending")
+    await expect(page.get_by_text("pending again, and due at once")).to_be_visible()
+    assert (await front.centre.get(parked)).status is Status.PENDING
+    await front.centre.deliver()
+    # By itself, without a reload.
+    await expect(page.locator(".head .badge")).to_contain_text("delivered")
+    await expect(steps.last).to_contain_text("Delivered")
+    await expect(page.locator(".timeline")).to_contain_text("Retried by operator")
+
+
+async def test_discarding_asks_first(front: Front, browser: Browser, url: str) -> None:
+    parked = await front.park(subject="Pump 3 is hot")
+    page = await browser.new_page(base_url=url)
+    await log_in(front, page, "operator")
+    row = page.locator("tbody tr", has_text="Pump 3 is hot")
+    asked: list[str] = []
+
+    async def answer(is_yes: bool) -> None:
+        page.once("dialog", lambda dialog: _answer(dialog, is_yes, asked))
+        await row.get_by_role("button", name="Discard").click()
+
+    await answer(False)
+    await expect(row).to_contain_text("parked")
+    assert (await front.centre.get(parked)).status is Status.PARKED
+    await answer(True)
+    await expect(row).to_contain_text("discarded")
+    assert (await front.centre.get(parked)).status is Status.DISCARDED
+    assert len(asked) == 2
+
+
+async def test_a_notification_appears_in_the_list_by_itself(front: Front, page: Page) -> None:
+    await log_in(front, page, "viewer")
+    await expect(page.get_by_role("heading", name="Nothing has arrived yet")).to_be_visible()
+    await front.centre.send("ops", subject="Pump 3 is hot")
+    front.clock.advance(3)
+    row = page.locator("tbody tr", has_text="Pump 3 is hot")
+    await expect(row).to_contain_text("pending")
+    await expect(page.locator(".tiles .pending")).to_contain_text("1")
+
+
+async def test_the_list_does_not_move_under_the_pointer(front: Front, page: Page) -> None:
+    await front.centre.send("ops", subject="First")
+    await log_in(front, page, "viewer")
+    row = page.locator("tbody tr", has_text="First")
+    await row.hover()
+    await front.centre.send("ops", subject="Second")
+    polls: list[str] = []
+    page.on("request", lambda request: polls.append(request.url))
+    # Longer than one interval, by the page's own clock: it asks for nothing.
+    await page.evaluate("() => new Promise((done) => setTimeout(done, 2500))")
+    assert polls == []
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await page.mouse.move(1, 1)
+    await expect(page.locator("tbody tr")).to_have_count(2)
+
+
+async def test_a_wrong_password_is_refused_and_the_name_stays(front: Front, page: Page) -> None:
+    await page.goto("/")
+    await page.get_by_label("Name").fill("operator")
+    await page.get_by_label("Password").fill("wrong")
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.get_by_role("alert")).to_have_text("The name or the password is wrong.")
+    await expect(page.get_by_label("Name")).to_have_value("operator")
+    await expect(page.get_by_label("Password")).to_have_value("")
+
+
+async def test_logging_out_leads_to_the_login(front: Front, page: Page) -> None:
+    await log_in(front, page, "viewer")
+    await page.get_by_role("button", name="Log out").click()
+    await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    await page.goto("/")
+    await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+async def test_with_scripts_blocked_one_can_look_filter_retry_and_discard(front: Front, scriptless: Page) -> None:
+    page = scriptless
+    first = await front.park(subject="Pump 3 is hot")
+    second = await front.park(subject="Tank 12 is low")
+    await front.deliver(subject="All is well")
+    await log_in(front, page, "operator")
+    await page.get_by_label("Status").select_option("parked")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    await page.locator("tbody tr", has_text="Pump 3").get_by_role("button", name="Retry").click()
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await page.get_by_role("link", name="Tank 12 is low").click()
+    await expect(page.locator(".timeline")).to_contain_text("Parked")
+    await page.get_by_role("button", name="Discard").click()
+    await expect(page.locator(".head .badge")).to_contain_text("discarded")
+    assert (await front.centre.get(first)).status is Status.PENDING
+    assert (await front.centre.get(second)).status is Status.DISCARDED
+
+
+@pytest.mark.threat(11)
+async def test_a_hostile_subject_is_shown_as_text_and_runs_nothing(front: Front, page: Page) -> None:
+    evil = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+    parked = await front.park(evil, subject=evil, body=evil)
+    await log_in(front, page, "operator")
+    await expect(page.locator("td.c-subject")).to_have_text(evil)
+    await page.goto(f"/notifications/{parked}")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(evil)
+    await expect(page.get_by_label("Body")).to_have_text(evil)
+    assert await page.locator("img:not(.brand img)").count() == 0
+
+
+@pytest.mark.threat(10)
+@pytest.mark.bad_input(57)
+async def test_a_form_on_another_site_does_nothing(front: Front, page: Page, url: str) -> None:
+    parked = await front.park()
+    version = (await front.centre.get(parked)).version
+    await log_in(front, page, "operator")
+    target = f"{url}/notifications/{parked}/retry"
+    form = f'<form method=post action="{target}"><input name=version value={version}><button>Win</button></form>'
+    await page.route("http://evil.example/", lambda route: route.fulfill(body=form, content_type="text/html"))
+    await page.goto("http://evil.example/")
+    async with page.expect_response(target) as answered:
+        await page.get_by_role("button", name="Win").click()
+    answer = await answered.value
+    # Lax keeps the cookie at home, so the form is a stranger's: it is sent to the login and has done nothing.
+    assert answer.status in (303, 403)
+    assert (await front.centre.get(parked)).status is Status.PARKED
+
+
+async def test_when_central_is_away_the_page_says_so_and_recovers(front: Front, browser: Browser, url: str) -> None:
+    await front.centre.send("ops", subject="First")
+    page = await browser.new_page(base_url=url)
+    await log_in(front, page, "viewer")
+    await page.route("**/*", lambda route: route.abort())
+    await expect(page.get_by_text("Central does not answer")).to_be_visible()
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await page.unroute("**/*")
+    await expect(page.get_by_text("Central does not answer")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+async def test_nothing_sticks_out_and_text_can_be_read(
+    front: Front, browser: Browser, url: str, scheme: str, width: int
+) -> None:
+    await front.park("x" * 900, subject="A subject that is much longer than a narrow screen is wide, " * 4)
+    front.centre.adapter.answer("ops", TransientFailure("451 busy"))
+    retrying = await front.centre.send("ops", subject="w" * 300)
+    await front.centre.deliver()
+    await front.deliver()
+    page = await browser.new_page(base_url=url, color_scheme=scheme, viewport={"width": width, "height": 800})  # type: ignore[arg-type]
+    await page.goto("/login")
+    await expect_fit_and_contrast(page)
+    await log_in(front, page, "operator")
+    await expect_fit_and_contrast(page)
+    for path in (f"/notifications/{retrying}", "/?status=discarded", "/nowhere"):
+        await page.goto(path)
+        await expect_fit_and_contrast(page)
+    await page.goto("/?status=parked")
+    await page.locator("td.c-subject a").click()
+    await expect_fit_and_contrast(page)
+
+
+async def log_in(front: Front, page: Page, name: str) -> None:
+    await page.goto("/login")
+    await page.get_by_label("Name").fill(name)
+    await page.get_by_label("Password").fill(front.password(name))
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+
+
+async def _answer(dialog: Dialog, is_yes: bool, asked: list[str]) -> None:
+    asked.append(dialog.message)
+    await (dialog.accept() if is_yes else dialog.dismiss())
+
+
+# The contrast of every piece of text with what lies behind it, as WCAG 2 computes it; those below AA.
+CONTRAST = """
+() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    return canvas.getImageData(0, 0, 1, 1).data;
+  };
+  const luminance = ([r, g, b]) => {
+    const part = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const color = rgba(getComputedStyle(e).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+    return rgba("white");
+  };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
+    const [a, b] = [luminance(rgba(getComputedStyle(element).color)), luminance(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push([walker.currentNode.data.trim().slice(0, 40), element.className, ratio]);
+  }
+  return poor;
+}
+"""
+
+
+async def expect_fit_and_contrast(page: Page) -> None:
+    assert await page.evaluate(CONTRAST) == []
+    assert await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0

@@ -1,0 +1,162 @@
+"""The commands that speak to central, as real processes against a real server."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fieldpost.core.notification import Status
+from fieldpost.testing import ManualClock
+from support.front import Front, open_front, served
+
+MAIL = ("--set", "host=127.0.0.1", "--set", "port=2525", "--set", "tls=none", "--set", "from_address=f@plant.example")
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Cli:
+    front: Front
+    url: str
+    folder: Path
+
+    async def __call__(self, *arguments: str, role: str | None = "admin", **environ: str) -> Ran:
+        """Run `fieldpost` with these arguments and this role's token."""
+        given = {"PATH": os.environ["PATH"], "FIELDPOST_URL": self.url, "COLUMNS": "200"} | environ
+        if role is not None:
+            given["FIELDPOST_TOKEN"] = self.front.tokens[role]
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("fieldpost")),
+            *arguments,
+            cwd=self.folder,
+            env=given,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+        assert process.returncode is not None
+        return Ran(process.returncode, out.decode(), err.decode())
+
+
+@pytest.fixture
+async def front(sqlite_url: str) -> AsyncIterator[Front]:
+    async with open_front(sqlite_url, ManualClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def cli(front: Front, tmp_path: Path) -> AsyncIterator[Cli]:
+    async with served(front.app) as url:
+        yield Cli(front, url, tmp_path)
+
+
+async def test_lists_and_channels_are_set_up_seen_changed_and_removed(cli: Cli) -> None:
+    assert "fieldpost channels add" in (await cli("channels", "list")).out, "an empty list says what to do"
+    assert (await cli("channels", "add", "mail", "--type", "email", *MAIL, "--default")).code == 0
+    assert (await cli("channels", "change", "mail", "--set", "port=2526")).code == 0
+    shown = json.loads((await cli("channels", "show", "mail", "--json")).out)
+    assert (shown["settings"]["port"], shown["settings"]["host"], shown["is_default"]) == (2526, "127.0.0.1", True)
+    added = await cli("lists", "add", "ops", "--target", "a@example.org", "--target", "b@example.org")
+    assert added.out == "The list ops has 2 targets.\n"
+    listed = (await cli("lists", "list")).out
+    assert "a@example.org, b@example.org" in listed
+    assert "b@example.org" in (await cli("lists", "show", "ops")).out
+    assert [(await cli(noun, "remove", name)).code for noun, name in (("lists", "ops"), ("channels", "mail"))] == [0, 0]
+    assert json.loads((await cli("lists", "list", "--json")).out) == {"lists": []}
+
+
+async def test_adding_a_site_prints_its_token_once_and_the_command_to_paste(cli: Cli) -> None:
+    added = await cli("sites", "add", "plant 9")
+    [token] = [word for word in added.out.split() if word.startswith("fp_site_")]
+    assert await cli.front.operate.accounts.by_site_token(token) == "plant 9"
+    assert f"fieldpost site init './plant 9' --name 'plant 9' --central {cli.url}" in added.out
+    listed = (await cli("sites", "list")).out
+    assert "plant 9" in listed
+    assert "never" in listed
+    assert token not in listed
+    pasted = await cli(
+        *("site", "init", "./plant 9", "--name", "plant 9", "--central", cli.url), FIELDPOST_SITE_TOKEN=token
+    )
+    assert pasted.code == 0, pasted.err
+
+
+@pytest.mark.req("CMD-04", "CMD-05")
+async def test_notifications_are_listed_shown_retried_and_discarded(cli: Cli) -> None:
+    front = cli.front
+    first = await front.park("550 no such user", subject="Pump 3 is hot", body="It has 93 °C.")
+    second = await front.park("550 no such user", subject="Tank 12 is low")
+    listed = (await cli("notifications", "list", "--status", "parked", role="viewer")).out
+    assert [line.split()[0] for line in listed.splitlines()[1:]] == [second, first]
+    assert len(json.loads((await cli("notifications", "list", "--limit", "1", "--json")).out)["notifications"]) == 1
+    shown = (await cli("notifications", "show", first, role="viewer")).out
+    for text in ("Pump 3 is hot", "parked", "ops@example.org", "550 no such user", "notify_deliver", "It has 93 °C."):
+        assert text in shown
+    assert (await cli("notifications", "retry", first, role="operator")).out == f"{first} is pending again.\n"
+    assert (await cli("notifications", "discard", second, role="operator")).out == f"{second} is discarded.\n"
+    assert [(await front.centre.get(i)).status for i in (first, second)] == [Status.PENDING, Status.DISCARDED]
+    again = await cli("notifications", "discard", second, role="operator")
+    assert (again.code, "notification.not_parked" in again.err) == (5, True)
+
+
+async def test_errors_are_one_line_on_stderr_with_the_documented_exit_code(cli: Cli) -> None:
+    cases = {
+        ("lists", "add", "ops", "--target", "nonsense"): (3, "targets[0]"),
+        ("lists", "show", "nothing"): (4, "list.unknown"),
+        ("sites", "add", "plant-7"): (5, "site.exists"),
+        ("channels", "add", "x", "--set", "host"): (3, "--set takes name=value"),
+    }
+    for arguments, (code, text) in cases.items():
+        ran = await cli(*arguments)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran
+        assert text in ran.err
+    assert (await cli("sites", "add", "x", role="viewer")).code == 6
+    assert (await cli("sites", "list", role=None, FIELDPOST_TOKEN="nonsense")).code == 6
+    assert (await cli("sites", "list", FIELDPOST_URL="http://127.0.0.1:1")).code == 7
+    assert (await cli("sites", "list", FIELDPOST_URL="ftp://x")).code == 8
+    assert (await cli("sites", "list", role=None)).code == 8
+    assert (await cli("sites", "list", "--nonsense")).code == 2
+
+
+async def test_the_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line(cli: Cli) -> None:
+    token = cli.front.tokens["viewer"]
+    (cli.folder / "mine").write_text(token + "\n")
+    assert (await cli("sites", "list", "--token-file", "mine", role=None)).code == 0
+    assert (await cli("sites", "list", role=None, FIELDPOST_TOKEN_FILE="mine")).code == 0
+    (cli.folder / "fieldpost-data").mkdir()
+    (cli.folder / "fieldpost-data" / "api-token").write_text(token)
+    assert (await cli("sites", "list", role=None)).code == 0
+    assert (await cli("sites", "list", "--token", token, role=None)).code == 2
+    assert (await cli("sites", "list", role=None, FIELDPOST_TOKEN="a\nb")).code == 8
+
+
+async def test_what_a_site_sent_cannot_command_the_terminal_of_who_looks(cli: Cli) -> None:
+    evil = await cli.front.park("550 \x1b[2J\x1b]0;owned\x07", subject="\x1b[31mred [bold]not bold[/bold]")
+    for arguments in (("notifications", "list"), ("notifications", "show", evil)):
+        out = (await cli(*arguments)).out
+        assert "\x1b" not in out
+        assert "\x07" not in out
+        assert "[bold]not bold[/bold]" in out
+
+
+async def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
+    await cli.front.centre.send_many(50)
+    fieldpost = Path(sys.executable).with_name("fieldpost")
+    given = {"PATH": os.environ["PATH"], "FIELDPOST_URL": cli.url, "FIELDPOST_TOKEN": cli.front.tokens["viewer"]}
+    command = f"set -o pipefail; {fieldpost} notifications list --json | head -c 10"
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", command), env=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")

@@ -1,0 +1,99 @@
+"""The steps of a notification's way."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fieldpost.central.store.attempts import AttemptRecord
+from fieldpost.central.watch.timeline import Tone, timeline
+from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.ids import NotificationId
+from fieldpost.core.notification import Notification, Provenance, Status
+
+T0 = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
+PENDING = Notification(
+    notification_id=NotificationId("0198c8a0-0000-7000-8000-000000000001"),
+    type="email",
+    list_name="ops",
+    subject="Pump 3 is hot",
+    body="",
+    provenance=Provenance("plant-7", script="watch.py"),
+    status=Status.PENDING,
+    delivery_key="list:ops",
+    created_at=T0,
+    due_at=T0,
+    cycle_started_at=T0,
+    site_enqueued_at=T0 - timedelta(seconds=5),
+)
+
+
+def attempt(minute: int, outcome: str | None, **more: object) -> AttemptRecord:
+    made = AttemptRecord(minute, 1, "node", False, T0 + timedelta(minutes=minute), None, outcome, None, None, None, 5)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def act(minute: int, status: AuditStatus) -> AuditEntry:
+    at = T0 + timedelta(minutes=minute)
+    return AuditEntry(event_id="x", occurred_at=at, kind=AuditKind.OPERATOR_ACT, status=status, actor="maria")
+
+
+def titles(n: Notification, attempts: tuple[AttemptRecord, ...] = (), acts: tuple[AuditEntry, ...] = ()) -> list[str]:
+    return [step.title for step in timeline(n, attempts, acts)]
+
+
+def test_before_the_first_attempt_it_has_been_sent_and_has_arrived() -> None:
+    sent, arrived, due = timeline(PENDING, (), ())
+    assert (sent.title, sent.at, sent.facts) == (
+        "Sent at plant-7",
+        T0 - timedelta(seconds=5),
+        (("script", "watch.py"),),
+    )
+    assert (arrived.title, arrived.at) == ("Arrived at central", T0)
+    assert (due.title, due.tone, due.at) == ("Next attempt", Tone.NEXT, T0)
+
+
+def test_attempts_and_what_operators_did_stand_in_the_order_of_time() -> None:
+    delivered = replace(PENDING, status=Status.DELIVERED, due_at=None, cycle=2, delivered_at=T0 + timedelta(minutes=9))
+    attempts = (attempt(1, "transient_failure"), attempt(2, "permanent_failure"), attempt(9, "delivered"))
+    assert titles(delivered, attempts, (act(8, AuditStatus.SUBMITTED),))[2:] == [
+        "Attempt 1: failed for now",
+        "Attempt 2: failed for good",
+        "Retried by maria",
+        "Attempt 3: delivered",
+        "Delivered",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n", "last"),
+    [
+        (replace(PENDING, status=Status.PARKED, due_at=None, terminal_at=T0), "Parked: it waits for a person"),
+        (replace(PENDING, status=Status.DISCARDED, due_at=None, terminal_at=T0), "Discarded by maria"),
+        (replace(PENDING, status=Status.RETRYING, next_attempt_at=T0), "Next attempt"),
+        (
+            replace(PENDING, held_by="channel:mail", held_reason="no connection"),
+            "Held behind channel:mail; looked at again",
+        ),
+    ],
+)
+def test_the_last_step_says_what_is_to_come_or_how_it_ended(n: Notification, last: str) -> None:
+    acts = (act(3, AuditStatus.DISCARDED),) if n.status is Status.DISCARDED else ()
+    assert titles(n, (), acts)[-1] == last
+
+
+@pytest.mark.parametrize(
+    "outcome", ["delivered", "transient_failure", "permanent_failure", "uncertain", "held", "released", None]
+)
+def test_every_outcome_that_the_table_allows_has_words(outcome: str | None) -> None:
+    assert timeline(PENDING, (attempt(1, outcome),), ())[2].title.startswith("Attempt 1: ")
+
+
+def test_a_reply_that_the_error_quotes_is_told_once() -> None:
+    told = timeline(PENDING, (attempt(1, "transient_failure", error="at rcpt: 451 busy", reply="451 busy"),), ())[2]
+    assert (told.error, told.reply) == ("at rcpt: 451 busy", None)
+
+
+def test_a_time_that_the_site_could_not_tell_is_quoted() -> None:
+    n = replace(PENDING, site_enqueued_at=None, site_enqueued_text="yesterday")
+    assert timeline(n, (), ())[0].note == "the site wrote 'yesterday' as its time"

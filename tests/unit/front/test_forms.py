@@ -1,0 +1,36 @@
+"""Forms: their token, and where they may lead."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldpost.front.console.forms import form_token, local_path, new_secret
+
+
+@pytest.mark.parametrize("path", ["/", "/?status=parked&site=a%20b", "/notifications/0198c8a0"])
+def test_a_path_of_ours_is_kept(path: str) -> None:
+    assert local_path(path) == path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "x", "//evil.example", "/\\evil.example", "\\\\evil.example", "http://evil.example",
+     "javascript:alert(1)", "/\n/evil.example", "/\tx", "/x\r\nSet-Cookie: a=b", "/" + "x" * 5000],
+)  # fmt: skip
+def test_whatever_else_leads_to_the_first_page(text: str | None) -> None:
+    assert local_path(text) == "/"
+
+
+@given(st.text())
+def test_no_text_leads_to_another_server(text: str) -> None:
+    path = local_path(text)
+    assert path.startswith("/")
+    assert path[1:2] not in ("/", "\\")
+
+
+def test_each_visitor_has_his_own_token_and_it_tells_nothing_of_his_cookie() -> None:
+    mine, theirs = new_secret(), new_secret()
+    assert form_token(mine) == form_token(mine)
+    assert form_token(mine) != form_token(theirs)
+    assert mine not in form_token(mine)
+    assert len(mine) >= 22, "128 bits"

@@ -1,0 +1,33 @@
+"""The console's files: vendored ones are what the manifest says, and browsers keep them until they change."""
+
+import json
+from hashlib import sha512
+
+from fieldpost.front.console.static_files import FOLDER, StaticFiles
+
+
+def test_every_vendored_file_is_what_the_manifest_says_and_has_its_licence() -> None:
+    vendor = FOLDER / "vendor"
+    manifest = json.loads((vendor / "manifest.json").read_text())
+    assert sorted(path.name for path in vendor.iterdir() if path.suffix in (".js", ".css")) == sorted(manifest)
+    for name, entry in manifest.items():
+        assert sha512((vendor / name).read_bytes()).hexdigest() == entry["sha512"]
+        assert (vendor / entry["license_file"]).read_text().strip()
+        assert entry["version"] in (vendor / name).read_text()
+
+
+def test_a_file_asked_for_by_its_version_is_kept_and_any_other_is_asked_for_again() -> None:
+    files = StaticFiles()
+    name, _, version = files.url("console.css").removeprefix("/static/").partition("?v=")
+    known, unknown = files.response(name, version), files.response(name, "old")
+    assert known is not None
+    assert unknown is not None
+    assert "immutable" in known.headers["cache-control"]
+    assert unknown.headers["cache-control"] == "no-cache"
+    assert known.headers["content-type"] == "text/css; charset=utf-8"
+
+
+def test_what_is_not_for_browsers_is_not_served() -> None:
+    files = StaticFiles()
+    for name in ("vendor/manifest.json", "vendor/htmx.LICENSE", "../pages.py", "/etc/passwd", ""):
+        assert files.response(name, None) is None
