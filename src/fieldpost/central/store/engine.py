@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+import asyncpg
 import structlog
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -270,8 +271,16 @@ class PostgresStore:
 
 def _is_passing(error: Exception) -> bool:
     if isinstance(error, DBAPIError):
-        return error.connection_invalidated or _sqlstate(error) in _PASSING
+        # Class 08: the connection was lost; while it is being made, nothing else says so.
+        state = _sqlstate(error) or ""
+        return error.connection_invalidated or state in _PASSING or state.startswith("08") or _is_confused(error)
     return isinstance(error, OSError)
+
+
+def _is_confused(error: DBAPIError) -> bool:
+    """Whether the driver lost its own thread, as it does when a connection ends while it is being made."""
+    cause = error.orig.__cause__ if error.orig is not None else None
+    return isinstance(cause, asyncpg.InternalClientError)
 
 
 def _translated(error: Exception) -> Exception:
