@@ -62,7 +62,6 @@ async def test_the_session_cookie_is_kept_from_scripts_and_other_sites(
     assert not any(part.startswith("domain") for part in parts)
 
 
-@pytest.mark.threat(12)
 async def test_a_login_begins_a_new_session_and_a_logout_ends_it_at_central(front: Front) -> None:
     async with front.client() as client:
         client.cookies.set("fieldpost-session", "fp_session_planted_by_somebody", domain="central.example")
