@@ -10,6 +10,7 @@ from fieldpost.cli.client import (
     URL_DEFAULT,
     Client,
     JsonOption,
+    RetryOption,
     TokenFileOption,
     UrlOption,
 )
@@ -31,12 +32,13 @@ def add(
     set_: SetOption,
     type_: Annotated[str, typer.Option("--type", help="The adapter's type.")] = "email",
     default: Annotated[bool, typer.Option("--default", help="Make it the default of its type.")] = False,
+    retry: RetryOption = None,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Add a channel, e.g. --type email --set host=mail.example.org --set tls=starttls --set from_address=ops@…"""
-    body = {"name": name, "type": type_, "settings": _settings(set_), "is_default": default}
+    body = {"name": name, "type": type_, "settings": _settings(set_), "is_default": default, "retry": retry}
     added = Client(url, token_file).post("channels", body=body)
     if as_json:
         print_json(added)
@@ -79,6 +81,7 @@ def show(
             ("type", found["type"]),
             ("default", found["is_default"]),
             ("version", found["version"]),
+            ("retry", found["retry"]),
             *found["settings"].items(),
         ]
     )

@@ -38,6 +38,13 @@ TokenFileOption = Annotated[
         help="The file with the API token, unless FIELDPOST_TOKEN is set.",
     ),
 ]
+RetryOption = Annotated[
+    str | None,
+    typer.Option(
+        help="When to try again: fixed:60s:10, schedule:15m,30m,1h or exponential:30s:8; else the next rule up.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a table for people.")]
 
 Answer = dict[str, Any]

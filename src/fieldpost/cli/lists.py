@@ -9,6 +9,7 @@ from fieldpost.cli.client import (
     URL_DEFAULT,
     Client,
     JsonOption,
+    RetryOption,
     TokenFileOption,
     UrlOption,
 )
@@ -30,12 +31,20 @@ def add(
     park_uncertain: Annotated[
         bool, typer.Option("--park-uncertain", help="Park what may have arrived, instead of sending it again.")
     ] = False,
+    retry: RetryOption = None,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Add a list."""
-    body = {"name": name, "type": type_, "targets": target, "channel": channel, "park_uncertain": park_uncertain}
+    body = {
+        "name": name,
+        "type": type_,
+        "targets": target,
+        "channel": channel,
+        "park_uncertain": park_uncertain,
+        "retry": retry,
+    }
     added = Client(url, token_file).post("lists", body=body)
     if as_json:
         print_json(added)
@@ -77,6 +86,7 @@ def show(
             ("type", found["type"]),
             ("channel", found["channel"] or "(default of its type)"),
             ("park uncertain", found["park_uncertain"]),
+            ("retry", found["retry"] or "(the channel's)"),
             *(("target", address) for address in found["targets"]),
         ]
     )

@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import central, channels, demo, lists, notifications, site, sites
+from fieldpost.cli import breakers, central, channels, demo, lists, notifications, site, sites
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -46,6 +46,7 @@ app.add_typer(notifications.app, name="notifications")
 app.add_typer(lists.app, name="lists")
 app.add_typer(channels.app, name="channels")
 app.add_typer(sites.app, name="sites")
+app.add_typer(breakers.app, name="breakers")
 app.command()(central.central)
 app.command()(central.migrate)
 app.command()(site.send)

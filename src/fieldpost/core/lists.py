@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fieldpost.core.outcome import PermanentFailure
+from fieldpost.core.retry import RetryPolicy
 
 DEFAULT_TYPE = "email"
 """What a notification for a list unknown at ingest is stored as; delivery then parks it, naming the list."""
@@ -18,6 +19,8 @@ class Channel:
     settings: Mapping[str, object]
     is_default: bool = False
     version: int = 1
+    retry: RetryPolicy | None = None
+    """Else a fixed policy from `max_retries` and `retry_delay_s` of its settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class NotificationList:
     targets: tuple[str, ...] = ()
     park_uncertain: bool = False
     version: int = 1
+    retry: RetryPolicy | None = None
+    """Else the channel's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,32 @@
 `delay(attempt_count, chance)` is asked after the attempt_count-th transient failure of a cycle and answers how long to
 wait, or None when the policy is used up. `attempts_max` counts attempts in total: with 3, the third failure parks.
 Jitter only ever adds, so that a policy never promises an earlier attempt than it makes.
+
+In a list's or a channel's settings a policy is one line of text:
+
+    fixed:60s:10                    every 60 s, 10 attempts in all
+    schedule:15m,30m,1h,4h,1d       one wait per failure, strictly increasing
+    exponential:30s:8:2:1h          from 30 s, 8 attempts, each wait twice the last, at most 1 h (both the defaults)
+
+each with `~0.2` at the end for up to 20 % of jitter.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
+
+from fieldpost.core.errors import InvalidInput
 
 ATTEMPTS_MAX_DEFAULT = 10
 RETRY_DELAY_S_DEFAULT = 60.0
+ATTEMPTS_LIMIT = 1000
 _DELAY_MAX = timedelta(days=366)
+_TEXT_MAX = 500
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WAIT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd])", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +71,11 @@ class Exponential:
     def delay(self, attempt_count: int, chance: float) -> timedelta | None:
         if attempt_count >= self.attempts_max:
             return None
-        # Grown step by step: a power of a large count would overflow long after the cap was reached.
-        wait = self.wait
+        # Grown step by step, and never past the cap: a power of a large count would overflow, as would a huge factor.
+        wait = min(self.wait, self.wait_max)
         for _ in range(attempt_count - 1):
-            if wait >= self.wait_max:
+            if wait >= self.wait_max / self.factor:
+                wait = self.wait_max
                 break
             wait *= self.factor
         return _with_jitter(min(wait, self.wait_max), self.jitter, chance)
@@ -72,13 +90,83 @@ def fixed_from_settings(attempts_max: object, retry_delay_s: object) -> tuple[Fi
     A bad value in a stored row must never cause parking without a retry, so it is clamped where the policy is read.
     """
     clamped = []
-    if not isinstance(attempts_max, int) or attempts_max <= 0:
+    # A bool is an int to Python; in a channel's row it is a mistake.
+    if not isinstance(attempts_max, int) or isinstance(attempts_max, bool) or attempts_max <= 0:
         clamped.append("max_retries")
         attempts_max = ATTEMPTS_MAX_DEFAULT
-    if not isinstance(retry_delay_s, int | float) or not 0 < retry_delay_s <= _DELAY_MAX.total_seconds():
+    if (
+        not isinstance(retry_delay_s, int | float)
+        or isinstance(retry_delay_s, bool)
+        or not timedelta.resolution.total_seconds() <= retry_delay_s <= _DELAY_MAX.total_seconds()
+    ):
         clamped.append("retry_delay_s")
         retry_delay_s = RETRY_DELAY_S_DEFAULT
     return Fixed(timedelta(seconds=retry_delay_s), attempts_max), clamped
+
+
+def parse(text: object) -> RetryPolicy:
+    """The policy that a text of a list or channel names, or InvalidInput saying what is wrong with it."""
+    if type(text) is not str or len(text) > _TEXT_MAX:
+        raise _invalid("must be a text such as fixed:60s:10")
+    rule, tilde, share = text.partition("~")
+    jitter = _number(share, "jitter", 0, 1) if tilde else 0.0
+    kind, _, rest = rule.partition(":")
+    parts = rest.split(":")
+    match kind, parts:
+        case "fixed", [wait, attempts]:
+            return Fixed(_wait(wait), _attempts(attempts), jitter)
+        case "schedule", [waits]:
+            schedule = tuple(_wait(wait) for wait in waits.split(",")) if waits else ()
+            if any(after <= before for before, after in pairwise(schedule)):
+                raise _invalid("a schedule's waits must be strictly increasing")
+            return Schedule(schedule, jitter)
+        case "exponential", [wait, attempts, *options] if len(options) <= 2:
+            factor = _number(options[0], "factor", 1, 100) if options else 2.0
+            wait_max = _wait(options[1]) if len(options) > 1 else timedelta(hours=1)
+            return Exponential(_wait(wait), _attempts(attempts), factor, wait_max, jitter)
+        case _:
+            forms = "fixed:WAIT:ATTEMPTS, schedule:WAIT,WAIT,…, exponential:WAIT:ATTEMPTS[:FACTOR[:WAIT]]"
+            raise _invalid(f"{text!r} is none of {forms}")
+
+
+def to_text(policy: RetryPolicy) -> str:
+    """The text that `parse` reads as this policy."""
+    jitter = f"~{policy.jitter:g}" if policy.jitter else ""
+    match policy:
+        case Fixed(wait, attempts_max):
+            return f"fixed:{_seconds(wait)}:{attempts_max}{jitter}"
+        case Schedule(waits):
+            return f"schedule:{','.join(_seconds(wait) for wait in waits)}{jitter}"
+        case Exponential(wait, attempts_max, factor, wait_max):
+            return f"exponential:{_seconds(wait)}:{attempts_max}:{factor:g}:{_seconds(wait_max)}{jitter}"
+
+
+def _wait(text: str) -> timedelta:
+    found = _WAIT.fullmatch(text)
+    wait = timedelta(seconds=float(found[1]) * _UNITS[found[2]]) if found else timedelta(0)
+    if not timedelta(0) < wait <= _DELAY_MAX:
+        raise _invalid(f"the wait {text!r} must be more than 0 and at most 366d, such as 90s, 15m, 4h or 1d")
+    return wait
+
+
+def _attempts(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 4 and 1 <= int(text) <= ATTEMPTS_LIMIT):
+        raise _invalid(f"attempts must be a whole number from 1 to {ATTEMPTS_LIMIT}")
+    return int(text)
+
+
+def _number(text: str, name: str, low: float, high: float) -> float:
+    if not _NUMBER.fullmatch(text) or not low <= float(text) <= high:
+        raise _invalid(f"{name} must be a number from {low:g} to {high:g}")
+    return float(text)
+
+
+def _seconds(wait: timedelta) -> str:
+    return f"{wait.total_seconds():g}s" if wait.total_seconds() < 1e6 else f"{wait.total_seconds():.0f}s"
+
+
+def _invalid(rule: str) -> InvalidInput:
+    return InvalidInput("retry.invalid", f"retry: {rule}", field="retry")
 
 
 def _with_jitter(wait: timedelta, jitter: float, chance: float) -> timedelta:

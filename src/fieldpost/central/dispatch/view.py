@@ -1,6 +1,6 @@
 """Lists, channels and breakers as a sweep sees them: looked at together, a second old at most."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -15,7 +15,7 @@ from fieldpost.core.lifecycle import Policy
 from fieldpost.core.lists import Directory, Route, resolve
 from fieldpost.core.notification import list_key
 from fieldpost.core.outcome import PermanentFailure
-from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT, fixed_from_settings
+from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT, Fixed, fixed_from_settings
 
 
 class Log(Protocol):
@@ -42,7 +42,7 @@ class View:
     has_suspects: bool = False
     """Whether rows wait to be attempted alone."""
     _routes: dict[str, Route | PermanentFailure] = field(default_factory=dict)
-    _policies: dict[tuple[str, bool], Policy] = field(default_factory=dict)
+    _policies: dict[str, Policy] = field(default_factory=dict)
 
     def route(self, list_name: str) -> Route | PermanentFailure:
         if list_name not in self._routes:
@@ -50,15 +50,14 @@ class View:
         return self._routes[list_name]
 
     def policy(self, route: Route | PermanentFailure, hold_max: timedelta) -> Policy:
-        settings = route.channel.settings if isinstance(route, Route) else {}
-        park_uncertain = isinstance(route, Route) and route.notification_list.park_uncertain
-        key = (route.channel.name if isinstance(route, Route) else "", park_uncertain)
-        if key not in self._policies:
-            retry, _ = fixed_from_settings(
-                settings.get("max_retries", ATTEMPTS_MAX_DEFAULT), settings.get("retry_delay_s", RETRY_DELAY_S_DEFAULT)
-            )
-            self._policies[key] = Policy(retry, park_uncertain, hold_max)
-        return self._policies[key]
+        """The list's own retry policy, else its channel's, else the fixed one of the channel's settings."""
+        if isinstance(route, PermanentFailure):
+            return Policy(_fixed({})[0], hold_max=hold_max)
+        name = route.notification_list.name
+        if name not in self._policies:
+            retry = route.notification_list.retry or route.channel.retry or _fixed(route.channel.settings)[0]
+            self._policies[name] = Policy(retry, route.notification_list.park_uncertain, hold_max)
+        return self._policies[name]
 
     def keys_behind(self, breaker_key: str) -> list[str]:
         """The delivery keys of the lists whose channel has this breaker."""
@@ -97,15 +96,21 @@ class View:
     def warn_of_clamped(self, log: Log) -> None:
         """Say which stored settings had to be replaced, so that a bad one is not a riddle."""
         for channel in self.directory.channels.values():
-            settings = channel.settings
-            _, clamped = fixed_from_settings(
-                settings.get("max_retries", ATTEMPTS_MAX_DEFAULT), settings.get("retry_delay_s", RETRY_DELAY_S_DEFAULT)
-            )
-            for name in clamped:
-                used = ATTEMPTS_MAX_DEFAULT if name == "max_retries" else RETRY_DELAY_S_DEFAULT
+            for name in _fixed(channel.settings)[1]:
                 log.warning(
-                    "channel.setting_replaced", channel=channel.name, setting=name, value=settings.get(name), used=used
+                    "channel.setting_replaced",
+                    channel=channel.name,
+                    setting=name,
+                    value=channel.settings.get(name),
+                    used=_DEFAULTS[name],
                 )
+
+
+_DEFAULTS = {"max_retries": ATTEMPTS_MAX_DEFAULT, "retry_delay_s": RETRY_DELAY_S_DEFAULT}
+
+
+def _fixed(settings: Mapping[str, object]) -> tuple[Fixed, Sequence[str]]:
+    return fixed_from_settings(*(settings.get(name, default) for name, default in _DEFAULTS.items()))
 
 
 def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> View:

@@ -17,6 +17,7 @@ from fieldpost.core.adapter import Adapter
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.lists import Channel
+from fieldpost.core.retry import parse
 from fieldpost.core.text import check_label
 
 HIDDEN = "***"
@@ -32,12 +33,20 @@ class Channels:
         self._clock = clock
 
     async def add(
-        self, actor: Actor, name: str, type_: str, settings: Mapping[str, object], *, is_default: bool = False
+        self,
+        actor: Actor,
+        name: str,
+        type_: str,
+        settings: Mapping[str, object],
+        *,
+        is_default: bool = False,
+        retry: str | None = None,
     ) -> Channel:
         """A new channel; as default it takes that place from the one of its type that had it."""
         require(actor, Role.ADMIN, "channel.add")
         checked = _check_settings(adapter_of(self._adapters, type_), settings)
-        added = Channel(check_label(name, "name"), type_, checked, is_default)
+        policy = None if retry is None else parse(retry)
+        added = Channel(check_label(name, "name"), type_, checked, is_default, retry=policy)
         # Settings may hold secrets: the entry names them and never tells their values.
         extra = {"type": type_, "settings": sorted(settings), "is_default": is_default}
         entry = record(actor, "channel.add", added.name, self._clock.now(), extra)

@@ -14,6 +14,7 @@ from fieldpost.core.adapter import Adapter
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.lists import NotificationList
+from fieldpost.core.retry import parse
 from fieldpost.core.text import check_label, check_list_name
 
 TARGETS_MAX = 10_000
@@ -36,6 +37,7 @@ class Lists:
         channel_name: str | None = None,
         *,
         park_uncertain: bool = False,
+        retry: str | None = None,
     ) -> NotificationList:
         """A new list; the same target given twice gets one copy. Its type stays as it is from now on."""
         require(actor, Role.ADMIN, "list.add")
@@ -45,6 +47,7 @@ class Lists:
             None if channel_name is None else check_label(channel_name, "channel"),
             self._check_targets(adapter_of(self._adapters, type_), targets),
             park_uncertain,
+            retry=None if retry is None else parse(retry),
         )
         now = self._clock.now()
         entry = record(actor, "list.add", added.name, now, {"type": added.type, "targets": len(added.targets)})

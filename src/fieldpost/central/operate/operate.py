@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fieldpost.central.operate.accounts import Accounts
+from fieldpost.central.operate.breakers import Breakers
 from fieldpost.central.operate.channels import Channels
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import Notifications
@@ -18,6 +19,7 @@ class Operate:
     notifications: Notifications
     lists: Lists
     channels: Channels
+    breakers: Breakers
     sites: Sites
     accounts: Accounts
 
@@ -27,6 +29,7 @@ class Operate:
             Notifications(store, clock),
             Lists(store, adapters, clock),
             Channels(store, adapters, clock),
+            Breakers(store, clock),
             Sites(store, clock),
             Accounts(store, clock),
         )

@@ -3,11 +3,16 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
+import structlog
 from sqlalchemy import Connection, Text, delete, insert, select, update
 
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import channels, list_targets, lists
+from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel, Directory, NotificationList
+from fieldpost.core.retry import RetryPolicy, parse, to_text
+
+log = structlog.get_logger()
 
 _types = Statement(
     "select list_name, type from lists where list_name {any:names}",
@@ -55,6 +60,7 @@ def add_list(conn: Connection, notification_list: NotificationList, now: datetim
             type=notification_list.type,
             channel_name=notification_list.channel_name,
             park_uncertain=notification_list.park_uncertain,
+            retry=notification_list.retry and to_text(notification_list.retry),
             created_at=now,
             updated_at=now,
         )
@@ -89,6 +95,7 @@ def add_channel(conn: Connection, channel: Channel, now: datetime) -> None:
             channel_name=channel.name,
             type=channel.type,
             settings=dict(channel.settings),
+            retry=channel.retry and to_text(channel.retry),
             is_default=channel.is_default,
             created_at=now,
             updated_at=now,
@@ -101,7 +108,12 @@ def change_channel(conn: Connection, channel: Channel, now: datetime) -> bool:
     changed = (
         update(channels)
         .where(channels.c.channel_name == channel.name, channels.c.version == channel.version)
-        .values(settings=dict(channel.settings), updated_at=now, version=channel.version + 1)
+        .values(
+            settings=dict(channel.settings),
+            retry=channel.retry and to_text(channel.retry),
+            updated_at=now,
+            version=channel.version + 1,
+        )
     )
     return conn.execute(changed).rowcount == 1
 
@@ -118,12 +130,27 @@ def _list(row: Mapping[str, object], targets: tuple[str, ...] = ()) -> Notificat
         targets=targets,
         park_uncertain=bool(row["park_uncertain"]),
         version=int(str(row["version"])),
+        retry=_retry(row["retry"]),
     )
 
 
 def _channel(row: Mapping[str, object]) -> Channel:
     settings = row["settings"]
-    assert isinstance(settings, dict)
+    assert isinstance(settings, dict), "the column holds an object"
     return Channel(
-        str(row["channel_name"]), str(row["type"]), settings, bool(row["is_default"]), int(str(row["version"]))
+        name=str(row["channel_name"]),
+        type=str(row["type"]),
+        settings=settings,
+        is_default=bool(row["is_default"]),
+        version=int(str(row["version"])),
+        retry=_retry(row["retry"]),
     )
+
+
+def _retry(text: object) -> RetryPolicy | None:
+    """The stored policy; one that somebody wrote there by hand and that is none counts as not given."""
+    try:
+        return None if text is None else parse(text)
+    except InvalidInput as error:
+        log.warning("retry.ignored", error=error.message)
+        return None

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from fieldpost.central.store.engine import parse_url, postgres_engine, sqlite_engine
 from fieldpost.core.errors import ConfigError
 
+POSTGRESQL_MIN = (14,)
 _LOCK_KEY = 7_305_519_842  # any number that no other program on the database is likely to use
 
 
@@ -29,10 +30,19 @@ async def upgrade_async(url: str) -> None:
     engine = postgres_engine(parsed)
     try:
         async with engine.begin() as conn:
+            await conn.run_sync(_check_version)
             await conn.execute(text("select pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
             await conn.run_sync(_upgrade)
     finally:
         await engine.dispose()
+
+
+def _check_version(conn: Connection) -> None:
+    version = conn.dialect.server_version_info or (0,)
+    if version < POSTGRESQL_MIN:
+        raise ConfigError(
+            "store.too_old", f"PostgreSQL {POSTGRESQL_MIN[0]} or later is needed, this is {'.'.join(map(str, version))}"
+        )
 
 
 def _upgrade_sqlite(url: str) -> None:

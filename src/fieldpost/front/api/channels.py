@@ -3,6 +3,7 @@
 import msgspec
 
 from fieldpost.core.lists import Channel
+from fieldpost.core.retry import to_text
 from fieldpost.front.api.call import Answer, Body, Call
 
 
@@ -11,6 +12,7 @@ class NewChannel(Body, frozen=True):
     type: str
     settings: dict[str, object]
     is_default: bool = False
+    retry: str | None = None
 
 
 class ChangedSettings(Body, frozen=True):
@@ -24,6 +26,7 @@ class ChannelView(msgspec.Struct, frozen=True):
     name: str
     type: str
     settings: dict[str, object]
+    retry: str | None
     is_default: bool
     version: int
 
@@ -35,7 +38,9 @@ class ChannelsView(msgspec.Struct, frozen=True):
 async def add(call: Call) -> Answer:
     """A new channel of a `type` with its `settings`."""
     new = await call.read(NewChannel)
-    added = await call.operate.channels.add(call.actor, new.name, new.type, new.settings, is_default=new.is_default)
+    added = await call.operate.channels.add(
+        call.actor, new.name, new.type, new.settings, is_default=new.is_default, retry=new.retry
+    )
     return Answer(_view(call, added), 201)
 
 
@@ -66,4 +71,5 @@ async def remove(call: Call) -> Answer:
 
 def _view(call: Call, found: Channel) -> ChannelView:
     settings = call.operate.channels.shown_settings(found)
-    return ChannelView(found.name, found.type, settings, found.is_default, found.version)
+    retry = to_text(found.retry) if found.retry else None
+    return ChannelView(found.name, found.type, settings, retry, found.is_default, found.version)

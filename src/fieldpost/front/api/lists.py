@@ -3,6 +3,7 @@
 import msgspec
 
 from fieldpost.core.lists import NotificationList
+from fieldpost.core.retry import to_text
 from fieldpost.front.api.call import Answer, Body, Call
 
 
@@ -12,6 +13,7 @@ class NewList(Body, frozen=True):
     type: str = "email"
     channel: str | None = None
     park_uncertain: bool = False
+    retry: str | None = None
 
 
 class ListView(msgspec.Struct, frozen=True):
@@ -20,6 +22,7 @@ class ListView(msgspec.Struct, frozen=True):
     targets: tuple[str, ...]
     channel: str | None
     park_uncertain: bool
+    retry: str | None
     version: int
 
 
@@ -31,7 +34,13 @@ async def add(call: Call) -> Answer:
     """A new list of `targets` of one `type`, by its own `channel` or the default of the type."""
     new = await call.read(NewList)
     added = await call.operate.lists.add(
-        call.actor, new.name, new.type, new.targets, new.channel, park_uncertain=new.park_uncertain
+        call.actor,
+        new.name,
+        new.type,
+        new.targets,
+        new.channel,
+        park_uncertain=new.park_uncertain,
+        retry=new.retry,
     )
     return Answer(_view(added), 201)
 
@@ -55,4 +64,7 @@ async def remove(call: Call) -> Answer:
 
 
 def _view(found: NotificationList) -> ListView:
-    return ListView(found.name, found.type, found.targets, found.channel_name, found.park_uncertain, found.version)
+    retry = to_text(found.retry) if found.retry else None
+    return ListView(
+        found.name, found.type, found.targets, found.channel_name, found.park_uncertain, retry, found.version
+    )

@@ -1,6 +1,6 @@
 """The whole API as one table. What is not here, or in the console's table, is not reachable."""
 
-from fieldpost.front.api import channels, health, link, lists, notifications, sites
+from fieldpost.front.api import breakers, channels, health, link, lists, notifications, sites
 from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
 
@@ -23,6 +23,8 @@ ROUTES = (
     Route("GET", "/api/v1/channels/{name:path}", channels.show, Access.VIEWER),
     Route("PATCH", "/api/v1/channels/{name:path}", channels.change, Access.ADMIN),
     Route("DELETE", "/api/v1/channels/{name:path}", channels.remove, Access.ADMIN),
+    Route("GET", "/api/v1/breakers", breakers.show_all, Access.VIEWER),
+    Route("POST", "/api/v1/breakers/{key:path}/reset", breakers.reset, Access.OPERATOR),
     Route("GET", "/api/v1/sites", sites.show_all, Access.VIEWER),
     Route("POST", "/api/v1/sites", sites.add, Access.ADMIN),
     Route("POST", "/link/v1/submit", link.submit, Access.SITE),
