@@ -53,9 +53,9 @@ class Follower:
 
     async def look(self) -> None:
         """Tell what has changed at central since the last look. Raises FieldpostError."""
-        found = (await self._api.get("notifications", limit=PAGE))["notifications"]
+        page = await self._api.get("notifications", limit=PAGE)
         events = []
-        for one in reversed(found):
+        for one in reversed(page["notifications"]):
             notification_id = one["notification_id"]
             if notification_id not in self._known:
                 whole = await self._api.get("notifications", notification_id)
@@ -64,11 +64,11 @@ class Follower:
             known = self._known[notification_id]
             if known.version != one["version"]:
                 known.version = one["version"]
-                events.append(self._event(one, known))
+                events.append(self._event(one, known, _moment(page["as_of"])))
         for at, site, word, text in sorted(event for event in events if event is not None):
             self._terminal.event(at, site, word, text)
 
-    def _event(self, one: Answer, known: _Known) -> tuple[datetime, str, str, str] | None:
+    def _event(self, one: Answer, known: _Known, as_of: datetime) -> tuple[datetime, str, str, str] | None:
         """When, at which site, what happened; None when it is nothing to tell."""
         site, what, reason = one["source_site"], f"{one['subject']} → {one['list_name']}", one["last_error"]
         at = _moment(one["last_attempt_at"] or one["created_at"])
@@ -83,11 +83,11 @@ class Follower:
                 return at, site, "retrying", f"{what}: {reason}; again in {wait_s:.0f} s"
             case "parked":
                 page = f"{self._console_url}/notifications/{one['notification_id']}"
-                return at, site, "parked", f"{what}: {reason}\n{'':10}see {page}"
+                return at, site, "parked", f"{what}: {reason}\n{'':11}see {page}"
             case "pending" if one["held_by"]:
                 return at, site, "held", f"{what}: behind {one['held_by']}"
             case "discarded":
-                return at, site, "discarded", what
+                return as_of, site, "discarded", what
             case _:
                 return None
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
-_STYLES = {"sent": "dim", "delivered": "green", "retrying": "yellow", "held": "yellow", "parked": "red"}
+_STYLES = {"delivered": "green", "retrying": "yellow", "held": "yellow", "parked": "red"}
 KEPT_MAX = 200
 _SITE_WIDTH = 12
 _WORD_WIDTH = 10
@@ -26,11 +26,14 @@ class Terminal:
         self._kept: deque[Text] = deque(maxlen=KEPT_MAX)
 
     def say(self, text: str = "", style: str = "") -> None:
-        self._print(Text(_printable(text), style))
+        line = Text(_printable(text), style)
+        line.highlight_regex(r"https?://\S+", "bold")
+        self._print(line)
 
     def event(self, at: datetime, site: str, word: str, text: str) -> None:
-        """Something happened to a notification."""
-        line = Text(f"{at.astimezone():%H:%M:%S}  ", "dim")
+        """Something happened to a notification. Times are UTC, as in the console."""
+        line = Text(style="dim" if word == "sent" else "")
+        line.append(f"{at:%H:%M:%S}Z  ", "dim")
         line.append(f"{_printable(site):<{_SITE_WIDTH}} ")
         line.append(f"{word:<{_WORD_WIDTH}} ", _STYLES.get(word, ""))
         line.append(_printable(text))
