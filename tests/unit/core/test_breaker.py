@@ -1,0 +1,219 @@
+"""The circuit breaker: every edge of its picture."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fieldpost.core.breaker import (
+    Breaker,
+    BreakerPolicy,
+    BreakerState,
+    channel_key,
+    give_back_probe,
+    is_blocked,
+    next_probe,
+    record,
+    reset,
+    take_probe,
+    verdict,
+)
+from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
+from support.sample import NOW
+
+SECOND = timedelta(seconds=1)
+POLICY = BreakerPolicy(failures_max=3, break_s=60, lapse_s=1800, hold_s=10)
+CLOSED = Breaker("channel:mail", version=7)
+REFUSED = Held("connection refused")
+ANSWERS = [Delivered(), TransientFailure("451"), PermanentFailure("550")]
+LEASE_S = 90
+
+
+def monitored(failures: int = 2) -> Breaker:
+    breaker = CLOSED
+    for _ in range(failures):
+        breaker = record(breaker, REFUSED, POLICY, NOW)
+    return breaker
+
+
+def opened() -> Breaker:
+    return monitored(3)
+
+
+def probed(owner: str = "node-a") -> Breaker:
+    breaker = take_probe(opened(), owner, NOW + 60 * SECOND, LEASE_S)
+    assert breaker is not None
+    return breaker
+
+
+@pytest.mark.req("DEC-10")
+@pytest.mark.parametrize(
+    ("outcome", "works"),
+    [*((answer, True) for answer in ANSWERS), (REFUSED, False), (Uncertain("no answer"), None)],
+    ids=lambda value: getattr(value, "word", str(value)),
+)
+def test_what_an_outcome_says_about_the_channel(outcome: Outcome, works: bool | None) -> None:
+    assert verdict(outcome) is works
+
+
+# Closed
+
+
+@pytest.mark.req("DEC-22")
+def test_failures_below_the_limit_are_counted_and_block_nobody() -> None:
+    breaker = record(monitored(1), Held("again"), POLICY, NOW + SECOND)
+    assert breaker == replace(
+        CLOSED,
+        failures=2,
+        first_failure_at=NOW,
+        last_failure_at=NOW + SECOND,
+        last_error="again",
+    )
+    assert not is_blocked(breaker)
+
+
+@pytest.mark.req("DEC-22")
+def test_the_last_failure_of_the_row_opens_it_for_the_break() -> None:
+    breaker = record(monitored(2), REFUSED, POLICY, NOW + SECOND)
+    assert (breaker.state, breaker.failures) == (BreakerState.OPEN, 3)
+    assert breaker.open_until == NOW + 61 * SECOND
+    assert is_blocked(breaker)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_any_answer_of_the_channel_forgets_the_failures_but_not_the_last_error(answer: Outcome) -> None:
+    assert record(monitored(2), answer, POLICY, NOW) == replace(CLOSED, last_error="connection refused")
+
+
+def test_a_send_without_an_answer_says_nothing_while_it_is_closed_or_open() -> None:
+    for breaker in (CLOSED, monitored(), opened()):
+        assert record(breaker, Uncertain("no answer"), POLICY, NOW) is breaker
+
+
+def test_a_success_of_a_healthy_channel_changes_nothing_to_write() -> None:
+    assert record(CLOSED, Delivered(), POLICY, NOW) is CLOSED
+
+
+def test_failures_lapse_when_none_came_for_long_and_not_before() -> None:
+    at_the_limit = record(monitored(2), REFUSED, POLICY, NOW + 1800 * SECOND)
+    past_it = record(monitored(2), REFUSED, POLICY, NOW + 1800 * SECOND + timedelta.resolution)
+    assert (at_the_limit.state, at_the_limit.failures) == (BreakerState.OPEN, 3)
+    assert (past_it.state, past_it.failures) == (BreakerState.CLOSED, 1)
+    assert past_it.first_failure_at == past_it.last_failure_at == NOW + 1800 * SECOND + timedelta.resolution
+
+
+def test_a_limit_of_one_opens_at_once() -> None:
+    assert record(CLOSED, REFUSED, replace(POLICY, failures_max=1), NOW).state is BreakerState.OPEN
+
+
+# Open
+
+
+def test_a_late_failure_while_open_is_recorded_and_blocks_no_longer() -> None:
+    breaker = record(opened(), Held("late news"), POLICY, NOW + 30 * SECOND)
+    assert (breaker.state, breaker.open_until) == (BreakerState.OPEN, NOW + 60 * SECOND)
+    assert (breaker.failures, breaker.last_error, breaker.last_failure_at) == (4, "late news", NOW + 30 * SECOND)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_late_answer_while_open_closes_it(answer: Outcome) -> None:
+    assert record(opened(), answer, POLICY, NOW) == replace(CLOSED, last_error="connection refused")
+
+
+@pytest.mark.req("DEC-22")
+def test_the_probe_is_to_be_had_when_the_break_ends_and_not_before() -> None:
+    end = NOW + 60 * SECOND
+    assert take_probe(opened(), "node-a", end - timedelta.resolution, LEASE_S) is None
+    assert take_probe(opened(), "node-a", end, LEASE_S) == replace(
+        opened(), state=BreakerState.HALF_OPEN, probe_owner="node-a", probe_until=end + LEASE_S * SECOND
+    )
+
+
+@pytest.mark.parametrize("breaker", [CLOSED, monitored()], ids=["healthy", "monitored"])
+def test_a_closed_breaker_needs_no_probe(breaker: Breaker) -> None:
+    assert take_probe(breaker, "node-a", NOW + timedelta(days=1), LEASE_S) is None
+
+
+# Half-open
+
+
+@pytest.mark.req("DEC-22")
+def test_the_probe_is_taken_once_until_its_lease_is_over() -> None:
+    end = NOW + (60 + LEASE_S) * SECOND
+    assert take_probe(probed(), "node-b", end - timedelta.resolution, LEASE_S) is None
+    assert take_probe(probed(), "node-a", end - timedelta.resolution, LEASE_S) is None
+    taken = take_probe(probed(), "node-b", end, LEASE_S)
+    assert taken is not None
+    assert (taken.probe_owner, taken.probe_until) == ("node-b", end + LEASE_S * SECOND)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_probe_that_is_answered_closes_it(answer: Outcome) -> None:
+    assert record(probed(), answer, POLICY, NOW + 61 * SECOND) == replace(CLOSED, last_error="connection refused")
+
+
+@pytest.mark.parametrize("outcome", [Held("still refused"), Uncertain("no answer")])
+def test_a_probe_that_fails_opens_it_for_another_whole_break(outcome: Outcome) -> None:
+    at = NOW + 61 * SECOND
+    breaker = record(probed(), outcome, POLICY, at)
+    assert (breaker.state, breaker.open_until) == (BreakerState.OPEN, at + 60 * SECOND)
+    assert (breaker.probe_owner, breaker.probe_until) == (None, None)
+    assert (breaker.failures, breaker.first_failure_at) == (4, NOW)
+
+
+def test_a_failed_probe_opens_it_again_however_old_the_failures_are() -> None:
+    breaker = record(probed(), REFUSED, POLICY, NOW + timedelta(days=1))
+    assert (breaker.state, breaker.failures) == (BreakerState.OPEN, 4)
+
+
+def test_a_probe_given_back_leaves_it_open_and_due_for_another_at_once() -> None:
+    at = NOW + 70 * SECOND
+    breaker = give_back_probe(probed("node-a"), "node-a", at)
+    assert breaker == replace(opened(), open_until=at)
+    assert take_probe(breaker, "node-b", at, LEASE_S) is not None
+
+
+@pytest.mark.parametrize(
+    "breaker", [CLOSED, monitored(), opened(), probed("node-b")], ids=["healthy", "monitored", "open", "another's"]
+)
+def test_only_the_owner_can_give_a_probe_back(breaker: Breaker) -> None:
+    assert give_back_probe(breaker, "node-a", NOW) is breaker
+
+
+# Words and times for those who look
+
+
+@pytest.mark.req("DEC-22")
+@pytest.mark.parametrize(
+    ("breaker", "health"),
+    [(CLOSED, "healthy"), (monitored(), "monitored"), (opened(), "blocked"), (probed(), "blocked")],
+)
+def test_health_in_the_consoles_words(breaker: Breaker, health: str) -> None:
+    assert breaker.health == health
+    assert is_blocked(breaker) == (health == "blocked")
+
+
+@pytest.mark.parametrize(
+    ("breaker", "seconds"),
+    [(CLOSED, 10), (monitored(), 10), (opened(), 60), (probed(), 60 + LEASE_S)],
+    ids=["healthy", "monitored", "open", "half-open"],
+)
+def test_a_held_row_waits_for_what_comes_next(breaker: Breaker, seconds: int) -> None:
+    assert next_probe(breaker, POLICY, NOW) == NOW + seconds * SECOND
+
+
+@pytest.mark.req("DEC-22")
+@pytest.mark.parametrize("breaker", [monitored(), opened(), probed()])
+def test_a_reset_closes_and_forgets_and_keeps_key_version_and_last_error(breaker: Breaker) -> None:
+    assert reset(breaker) == replace(CLOSED, last_error="connection refused")
+    assert reset(reset(breaker)) == reset(breaker)
+
+
+def test_the_last_error_is_cut_to_what_may_be_stored() -> None:
+    breaker = record(CLOSED, Held("x\x00" * 5000), POLICY, NOW)
+    assert len(str(breaker.last_error).encode()) <= 2048
+    assert "\x00" not in str(breaker.last_error)
+
+
+def test_a_channels_key() -> None:
+    assert channel_key("mail") == "channel:mail"

@@ -1,0 +1,28 @@
+"""Errors carry a stable code and a sentence that a person can use."""
+
+import pytest
+
+from fieldpost.core import errors
+from fieldpost.core.errors import FieldpostError
+
+KINDS = [errors.InvalidInput, errors.NotFound, errors.Conflict, errors.Denied, errors.Unavailable, errors.ConfigError]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_has_code_message_hint_and_field(kind: type[FieldpostError]) -> None:
+    error = kind("thing.broken", "the thing is broken", hint="mend it", field="thing")
+    assert isinstance(error, FieldpostError)
+    assert (error.code, error.message, error.hint, error.field) == (
+        "thing.broken",
+        "the thing is broken",
+        "mend it",
+        "thing",
+    )
+    assert str(error) == "the thing is broken (mend it)"
+    assert str(kind("thing.broken", "the thing is broken")) == "the thing is broken"
+
+
+def test_these_are_all_the_kinds_there_are() -> None:
+    assert set(FieldpostError.__subclasses__()) >= set(KINDS)
+    ours = {kind for kind in FieldpostError.__subclasses__() if kind.__module__ == "fieldpost.core.errors"}
+    assert ours == set(KINDS)

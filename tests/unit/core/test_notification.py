@@ -1,0 +1,52 @@
+"""What makes two submissions the same."""
+
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldpost.core.ids import NotificationId
+from fieldpost.core.notification import Provenance, Submission, digest, list_key
+
+GIVEN = Submission(NotificationId("019a8b3c-0000-7000-8000-000000000001"), "ops", "Pump 3", "No flow", Provenance("p7"))
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def with_content(site: str, list_name: str, subject: str, body: str) -> Submission:
+    return Submission(GIVEN.notification_id, list_name, subject, body, Provenance(site))
+
+
+@pytest.mark.req("DEC-12")
+@given(st.tuples(texts, texts, texts, texts), st.tuples(texts, texts, texts, texts))
+def test_digests_are_equal_exactly_when_site_list_subject_and_body_are(
+    one: tuple[str, str, str, str], other: tuple[str, str, str, str]
+) -> None:
+    assert (digest(with_content(*one)) == digest(with_content(*other))) == (one == other)
+
+
+@pytest.mark.req("DEC-12")
+@given(st.tuples(texts, texts, texts, texts), st.integers(0, 2))
+def test_a_letter_moved_over_the_border_of_two_fields_makes_another_digest(
+    content: tuple[str, str, str, str], at: int
+) -> None:
+    moved = list(content)
+    moved[at], moved[at + 1] = content[at] + content[at + 1], ""
+    if tuple(moved) != content:
+        assert digest(with_content(*moved)) != digest(with_content(*content))
+
+
+@pytest.mark.req("DEC-12")
+def test_who_and_when_at_the_site_is_no_part_of_the_content() -> None:
+    told = replace(GIVEN, provenance=Provenance("p7", "line-1", "pumps.py", "run-1", "run-0"), enqueued_at="yesterday")
+    assert digest(told) == digest(GIVEN)
+
+
+def test_the_digest_is_the_one_that_is_written_down() -> None:
+    parts = (b"p7", b"ops", b"Pump 3", b"No flow")
+    assert digest(GIVEN) == sha256(b"".join(len(p).to_bytes(8, "big") + p for p in parts)).digest()
+
+
+def test_the_delivery_key_of_a_list() -> None:
+    assert list_key("ops") == "list:ops"
