@@ -1,0 +1,112 @@
+"""Faults that nodes live through, each as one function of how hard it is: a short form for every run of the tests, a
+long one for `make chaos`.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from support.cluster import Cluster, started_together
+from support.running_central import until
+from support.verdict import Verdict
+
+SLOTS = 64
+CRASHER = "delivery crashed the worker: twice among others, then on its own"
+LISTS = [f"list-{number:02}" for number in range(16)]
+
+
+async def two_dispatchers(cluster: Cluster, count: int) -> tuple[Verdict, dict[str, int]]:
+    """Two nodes, so many rows: the verdict, and how many attempts each node made."""
+    await started_together(cluster, 2)
+    await cluster.furnish(*LISTS)
+    async with cluster.sender() as sender:
+        await sender.send(count, *LISTS, batch=250)
+        await cluster.settle()
+        attempts = await cluster.query("select node_id, count(*) from attempts group by node_id")
+        return await cluster.verdict(sender), {row["node_id"]: row["count"] for row in attempts}
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a disturbance of the database came to."""
+
+    verdict: Verdict
+    recovered_s: float
+    """From the moment when the database could be used again until something new was acked and delivered."""
+    in_flight: int
+    """The most that may be delivered twice: what was under way when it happened, each time it happened."""
+
+
+async def disturbed(cluster: Cluster, disturb: Callable[[int], Awaitable[None]], times: int) -> Recovery:
+    """Two nodes under load, and so many disturbances of their database; none of the processes may end."""
+    nodes = await started_together(cluster, 2)
+    pids = [node.pid for node in nodes]
+    await cluster.furnish(*LISTS)
+    stop = asyncio.Event()
+    recovered_s = 0.0
+    in_flight = 0
+    async with cluster.sender() as sender:
+        sending = asyncio.create_task(sender.send_until(stop, *LISTS))
+        try:
+            for number in range(times):
+                before = cluster.mail.mail_count
+                await cluster.mail.until(
+                    lambda before=before: cluster.mail.mail_count >= before + 60, timeout_s=30, what="deliveries"
+                )
+                in_flight += 2 * SLOTS
+                await disturb(number)
+                recovered_s = max(recovered_s, await _recovery_s(cluster, sender.acked))
+        finally:
+            stop.set()
+            await sending
+        await cluster.settle()
+        assert [node.pid for node in nodes if node.is_running] == pids, "no process may end for that"
+        return Recovery(await cluster.verdict(sender), recovered_s, in_flight)
+
+
+async def _recovery_s(cluster: Cluster, acked: set[str]) -> float:
+    """How long until something is acked that was not, and something delivered that was not."""
+    loop = asyncio.get_running_loop()
+    began, acked_before, mails_before = loop.time(), len(acked), cluster.mail.mail_count
+    await until(lambda: len(acked) > acked_before, 30, "a new ack")
+    await cluster.mail.until(lambda: cluster.mail.mail_count > mails_before, timeout_s=30, what="a new delivery")
+    return loop.time() - began
+
+
+async def killed_again_and_again(cluster: Cluster, kills: int, seed: int) -> tuple[Verdict, int]:
+    """Three nodes under load; at random moments one is killed and started anew. The verdict, and the bound of copies
+    too many. What parked because its node was killed during a lone attempt is retried by an operator at the end."""
+    rng = random.Random(seed)
+    nodes = await started_together(cluster, 3)
+    await cluster.furnish(*LISTS)
+    stop = asyncio.Event()
+    async with cluster.sender() as sender:
+        sending = asyncio.create_task(sender.send_until(stop, *LISTS, batch=50))
+        try:
+            for _ in range(kills):
+                victim = rng.choice(nodes)
+                before = cluster.mail.mail_count
+                enough = before + rng.randrange(20, 200)
+                await cluster.mail.until(
+                    lambda enough=enough: cluster.mail.mail_count >= enough, timeout_s=60, what="deliveries"
+                )
+                await victim.kill()
+                await victim.start()
+                sender.use(*(node.url for node in nodes))
+        finally:
+            stop.set()
+            await sending
+        await cluster.settle(180)
+        await _retry_parked(cluster)
+        await cluster.settle(180)
+        return await cluster.verdict(sender), kills * SLOTS
+
+
+async def _retry_parked(cluster: Cluster) -> None:
+    parked = await cluster.query(
+        "select notification_id::text as id, version, last_error from notifications where status = 'parked'"
+    )
+    assert {row["last_error"] for row in parked} <= {CRASHER}
+    for row in parked:
+        await cluster.call("POST", f"notifications/{row['id']}/retry", {"version": row["version"]})

@@ -1,0 +1,167 @@
+"""Real `fieldpost central` processes under test: started, furnished over the API, killed, paused and stopped.
+
+Each is a child with a folder and a log of its own; several on one PostgreSQL store are nodes of one centre. A lease
+lasts two seconds here, so that what takes minutes in earnest is over in seconds.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+START_S = 40.0
+STOP_S = 30.0
+LEASE_S = 2.0
+INTERVAL_S = 1.0
+QUICK = {
+    "FIELDPOST_DISPATCH__LEASE_S": str(LEASE_S),
+    "FIELDPOST_DISPATCH__RENEW_S": "0.6",
+    "FIELDPOST_DISPATCH__INTERVAL_S": str(INTERVAL_S),
+    "FIELDPOST_DISPATCH__GRACE_S": "5",
+}
+MAIN = "from fieldpost.cli.main import main; main()"
+
+
+class RunningCentral:
+    """One node. `before` is a command to run it under, `first` what its process does first."""
+
+    def __init__(
+        self,
+        store_url: str,
+        folder: Path,
+        *,
+        before: tuple[str, ...] = (),
+        first: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.url = ""
+        self.process: asyncio.subprocess.Process | None = None
+        self._log = folder / f"central-{secrets.token_hex(4)}.log"
+        self._command = [*before, sys.executable, "-P", "-c", first + MAIN, "central"]
+        self._command += ["--store", store_url, "--folder", str(folder), "--port", "0", "--log-json"]
+        self._environment = {k: v for k, v in os.environ.items() if not k.startswith("FIELDPOST_")}
+        self._environment |= QUICK | dict(environment or {})
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_running:
+            await self.kill()
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    async def start(self) -> None:
+        """Start it, again if need be, and return once it serves."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=self._environment,
+                cwd=self.folder,
+            )
+        assert self.process.stdout is not None
+        async with asyncio.timeout(START_S):
+            while line := (await self.process.stdout.readline()).decode():
+                if line.startswith("Central serves at "):
+                    self.url = line.split()[-1]
+                    return
+        raise AssertionError(f"central did not start:\n{self._log.read_text()[-4000:]}")
+
+    async def kill(self) -> None:
+        """As the machine's end would: nothing is given back."""
+        assert self.process is not None
+        self.process.kill()
+        await self.process.wait()
+
+    def pause(self) -> None:
+        """Stop the whole process in its tracks, as a frozen machine."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    async def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        async with asyncio.timeout(STOP_S):
+            return await self.process.wait()
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        """What it has logged so far, of this name or all, the oldest first."""
+        found = []
+        for line in self._log.read_text(errors="replace").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:  # the line that is just being written, or another's complaint
+                continue
+            if isinstance(entry, dict) and name in (None, entry.get("event")):
+                found.append(entry)
+        return found
+
+    @property
+    def node_id(self) -> str:
+        return str(self.events("central.started")[-1]["node_id"])
+
+    async def until_logged(self, name: str, count: int = 1, timeout_s: float = 20.0) -> list[dict[str, Any]]:
+        """These events, once there are so many."""
+        await until(lambda: len(self.events(name)) >= count, timeout_s, f"{count} x {name}")
+        return self.events(name)
+
+
+def clock_off_by(seconds: float) -> str:
+    """For `first`: the process's own clock is wrong by so much, as on a machine that was set wrongly."""
+    return (
+        "from datetime import timedelta; from fieldpost.clock import SystemClock; true_now = SystemClock.now; "
+        f"SystemClock.now = lambda clock: true_now(clock) + timedelta(seconds={seconds}); "
+    )
+
+
+async def call(node: RunningCentral, token: str, method: str, path: str, body: object = None) -> Any:
+    """What a node's API answers to a program with this token."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers, raise_for_status=True) as session,
+        session.request(method, f"{node.url}/api/v1/{path}", json=body) as answer,
+    ):
+        return await answer.json()
+
+
+async def until(is_so: Callable[[], Any | Awaitable[Any]], timeout_s: float, what: str, every_s: float = 0.05) -> Any:
+    """Look again and again until it is so; what it then is. Raises TimeoutError that says what was waited for."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                found = is_so()
+                if isinstance(found, Awaitable):
+                    found = await found
+                if found:
+                    return found
+                await asyncio.sleep(every_s)
+    except TimeoutError:
+        raise TimeoutError(f"waited {timeout_s:g} s for {what}") from None
