@@ -25,7 +25,8 @@ ATTEMPTS_MAX_DEFAULT = 10
 RETRY_DELAY_S_DEFAULT = 60.0
 ATTEMPTS_LIMIT = 1000
 _DELAY_MAX = timedelta(days=366)
-_TEXT_MAX = 500
+WAITS_LIMIT = 50
+_TEXT_MAX = 1000  # room for as many waits as there may be, each at its longest
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WAIT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd])", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
@@ -71,14 +72,13 @@ class Exponential:
     def delay(self, attempt_count: int, chance: float) -> timedelta | None:
         if attempt_count >= self.attempts_max:
             return None
-        # Grown step by step, and never past the cap: a power of a large count would overflow, as would a huge factor.
-        wait = min(self.wait, self.wait_max)
+        # Grown step by step up to the cap: a power of a large count would overflow.
+        seconds, seconds_max = self.wait.total_seconds(), self.wait_max.total_seconds()
         for _ in range(attempt_count - 1):
-            if wait >= self.wait_max / self.factor:
-                wait = self.wait_max
+            if seconds >= seconds_max:
                 break
-            wait *= self.factor
-        return _with_jitter(min(wait, self.wait_max), self.jitter, chance)
+            seconds *= self.factor
+        return _with_jitter(timedelta(seconds=min(seconds, seconds_max)), self.jitter, chance)
 
 
 RetryPolicy = Fixed | Schedule | Exponential
@@ -117,6 +117,8 @@ def parse(text: object) -> RetryPolicy:
             return Fixed(_wait(wait), _attempts(attempts), jitter)
         case "schedule", [waits]:
             schedule = tuple(_wait(wait) for wait in waits.split(",")) if waits else ()
+            if len(schedule) > WAITS_LIMIT:
+                raise _invalid(f"a schedule has at most {WAITS_LIMIT} waits")
             if any(after <= before for before, after in pairwise(schedule)):
                 raise _invalid("a schedule's waits must be strictly increasing")
             return Schedule(schedule, jitter)
@@ -131,14 +133,14 @@ def parse(text: object) -> RetryPolicy:
 
 def to_text(policy: RetryPolicy) -> str:
     """The text that `parse` reads as this policy."""
-    jitter = f"~{policy.jitter:g}" if policy.jitter else ""
+    jitter = f"~{_decimal(policy.jitter)}" if policy.jitter else ""
     match policy:
         case Fixed(wait, attempts_max):
             return f"fixed:{_seconds(wait)}:{attempts_max}{jitter}"
         case Schedule(waits):
             return f"schedule:{','.join(_seconds(wait) for wait in waits)}{jitter}"
         case Exponential(wait, attempts_max, factor, wait_max):
-            return f"exponential:{_seconds(wait)}:{attempts_max}:{factor:g}:{_seconds(wait_max)}{jitter}"
+            return f"exponential:{_seconds(wait)}:{attempts_max}:{_decimal(factor)}:{_seconds(wait_max)}{jitter}"
 
 
 def _wait(text: str) -> timedelta:
@@ -162,7 +164,12 @@ def _number(text: str, name: str, low: float, high: float) -> float:
 
 
 def _seconds(wait: timedelta) -> str:
-    return f"{wait.total_seconds():g}s" if wait.total_seconds() < 1e6 else f"{wait.total_seconds():.0f}s"
+    return f"{_decimal(wait.total_seconds())}s"
+
+
+def _decimal(number: float) -> str:
+    """All of the six places that `parse` takes, and never an exponent: what is stored must be read back the same."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def _invalid(rule: str) -> InvalidInput:

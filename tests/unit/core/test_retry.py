@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.core.retry import Exponential, Fixed, RetryPolicy, Schedule, fixed_from_settings
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.retry import Exponential, Fixed, RetryPolicy, Schedule, fixed_from_settings, parse, to_text
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -96,3 +97,15 @@ def test_a_bad_delay_becomes_a_minute_and_is_named(bad: object) -> None:
 
 def test_both_bad_are_both_named() -> None:
     assert fixed_from_settings(None, None) == (Fixed(MINUTE, 10), ["max_retries", "retry_delay_s"])
+
+
+@pytest.mark.parametrize("text", ["schedule:" + ",".join(f"{day}d" for day in range(1, 52)), "fixed:1s:2" + " " * 1000])
+def test_a_policy_that_could_not_be_read_back_once_stored_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse(text)
+    assert caught.value.field == "retry"
+
+
+def test_the_longest_schedule_is_read_back_from_what_is_stored() -> None:
+    policy = parse("schedule:" + ",".join(f"{day}d" for day in range(1, 51)))
+    assert parse(to_text(policy)) == policy
