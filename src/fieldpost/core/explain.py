@@ -37,35 +37,49 @@ _WAITS_FOR_OPERATOR = "It waits for an operator to retry or discard it."
 
 
 def _explain_live(n: Notification, claim: Claim, breaker: Breaker | None, now: datetime) -> str:
-    if claim.owner is not None and claim.lease_until is not None:
-        if claim.lease_until > now:
-            return (
-                f"Node {claim.owner} is attempting it now; its claim lasts until {_at(claim.lease_until)}"
-                " and is renewed while the attempt runs."
-            )
-        if claim.orphan_count >= 1:
-            return (
-                f"Its attempt on node {claim.owner} ended with that node, not for the first time;"
-                " the next free node attempts it with nothing beside it."
-            )
+    if claim.lease_until is not None and claim.lease_until > now:
         return (
-            f"Node {claim.owner} took it and was not heard of again, so its claim ran out at {_at(claim.lease_until)};"
-            " the next sweep of any node takes it up."
+            f"Node {claim.owner} is attempting it now; its claim lasts until {_at(claim.lease_until)}"
+            " and is renewed while the attempt runs."
         )
     if n.held_by is not None:
         return _explain_held(n, breaker, now)
+    if claim.owner is not None:
+        return _explain_orphan(claim)
     due_at = n.due_at or now
     if n.status is Status.RETRYING and due_at > now:
         failures = _count(n.retry_count, "attempt")
         error = f"{n.last_error}{_reached(n)}"
         return f"{failures} of this cycle failed, the last with: {error}. Next attempt at {_at(due_at)}."
+    which = "Its first attempt" if n.last_attempt_at is None else "Its next attempt"
     if due_at > now:
-        return f"Its first attempt is due at {_at(due_at)}."
-    which = "Its first attempt" if n.status is Status.PENDING else f"Attempt {n.retry_count + 1}"
+        return f"{which} is due at {_at(due_at)}."
+    if claim.orphan_count >= 2:
+        return f"{which} has been due since {_at(due_at)}; {_NEXT_ALONE}, since two attempts ended with their node."
     return (
         f"{which} has been due since {_at(due_at)}; it is taken by the next sweep with a free slot"
         f" (only so many go to {n.delivery_key} at a time)."
     )
+
+
+_NEXT_ALONE = "the next free node attempts it with nothing beside it"
+
+
+def _explain_orphan(claim: Claim) -> str:
+    """The lease ran out and nobody has taken the row since; its orphan is counted when somebody does."""
+    match claim.orphan_count:
+        case 0:
+            return (
+                f"Node {claim.owner} took it and was not heard of again, so its claim ran out at"
+                f" {_at(claim.lease_until)}; the next sweep of any node takes it up."
+            )
+        case 1:
+            return f"Its attempt on node {claim.owner} ended with that node, not for the first time; {_NEXT_ALONE}."
+        case _:
+            return (
+                f"Its attempt on node {claim.owner}, with nothing beside it, ended with that node as those before;"
+                " the next sweep of any node parks it."
+            )
 
 
 def _explain_held(n: Notification, breaker: Breaker | None, now: datetime) -> str:
@@ -74,12 +88,18 @@ def _explain_held(n: Notification, breaker: Breaker | None, now: datetime) -> st
         case Breaker(state=BreakerState.OPEN, open_until=until, failures=failures):
             verb = "is due now" if until is not None and until <= now else f"follows at {_at(until)}"
             return f"{held} The breaker is open after {_count(failures, 'failure')}; one probe {verb}."
-        case Breaker(state=BreakerState.HALF_OPEN, probe_owner=owner):
+        case Breaker(state=BreakerState.HALF_OPEN, probe_owner=owner, probe_until=until):
+            if until is not None and until <= now:
+                return (
+                    f"{held} Node {owner} was probing the channel and was not heard of again; another probe is due now."
+                )
             return f"{held} Node {owner} is probing the channel now; if that works, all held rows come free."
         case Breaker(failures=failures) if failures > 0:
-            return f"{held} It is attempted again at {_at(n.due_at)}."
+            due_at = n.due_at or now
+            when = f"at {_at(due_at)}" if due_at > now else "by the next sweep"
+            return f"{held} It is attempted again {when}."
         case _:
-            return f"{held} The breaker has closed; held rows come free in batches, this one at the next."
+            return f"{held} The breaker has closed; held rows come free in batches, sweep by sweep."
 
 
 def _reached(n: Notification) -> str:
