@@ -1,14 +1,13 @@
 """Measuring ours against a reference: interleaved rounds, medians, spread; a table for people or JSON lines."""
 
 import json
-import logging
 import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-import structlog
+from fieldpost.run import logs
 
 Round = Callable[[], Awaitable[float]]
 """One round of work; gives its figure (rows per second)."""
@@ -89,12 +88,7 @@ class Stopwatch:
 
 def log_to_nowhere() -> None:
     """What is measured logs as in production, one line an attempt, but to nowhere: a terminal's speed is not ours."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        processors=[structlog.processors.KeyValueRenderer()],
-        logger_factory=structlog.PrintLoggerFactory(open(os.devnull, "w")),  # noqa: SIM115
-        cache_logger_on_first_use=True,
-    )
+    logs.configure(stream=open(os.devnull, "w"))  # noqa: SIM115
 
 
 def percentile(values: Iterable[float], part: float) -> float:

@@ -4,6 +4,7 @@ For people on a terminal, as JSON where that is asked for, as key=value lines ot
 here: whoever logs an event names each value. A log that cannot be written never stops the work.
 """
 
+import contextlib
 import logging
 import sys
 from typing import Any, TextIO
@@ -14,38 +15,47 @@ from fieldpost.core.errors import ConfigError
 
 
 def configure(level: str = "info", json: bool = False, stream: TextIO | None = None) -> None:
-    """Set up logging for this process; call it once, before anything logs."""
+    """Set up logging for this process; call it once, before anything logs.
+
+    Our own events go straight to the stream, since there is one for every attempt; what libraries say by way of
+    `logging` is written in the same form, from warnings up.
+    """
     threshold = logging.getLevelNamesMapping().get(level.upper())
     if threshold is None:
         raise ConfigError("logs.level", f"unknown log level {level!r}", hint="debug, info, warning or error")
     target = stream or sys.stderr
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
+        structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    ending = _ending(json, target.isatty())
     handler = _Handler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_ending(json, target.isatty())],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(threshold, logging.WARNING))
-    logging.getLogger("fieldpost").setLevel(threshold)
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.processors.StackInfoRenderer(),
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+        processors=[*shared, structlog.processors.StackInfoRenderer(), *ending],
+        logger_factory=lambda *_: _Log(target),
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
         cache_logger_on_first_use=True,
     )
+
+
+class _Log(structlog.WriteLogger):
+    """A log whose disk is full or whose stderr is closed is given up silently: the work goes on."""
+
+    def msg(self, message: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            super().msg(message)
+
+    debug = info = warning = error = critical = exception = msg
 
 
 def _ending(json: bool, is_terminal: bool) -> list[structlog.typing.Processor]:
@@ -58,7 +68,7 @@ def _ending(json: bool, is_terminal: bool) -> list[structlog.typing.Processor]:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """A log whose disk is full or whose stderr is closed is given up silently: the work goes on."""
+    """The same for what libraries log."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
