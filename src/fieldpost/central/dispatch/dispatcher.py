@@ -32,7 +32,7 @@ from fieldpost.core.breaker import Breaker
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.lanes import Lane, retry_first
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import PermanentFailure
+from fieldpost.core.outcome import Delivered, PermanentFailure
 
 log = structlog.get_logger()
 
@@ -226,12 +226,17 @@ class Dispatcher:
                     self._store.wake.nudge()
                 self._busy[key] -= 1
         self._busy = +self._busy
+        if any(not isinstance(flight.outcome, Delivered) for flight in flights):
+            # They may be due again sooner than the dispatcher means to wait: it looked while they were in flight.
+            self._store.wake.nudge()
         if self._view.take_in(breakers):
             self._store.wake.set()
         self._freed.set()
 
     def _mine(self) -> list[str]:
-        return [f.key[0] for f in self._flights.values()]
+        """What is in flight here although its lease may have run out; it must not be taken a second time."""
+        now = self._clock.monotonic()
+        return [f.key[0] for f in self._flights.values() if now - f.renewed_at > self._options.lease_s / 2]
 
     async def _give_back(self, flights: Sequence[Flight], reason: str) -> None:
         try:
