@@ -38,6 +38,7 @@ class NoOp:
 
     type = "email"
     deadline_s = 30.0
+    secrets: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.count = 0
@@ -46,6 +47,9 @@ class NoOp:
         return {}
 
     def check_target(self, address: str) -> str:
+        return address
+
+    def target_key(self, address: str) -> str:
         return address
 
     async def deliver(self, envelope: Envelope) -> Outcome:

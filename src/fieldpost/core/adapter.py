@@ -28,11 +28,14 @@ class Envelope:
     targets: tuple[str, ...]
     """Those still owed a copy; never those already reached."""
     settings: Mapping[str, object]
-    """The channel's settings."""
+    """The channel's settings; those that its adapter declares as secrets are of type `Secret`."""
     dated: datetime
     """The same at every attempt, so that copies can be recognised as copies."""
     gate: Callable[[], None]
     """To be called right before the point of no return; raises ClaimLost when the claim may have run out."""
+    witness: Callable[[str], None] | None = None
+    """Given when an administrator tests a channel: to be told each line said to the other side (`> EHLO …`) and heard
+    from it (`< 250 …`), without secrets."""
 
 
 class Adapter(Protocol):
@@ -41,12 +44,17 @@ class Adapter(Protocol):
     type: str
     deadline_s: float
     """The longest an attempt may take in all; whoever calls enforces it."""
+    secrets: frozenset[str]
+    """Which of its settings are secret: kept encrypted, never shown, handed over as `Secret` (to `check_settings` too)."""
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         """The settings of a channel in full, or InvalidInput naming the field."""
 
     def check_target(self, address: str) -> str:
         """The target in the one form it is kept in, or InvalidInput."""
+
+    def target_key(self, address: str) -> str:
+        """The same for two targets that are one addressee in different spellings, so that he gets one copy."""
 
     async def deliver(self, envelope: Envelope) -> Outcome:
         """One attempt to all targets of the envelope."""

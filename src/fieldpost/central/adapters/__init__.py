@@ -41,7 +41,10 @@ def _make(entry: EntryPoint) -> Adapter:
         raise TypeError(f"the adapter's type is {adapter.type!r}, its entry point is named {entry.name!r}")
     if not adapter.deadline_s > 0:
         raise TypeError(f"deadline_s must be more than 0, not {adapter.deadline_s!r}")
-    for method in ("check_settings", "check_target", "deliver", "close"):
+    if not isinstance(adapter.secrets, frozenset):
+        # Without that word its secrets would be kept in clear and shown.
+        raise TypeError("secrets must be a frozenset of the names of its secret settings")
+    for method in ("check_settings", "check_target", "target_key", "deliver", "close"):
         if not callable(getattr(adapter, method, None)):
             raise TypeError(f"the adapter has no {method}()")
     return adapter

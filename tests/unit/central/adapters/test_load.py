@@ -15,8 +15,10 @@ GOOD = """
 class {name}:
     type = "{type}"
     deadline_s = 30.0
+    secrets = frozenset()
     def check_settings(self, settings): return dict(settings)
     def check_target(self, address): return address
+    def target_key(self, address): return address
     async def deliver(self, envelope): ...
     async def close(self): ...
 """
@@ -51,6 +53,7 @@ BROKEN = {
     "type_is_not_its_name": GOOD.format(name="Pager", type="other"),
     "no_close": GOOD.format(name="Pager", type="pager").replace("async def close", "async def shut"),
     "no_deadline": GOOD.format(name="Pager", type="pager").replace("30.0", "None"),
+    "secrets_not_declared": GOOD.format(name="Pager", type="pager").replace("secrets", "settings"),
     "no_such_class": GOOD.format(name="Other", type="pager"),
     "cannot_be_made": "class Pager:\n    def __init__(self): 1 / 0",
     "no_python": "this is no python",

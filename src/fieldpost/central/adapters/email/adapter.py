@@ -22,6 +22,7 @@ class EmailAdapter:
     """Sends notifications as plain-text mail. Safe for any number of attempts at a time."""
 
     type = "email"
+    secrets = frozenset({"password", "oauth_client_secret"})
 
     def __init__(
         self,
@@ -41,6 +42,10 @@ class EmailAdapter:
 
     def check_target(self, address: str) -> str:
         return check_address(address)
+
+    def target_key(self, address: str) -> str:
+        # RFC 5321 lets a server tell `Ann@` from `ann@`; none does, and Ann does not want two mails.
+        return address.casefold()
 
     async def deliver(self, envelope: Envelope) -> Outcome:
         try:
