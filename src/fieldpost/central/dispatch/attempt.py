@@ -33,6 +33,8 @@ class Flight:
     claimed_monotonic: float = 0.0
     outcome: Outcome | None = None
     duration_s: float = 0.0
+    is_past_gate: bool = False
+    """From here on the world may have it, whatever is heard or not heard."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,10 +56,11 @@ class Flight:
         """Before the point of no return: with the last renewal half a lease ago, the row may soon be another's."""
         if self.clock.monotonic() - self.renewed_at > self.lease_s / 2:
             raise ClaimLost(f"the claim was not renewed within {self.lease_s / 2:g} s")
+        self.is_past_gate = True
 
 
 async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
-    """What one attempt comes to. Raises ClaimLost (nothing was sent) and cancellation; all else is an outcome."""
+    """What one attempt comes to. Raises ClaimLost and cancellation while nothing was sent; all else is an outcome."""
     n = flight.claimed.notification
     if flight.claimed.is_orphan_of_lone:
         return PermanentFailure("delivery crashed the worker: twice among others, then on its own", phase="orphaned")
@@ -91,13 +94,13 @@ async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Map
         if isinstance(outcome, Outcome):
             return outcome
         raise TypeError(f"deliver() returned {type(outcome).__name__}, which is no outcome")
-    except ClaimLost:
-        raise
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, TimeoutError) and deadline.expired():
             return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline")
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-            raise
+        if isinstance(error, ClaimLost) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
+            if not flight.is_past_gate:
+                raise
+            return Uncertain("the node gave up before an answer came", phase="stopped")
         # A bug in an adapter concerns this one notification; the traceback is for the log, a short text for the row.
         log.exception("attempt.crashed", notification_id=n.notification_id, type=n.type)
         return PermanentFailure(f"the {n.type} adapter failed: {type(error).__name__}: {error}", phase="bug")
