@@ -3,6 +3,7 @@ tests. Nodes are real processes (`running_central.py`); what they did is read in
 """
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -92,6 +93,14 @@ class Cluster:
             return flights if len(flights) >= count else None
 
         return list(await until(found, 20.0, f"{count} attempts under way"))
+
+    async def until_clock_passed(self, moment: datetime, timeout_s: float = 20.0) -> None:
+        """Wait until the database's clock is past this moment."""
+
+        async def is_past() -> bool:
+            return bool((await self.query("select clock_timestamp() > $1 as is_past", moment))[0]["is_past"])
+
+        await until(is_past, timeout_s, f"the database's clock to pass {moment}")
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
         """Wait until nothing is live any more."""

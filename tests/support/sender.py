@@ -67,8 +67,10 @@ class Sender:
 
     async def deliver(self, items: Sequence[Item]) -> None:
         """Offer these again and again until all are acked."""
-        while not await self.offer(items):
+        ack = await self.offer(items)
+        while ack is None:
             await asyncio.sleep(AGAIN_S)
+            ack = await self.offer(items)
 
     async def offer(self, items: Sequence[Item]) -> Ack | None:
         """Offer these once; the ack, or None when there was none."""
