@@ -6,13 +6,13 @@ or an answer shows what the test arranged.
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
-import uvicorn
 from argon2 import PasswordHasher
 from fastapi import FastAPI
 
@@ -24,8 +24,9 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
 from fieldpost.front.app import create_app
+from fieldpost.front.options import FrontOptions
+from fieldpost.front.server import Server
 from fieldpost.link import credentials
-from fieldpost.link.messages import FRAME_BYTES_MAX
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre, open_centre
 
@@ -96,38 +97,17 @@ async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]
 
 
 @asynccontextmanager
-async def served(app: FastAPI) -> AsyncIterator[str]:
+async def served(app: FastAPI, options: FrontOptions | None = None) -> AsyncIterator[str]:
     """The application on a free port of loopback, as central serves it; its URL."""
-    config = uvicorn.Config(
-        app,
-        port=0,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        ws="websockets-sansio",
-        ws_max_size=FRAME_BYTES_MAX,
-        timeout_graceful_shutdown=2,
-    )
-    server = _Server(config)
-    serving = asyncio.create_task(server._serve())
+    server = Server(app, socket.create_server(("127.0.0.1", 0)), options)
+    serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(20):
-            await server.is_up.wait()
-        host, port = server.servers[0].sockets[0].getsockname()[:2]
-        yield f"http://{host}:{port}"
+            await server.ready()
+        yield server.url
     finally:
         server.should_exit = True
         await serving
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up = asyncio.Event()
-
-    async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        self.is_up.set()
 
 
 async def _add_account(front: Front, role: Role) -> None:

@@ -9,16 +9,21 @@ import fieldpost
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
+from fieldpost.clock import Clock, SystemClock
+from fieldpost.front.allowance import Allowances
 from fieldpost.front.api import serve as api
 from fieldpost.front.api.errors import http_problem
 from fieldpost.front.console.serve import Console
 from fieldpost.front.guard import Guard
+from fieldpost.front.options import FrontOptions
 from fieldpost.front.rooms import Rooms
 
 
-def create_app(operate: Operate, watch: Watch, ingest: Ingest) -> FastAPI:
-    """One for a process. The server in front of it must limit WebSocket frames to `link.messages.FRAME_BYTES_MAX`."""
-    rooms = Rooms(operate, watch, ingest)
+def create_app(
+    operate: Operate, watch: Watch, ingest: Ingest, options: FrontOptions | None = None, clock: Clock | None = None
+) -> FastAPI:
+    """One for a process, behind a `server.Server`, which keeps the limits that only a server can."""
+    rooms = Rooms(operate, watch, ingest, Allowances(options or FrontOptions(), clock or SystemClock()))
     console = Console(rooms)
 
     async def http_error(request: Request, error: Exception) -> Response:

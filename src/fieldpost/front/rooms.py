@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
+from fieldpost.front.allowance import Allowances
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +13,4 @@ class Rooms:
     operate: Operate
     watch: Watch
     ingest: Ingest
+    allowances: Allowances

@@ -5,17 +5,48 @@ are refused, since two parsers that read such a message differently would store 
 """
 
 import json
+from codecs import BOM_UTF8
+from collections import Counter
+from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.link.messages import FRAME_BYTES_MAX, Message
+from fieldpost.core.text import cut
+from fieldpost.link.messages import FRAME_BYTES_MAX, ITEMS_MAX, REJECTED, Item, Message, Result, Seq, Submit
 
 T = TypeVar("T")
 
+UNFIT = "link.invalid"
+"""The code of what is good JSON and not the protocol's."""
+DIGITS_MAX = 32
+"""No number of the protocol is nearly as long; one that is costs time and means nothing."""
+SAID_BYTES_MAX = 300
+"""How much of what was wrong is told back: it may quote what was sent."""
+
+
+class _Numbered(msgspec.Struct):
+    seq: Seq
+
+
+class _Named(msgspec.Struct):
+    notification_id: str = ""
+
+
+class _Unread(msgspec.Struct, tag_field="t", tag="submit"):
+    """A Submit whose items have not been looked at."""
+
+    seq: Seq
+    items: tuple[msgspec.Raw, ...]
+
+
 _encoder = msgspec.json.Encoder()
 _message: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_unread = msgspec.json.Decoder(_Unread)
+_item = msgspec.json.Decoder(Item)
+_named = msgspec.json.Decoder(_Named)
+_numbered = msgspec.json.Decoder(_Numbered)
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -25,43 +56,92 @@ def encode(message: msgspec.Struct) -> bytes:
 def decode(data: bytes) -> Message:
     """The message, or InvalidInput saying what is wrong and where."""
     check_json(data)
-    try:
-        return _message.decode(data)
-    except msgspec.DecodeError as error:
-        raise InvalidInput("link.invalid", f"the message does not fit the protocol: {error}") from None
+    return _typed(_message, data)
 
 
 def decode_as(data: bytes, kind: type[T]) -> T:
     """The same for one kind of struct, for the routes that take or give just that."""
     check_json(data)
+    return _typed(msgspec.json.Decoder(kind), data)
+
+
+def salvage(data: bytes) -> tuple[Submit, dict[int, Result]] | None:
+    """Of a Submit that was refused as unfit: the items that do fit, and the answer to each other one by its place.
+
+    So one bad item never holds back its neighbours. None when it is no Submit, or its items are not the trouble.
+    """
     try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
-        raise InvalidInput("link.invalid", f"the message does not fit the protocol: {error}") from None
+        unread = _typed(_unread, data)
+    except InvalidInput:
+        return None
+    if len(unread.items) > ITEMS_MAX:
+        raise too_many(len(unread.items))
+    fit: list[Item] = []
+    unfit: dict[int, Result] = {}
+    for place, raw in enumerate(unread.items):
+        try:
+            fit.append(_typed(_item, raw))
+        except InvalidInput as error:
+            unfit[place] = Result(_name(raw), REJECTED, error.code, error.message)
+    return Submit(unread.seq, tuple(fit)), unfit
+
+
+def too_many(count: int) -> InvalidInput:
+    return InvalidInput("submit.too_many", f"items are {count}, at most {ITEMS_MAX} are taken", field="items")
+
+
+def seq_of(data: bytes) -> int | None:
+    """The number of a message that could not be read as a whole, so that its sender knows which one was refused."""
+    try:
+        return _numbered.decode(data).seq
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
     """Raise InvalidInput unless these bytes are one well-formed JSON value that every parser reads the same way."""
     if len(data) > bytes_max:
         raise InvalidInput("link.too_large", f"the message has {len(data)} bytes, at most {bytes_max} are taken")
+    if data.startswith(BOM_UTF8):
+        raise InvalidInput("json.malformed", "the message is not JSON: it begins with a byte order mark")
     try:
         _strict.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidInput("json.not_utf8", f"the message is not UTF-8 at byte {error.start}") from None
     except RecursionError:
-        raise InvalidInput("json.too_deep", "the message is nested too deeply") from None
+        raise _too_deep() from None
     except json.JSONDecodeError as error:
         raise InvalidInput("json.malformed", f"the message is not JSON: {error.msg} at {error.pos}") from None
-    except ValueError:
-        raise InvalidInput("json.number", "the message holds a number beyond measure") from None
+
+
+def _typed(decoder: "msgspec.json.Decoder[T]", data: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError as error:
+        said = cut(str(error), SAID_BYTES_MAX)
+        raise InvalidInput(UNFIT, f"the message does not fit the protocol: {said}") from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _name(raw: msgspec.Raw) -> str:
+    """The id that an unfit item goes by, if it has one."""
+    try:
+        return cut(_named.decode(raw).notification_id, 64)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+
+
+def _too_deep() -> InvalidInput:
+    return InvalidInput("json.too_deep", "the message is nested too deeply")
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput("json.duplicate_key", f"the key {twice[:64]!r} occurs twice", field=twice[:64])
+        # Counted in one pass: there may be hundreds of thousands of them.
+        twice = cut(Counter(name for name, _ in pairs).most_common(1)[0][0], 64)
+        raise InvalidInput("json.duplicate_key", f"the key {twice!r} occurs twice", field=twice)
     return fields
 
 
@@ -71,9 +151,21 @@ def _refuse_constant(text: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise InvalidInput("json.number", f"the number {text[:32]} is beyond measure")
+    if not isfinite(number):
+        raise _beyond_measure(text)
     return number
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant, parse_float=_finite)
+def _whole(text: str) -> int:
+    if len(text) > DIGITS_MAX:
+        raise _beyond_measure(text)
+    return int(text)
+
+
+def _beyond_measure(text: str) -> InvalidInput:
+    return InvalidInput("json.number", f"the number {text[:DIGITS_MAX]}… is beyond measure")
+
+
+_strict = json.JSONDecoder(
+    object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
+)

@@ -4,6 +4,8 @@ Binary frames of JSON with the tag `t`. Messages evolve by adding optional field
 differ in version; a receiver ignores fields it does not know and refuses tags it does not know, politely.
 """
 
+from typing import Annotated
+
 import msgspec
 
 PROTOCOL = 1
@@ -14,6 +16,10 @@ ACCEPTED = "accepted"
 DUPLICATE = "duplicate"
 REJECTED = "rejected"
 LATER = "later"
+
+
+Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A sender's number for a message, within what every JSON parser keeps exactly."""
 
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,7 +41,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
 class Submit(msgspec.Struct, frozen=True, tag_field="t", tag="submit"):
     """At most 500 items and 4 MiB; answered by one Ack with the same seq."""
 
-    seq: int
+    seq: Seq
     items: tuple[Item, ...]
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-import uvicorn
 
 import fieldpost
 from fieldpost.central import adapters
@@ -27,7 +26,7 @@ from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.front.app import create_app
-from fieldpost.link.messages import FRAME_BYTES_MAX
+from fieldpost.front.server import Server
 from fieldpost.run.settings import Settings
 from fieldpost.run.site import stop_on_signals
 
@@ -82,7 +81,9 @@ async def _serve(
     operate = Operate.over(store, found, clock)
     ingest = Ingest(store, clock, settings.ingest)
     dispatcher = Dispatcher(store, found, node_id, clock, random.Random(secrets.randbits(64)), settings.dispatch)
-    server = _Server(settings, create_app(operate, Watch.over(store, clock, settings.watch), ingest))
+    watch = Watch.over(store, clock, settings.watch)
+    app = create_app(operate, watch, ingest, settings.front, clock)
+    server = Server(app, _listen(settings.central.host, settings.central.port), settings.front)
     await _announce_node(store, node_id)
     first = await operate.accounts.first_start()
     if first is not None:
@@ -107,43 +108,6 @@ async def _serve(
             await adapter.close()
         await store.write(nodes.stop, node_id, now=store.now())
         log.info("central.stopped", node_id=node_id)
-
-
-class _Server(uvicorn.Server):
-    """Serves until told to stop; signals are the process's affair, not the server's."""
-
-    def __init__(self, settings: Settings, app: object) -> None:
-        self._socket = _listen(settings.central.host, settings.central.port)
-        host, port = self._socket.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{port}"
-        super().__init__(
-            uvicorn.Config(
-                app,  # type: ignore[arg-type]
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                ws="websockets-sansio",
-                ws_max_size=FRAME_BYTES_MAX,
-                ws_ping_interval=20,
-                ws_ping_timeout=20,
-                h11_max_incomplete_event_size=16 * 1024,
-                timeout_graceful_shutdown=5,
-                lifespan="off",
-            )
-        )
-        self._is_ready = asyncio.Event()
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._serve(sockets or [self._socket])
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._is_ready.set()
-
-    async def ready(self) -> None:
-        await self._is_ready.wait()
 
 
 def _listen(host: str, port: int) -> socket.socket:

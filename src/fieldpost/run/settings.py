@@ -19,6 +19,7 @@ from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.watch.watch import WatchOptions
 from fieldpost.core.errors import ConfigError
+from fieldpost.front.options import FrontOptions
 
 DEFAULT_FILE = Path("fieldpost.toml")
 FILE_BYTES_MAX = 1024 * 1024
@@ -64,6 +65,7 @@ class Settings:
     """All settings of a central process."""
 
     central: CentralOptions = field(default_factory=CentralOptions)
+    front: FrontOptions = field(default_factory=FrontOptions)
     ingest: IngestOptions = field(default_factory=IngestOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
     watch: WatchOptions = field(default_factory=WatchOptions)

@@ -74,10 +74,10 @@ async def test_a_greeting_needs_no_answer(front: Front, site: Site) -> None:
         (b"", "json.malformed", None),
         (b"\x00\xff", "json.not_utf8", None),
         (b'{"t":"tomorrow","seq":4}', "link.invalid", 4),
-        (b'{"t":"submit","seq":5,"items":[{"notification_id":7}]}', "link.invalid", 5),
+        (b'{"t":"submit","seq":5,"items":{"notification_id":7}}', "link.invalid", 5),
         (b'{"t":"submit","seq":6,"seq":7,"items":[]}', "json.duplicate_key", 7),
         (b'{"t":"ack","seq":8,"results":[],"credits":1}', "link.invalid", 8),
-        (b'{"t":"submit","seq":9,"items":[{"notification_id":"\\ud800"}]}', "link.invalid", 9),
+        (b'{"t":"\\ud800","seq":9,"items":[]}', "link.invalid", 9),
     ],
 )
 async def test_a_frame_that_cannot_be_understood_is_refused_and_the_connection_stays(

@@ -11,7 +11,8 @@ The row and its audit entry are one transaction. A conflict is audited; the firs
 """
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -28,6 +29,7 @@ from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import new_ids, parse_notification_id
 from fieldpost.core.notification import Provenance, Submission, digest
+from fieldpost.link.codec import too_many
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ack, Item, Result, Submit
 
 log = structlog.get_logger()
@@ -55,18 +57,25 @@ class Ingest:
     def credits(self) -> int:
         return self._options.credits
 
-    async def submit(self, site: str, message: Submit) -> Ack:
-        """Take a batch in; returns after the commit. Raises Unavailable when the store cannot, InvalidInput when the
-        batch as a whole breaks a rule."""
+    async def submit(self, site: str, message: Submit, unfit: Mapping[int, Result] | None = None) -> Ack:
+        """Take a batch in; returns after the commit. `unfit` answers what could not even be read, by its place.
+
+        Raises Unavailable when the store cannot, InvalidInput when the batch as a whole breaks a rule.
+        """
+        unfit = unfit or {}
         if len(message.items) > ITEMS_MAX:
-            raise InvalidInput(
-                "submit.too_many", f"items are {len(message.items)}, at most {ITEMS_MAX} are taken", field="items"
-            )
+            raise too_many(len(message.items))
         checked = [_check(item, site) for item in message.items]
+        if rejected := [*unfit.values(), *(c for c in checked if isinstance(c, Result))]:
+            # One line for a batch: what a site gets wrong it gets wrong by the thousand.
+            codes = dict(Counter(str(r.code) for r in rejected))
+            log.warning("submit.rejected", site=site, codes=codes, ids=[r.notification_id for r in rejected[:10]])
         submissions = [c for c in checked if isinstance(c, Submission)]
         verdicts = await self._take(site, submissions) if submissions else {}
-        results = tuple(c if isinstance(c, Result) else verdicts[id(c)] for c in checked)
-        return Ack(message.seq, results, self._options.credits)
+        results = [c if isinstance(c, Result) else verdicts[id(c)] for c in checked]
+        for place in sorted(unfit):
+            results.insert(place, unfit[place])
+        return Ack(message.seq, tuple(results), self._options.credits)
 
     async def _take(self, site: str, submissions: list[Submission]) -> dict[int, Result]:
         """The results by the identity of each submission, since a batch may hold an id twice."""
@@ -116,7 +125,6 @@ def _check(item: Item, site: str) -> Submission | Result:
             text.cut(item.enqueued_at, ENQUEUED_TEXT_MAX) if item.enqueued_at else None,
         )
     except InvalidInput as error:
-        log.warning("submit.rejected", site=site, code=error.code, field=error.field)
         return Result(text.cut(item.notification_id, 64), REJECTED, error.code, error.message)
 
 

@@ -1,12 +1,14 @@
 """Errors to HTTP, in one table: problem+json (RFC 9457) with a stable code, the field, and a hint."""
 
 import http
+import math
 
 import msgspec
 from starlette.responses import Response
 
 from fieldpost.central.operate.notifications import NotAsSeen
 from fieldpost.core.errors import ConfigError, Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
+from fieldpost.front.allowance import TooMuch
 
 RETRY_AFTER_S = 5
 
@@ -14,6 +16,8 @@ RETRY_AFTER_S = 5
 STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
     (InvalidInput, "http.content_type", 415),
     (InvalidInput, "http.too_large", 413),
+    (InvalidInput, "http.head_too_large", 431),
+    (InvalidInput, "http.too_slow", 408),
     (InvalidInput, "http.", 400),
     (InvalidInput, "json.", 400),
     (InvalidInput, "cursor.", 400),
@@ -22,6 +26,7 @@ STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
     (Conflict, "", 409),
     (Denied, "auth.", 401),
     (Denied, "", 403),
+    (TooMuch, "", 429),
     (Unavailable, "", 503),
     (ConfigError, "", 500),
 )
@@ -45,6 +50,11 @@ def status_of(error: FieldpostError) -> int:
     return next(s for kind, prefix, s in STATUSES if isinstance(error, kind) and error.code.startswith(prefix))
 
 
+def wait_of(error: Unavailable) -> float:
+    """How long whoever was put off should wait, in seconds."""
+    return error.wait_s if isinstance(error, TooMuch) else RETRY_AFTER_S
+
+
 def problem(error: FieldpostError) -> Response:
     status = status_of(error)
     current = error.current if isinstance(error, NotAsSeen) else None
@@ -58,7 +68,7 @@ def problem(error: FieldpostError) -> Response:
         current_status=current.status.value if current else None,
         current_version=current.version if current else None,
     )
-    return _response(body, _headers(status))
+    return _response(body, _headers(error))
 
 
 def http_problem(status: int, headers: dict[str, str] | None = None) -> Response:
@@ -68,14 +78,10 @@ def http_problem(status: int, headers: dict[str, str] | None = None) -> Response
     return _response(Problem(title=phrase, status=status, code=code, detail=phrase), headers)
 
 
-def _headers(status: int) -> dict[str, str]:
-    match status:
-        case 401:
-            return {"WWW-Authenticate": 'Bearer realm="fieldpost"'}
-        case 503:
-            return {"Retry-After": str(RETRY_AFTER_S)}
-        case _:
-            return {}
+def _headers(error: FieldpostError) -> dict[str, str]:
+    if isinstance(error, Unavailable):
+        return {"Retry-After": str(math.ceil(wait_of(error)))}
+    return {"WWW-Authenticate": 'Bearer realm="fieldpost"'} if status_of(error) == 401 else {}
 
 
 def _response(body: Problem, headers: dict[str, str] | None) -> Response:

@@ -1,74 +1,72 @@
 """What sites speak to: the WebSocket they open, POST where a proxy forbids that, and the status of what they sent.
 
 A frame that cannot be understood is refused and never fatal: a newer site may say things that this version does not
-know. What the store cannot take now is refused with a time to wait, and the connection stays.
+know. What the store cannot take now, or the site may not send now, is refused with a time to wait, and the connection
+stays.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
-import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 import fieldpost
 from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
 from fieldpost.core.times import to_text
 from fieldpost.front import auth
+from fieldpost.front.allowance import TooMuch
 from fieldpost.front.api.call import Answer, Call
-from fieldpost.front.api.errors import RETRY_AFTER_S, problem
+from fieldpost.front.api.errors import problem, wait_of
 from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.guard import internal_refusal, report_bug
 from fieldpost.front.rooms import Rooms
-from fieldpost.link.codec import decode, decode_as, encode
-from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Hello, Refusal, StatusAnswer, Submit
+from fieldpost.link.codec import UNFIT, decode, decode_as, encode, salvage, seq_of
+from fieldpost.link.messages import (
+    FRAME_BYTES_MAX,
+    PROTOCOL,
+    Ack,
+    Hello,
+    Message,
+    Refusal,
+    Result,
+    StatusAnswer,
+    Submit,
+)
 
-TOO_BIG = 1009
-"""WebSocket close code of a frame over the limit."""
+M = TypeVar("M", bound=Message)
+
 NO_LONGER_WELCOME = 1008
-
-
-class _Numbered(msgspec.Struct):
-    seq: int
 
 
 async def data(websocket: WebSocket, rooms: Rooms) -> None:
     """`/link/v1/data`: one site's connection, for as long as it lasts."""
     try:
-        await auth.site(websocket.headers, rooms.operate.accounts)
+        site = await auth.site(websocket.headers, rooms.operate.accounts)
+        with rooms.allowances.connection(site):
+            await websocket.accept()
+            with suppress(WebSocketDisconnect):
+                await _converse(websocket, site, rooms)
     except FieldpostError as error:
         await websocket.send_denial_response(problem(error))
-        return
-    await websocket.accept()
-    with suppress(WebSocketDisconnect):
-        await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, rooms.ingest.credits)))
-        while True:
-            frame = await websocket.receive()
-            if frame["type"] == "websocket.disconnect":
-                return
-            content = frame.get("bytes")
-            if content is not None and len(content) > FRAME_BYTES_MAX:
-                await websocket.close(TOO_BIG, f"at most {FRAME_BYTES_MAX} bytes")
-                return
-            try:
-                answer = await _answer(content, websocket, rooms)
-            except Denied as error:
-                # The token was revoked while the connection stood.
-                await websocket.close(NO_LONGER_WELCOME, error.message)
-                return
-            if answer is not None:
-                await websocket.send_bytes(answer)
 
 
 async def submit(call: Call) -> Answer:
     """`POST /link/v1/submit`: one Submit, answered by its Ack."""
+    allowances = call.rooms.allowances
     check_content_type(call.request, "application/json")
-    message = decode_as(await read_body(call.request, FRAME_BYTES_MAX), Submit)
-    ack = await call.rooms.ingest.submit(call.site, message)
-    await _saw(call.rooms, call.site)
-    return Answer(ack)
+    with allowances.connection(call.site):
+        allowances.check(call.site)
+        content = await read_body(call.request, FRAME_BYTES_MAX)
+        allowances.charge(call.site, items=1, bytes=len(content))
+        message, unfit = _read(content, lambda: decode_as(content, Submit))
+        return Answer(await _take(message, unfit, call.site, call.rooms))
 
 
 async def status(call: Call) -> Answer:
     """`GET /link/v1/status/{notification_id}`: central's record, for the site that sent it and no other."""
+    call.rooms.allowances.check(call.site)
+    call.rooms.allowances.charge(call.site, items=1)
     n = await call.watch.notifications.of_site(call.path("notification_id"), call.site)
     return Answer(
         StatusAnswer(
@@ -84,30 +82,70 @@ async def status(call: Call) -> Answer:
     )
 
 
-async def _answer(content: bytes | None, websocket: WebSocket, rooms: Rooms) -> bytes | None:
+async def _converse(websocket: WebSocket, site: str, rooms: Rooms) -> None:
+    await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, rooms.ingest.credits)))
+    while True:
+        frame = await websocket.receive()
+        if frame["type"] == "websocket.disconnect":
+            return
+        content = frame.get("bytes")
+        try:
+            rooms.allowances.check(site)
+            rooms.allowances.charge(site, items=1, bytes=len(frame.get("text") or content or b""))
+            answer = await _answer(content, websocket, site, rooms)
+        except TooMuch as error:
+            # Neither read nor judged: a flood must not cost more than it takes to put it off.
+            await websocket.send_bytes(encode(_refusal(error, content)))
+            await rooms.allowances.pause()
+        except Denied as error:
+            # The token was revoked while the connection stood.
+            await websocket.close(NO_LONGER_WELCOME, error.message)
+            return
+        else:
+            if answer is not None:
+                await websocket.send_bytes(answer)
+
+
+async def _answer(content: bytes | None, websocket: WebSocket, site: str, rooms: Rooms) -> bytes | None:
     """The answer to one frame; none to a greeting. Denied when the token is no longer a site's."""
-    if content is None:
-        return encode(Refusal("link.invalid", "only binary frames are taken"))
     try:
-        site = await auth.site(websocket.headers, rooms.operate.accounts)
-        match decode(content):
-            case Submit() as message:
-                ack = await rooms.ingest.submit(site, message)
-                await _saw(rooms, site)
-                return encode(ack)
+        if content is None:
+            raise InvalidInput(UNFIT, "only binary frames are taken")
+        await auth.site(websocket.headers, rooms.operate.accounts)
+        message, unfit = _read(content, lambda: decode(content))
+        match message:
+            case Submit():
+                return encode(await _take(message, unfit, site, rooms))
             case Hello():
                 await _saw(rooms, site)
                 return None
-            case other:
-                raise InvalidInput("link.invalid", f"central does not take {type(other).__name__}")
+            case _:
+                raise InvalidInput(UNFIT, f"central does not take {type(message).__name__}")
     except Denied:
         raise
-    except Unavailable as error:
-        return encode(Refusal(error.code, error.message, _seq_of(content), RETRY_AFTER_S))
     except FieldpostError as error:
-        return encode(Refusal(error.code, error.message, _seq_of(content)))
+        return encode(_refusal(error, content))
     except Exception as error:
-        return internal_refusal(report_bug(error, path=websocket.url.path), _seq_of(content))
+        return internal_refusal(report_bug(error, path=websocket.url.path), seq_of(content or b""))
+
+
+def _read(content: bytes, decoded: Callable[[], M]) -> tuple[M | Submit, dict[int, Result]]:
+    """The message, and of a Submit the answers to those items that could not be read, by their places."""
+    try:
+        return decoded(), {}
+    except InvalidInput as error:
+        salvaged = salvage(content) if error.code == UNFIT else None
+        if salvaged is None:
+            raise
+        return salvaged
+
+
+async def _take(message: Submit, unfit: dict[int, Result], site: str, rooms: Rooms) -> Ack:
+    # The message itself was charged as one.
+    rooms.allowances.charge(site, items=max(0, len(message.items) + len(unfit) - 1))
+    ack = await rooms.ingest.submit(site, message, unfit)
+    await _saw(rooms, site)
+    return ack
 
 
 async def _saw(rooms: Rooms, site: str) -> None:
@@ -116,9 +154,6 @@ async def _saw(rooms: Rooms, site: str) -> None:
         await rooms.operate.sites.saw(site)
 
 
-def _seq_of(content: bytes) -> int | None:
-    """The number of a message that could not be read as a whole, so that its sender knows which one was refused."""
-    try:
-        return msgspec.json.decode(content, type=_Numbered).seq
-    except msgspec.DecodeError:
-        return None
+def _refusal(error: FieldpostError, content: bytes | None) -> Refusal:
+    wait_s = wait_of(error) if isinstance(error, Unavailable) else None
+    return Refusal(error.code, error.message, seq_of(content or b""), wait_s)
