@@ -36,6 +36,8 @@ IS_LIVE = "status in ('pending', 'retrying')"
 IS_CLAIMABLE = "status in ('pending', 'retrying') and held_by is null"
 IS_HELD = "held_by is not null"
 IS_SUSPECT = "status in ('pending', 'retrying') and orphan_count > 0"
+IS_PARKED = "status = 'parked'"
+IS_TERMINAL = "terminal_at is not null"
 
 notifications = Table(
     "notifications",
@@ -94,6 +96,23 @@ notifications = Table(
     Index("ix_notifications_held", "held_by", "due_at", postgresql_where=text(IS_HELD), sqlite_where=text(IS_HELD)),
     Index("ix_notifications_suspect", "due_at", postgresql_where=text(IS_SUSPECT), sqlite_where=text(IS_SUSPECT)),
     Index("ix_notifications_created", "created_at", "notification_id"),
+    # For KPIs and purge: what they read lies in these indexes, so that their cost does not grow with history.
+    Index(
+        "ix_notifications_live",
+        "source_site_id",
+        "created_at",
+        postgresql_where=text(IS_LIVE),
+        sqlite_where=text(IS_LIVE),
+    ),
+    Index("ix_notifications_parked", "source_site_id", postgresql_where=text(IS_PARKED), sqlite_where=text(IS_PARKED)),
+    Index(
+        "ix_notifications_terminal",
+        "terminal_at",
+        "status",
+        "source_site_id",
+        postgresql_where=text(IS_TERMINAL),
+        sqlite_where=text(IS_TERMINAL),
+    ),
     postgresql_with={"fillfactor": "80"},
 )
 
@@ -168,6 +187,8 @@ audit = Table(
         "status",
     ),
     Index("ix_audit_correlation_id", "correlation_id"),
+    # Entries come in the order of their time, so on PostgreSQL a few bytes for each stretch of the table are enough.
+    Index("ix_audit_occurred_at", "occurred_at", postgresql_using="brin"),
 )
 
 breakers = Table(
@@ -293,4 +314,14 @@ tombstones = Table(
     Column("terminal_at", Moment, nullable=False),
     Column("purged_at", Moment, nullable=False),
     CheckConstraint("status in ('delivered', 'parked', 'discarded')", "status"),
+    Index("ix_tombstones_purged_at", "purged_at"),
+)
+
+samples = Table(
+    "samples",
+    metadata,
+    Column("site", Text, primary_key=True),  # empty for all sites together
+    Column("taken_at", Moment, primary_key=True),
+    Column("figures", Json, nullable=False),
+    Index("ix_samples_taken_at", "taken_at"),
 )
