@@ -45,7 +45,7 @@ class Adapter(Protocol):
     deadline_s: float
     """The longest an attempt may take in all; whoever calls enforces it."""
     secrets: frozenset[str]
-    """Which of its settings are secret: kept encrypted, never shown, handed over as `Secret` (to `check_settings` too)."""
+    """Which of its settings are secret: kept encrypted, never shown, and handed over as `Secret`, to every method."""
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         """The settings of a channel in full, or InvalidInput naming the field."""
