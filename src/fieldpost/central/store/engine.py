@@ -11,8 +11,9 @@ restart, a lost connection) is tried again here; every function of the store is 
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -61,6 +62,8 @@ class Store(Protocol):
 
     url: str
     wake: Wake
+    trouble: Unavailable | None
+    """Why the last write could not be done; None once one could. A node writes that it lives every few seconds."""
 
     async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in a transaction and commit it durably; Unavailable when the database cannot now."""
@@ -141,6 +144,7 @@ class SqliteStore:
     def __init__(self, url: URL, clock: Clock) -> None:
         self.url = url.render_as_string()
         self.wake: Wake = LocalWake()
+        self.trouble: Unavailable | None = None
         self._clock = clock
         self._writer = sqlite_engine(url)
         self._readers = sqlite_engine(url, is_reader=True)
@@ -155,7 +159,8 @@ class SqliteStore:
     async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         future: Future[T] = Future()
         self._queue.put((lambda conn: function(conn, *args, **kwargs), future))
-        return await asyncio.wrap_future(future)
+        with _noting_trouble(self):
+            return await asyncio.wrap_future(future)
 
     async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def run() -> T:
@@ -238,12 +243,14 @@ class PostgresStore:
         self._clock = clock
         self._engine = postgres_engine(url, pool_size=connections_max, max_overflow=0, pool_timeout=10)
         self.wake: Wake = PostgresWake(url)
+        self.trouble: Unavailable | None = None
 
     def now(self) -> datetime | None:
         return self._clock.now() if self._clock else None
 
     async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(lambda conn: function(conn, *args, **kwargs))
+        with _noting_trouble(self):
+            return await self._run(lambda conn: function(conn, *args, **kwargs))
 
     async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(lambda conn: function(conn, *args, **kwargs), is_reader=True)
@@ -267,6 +274,17 @@ class PostgresStore:
                 log.warning("store.tried_again", error=_first_line(error), tries=tries)
                 await SystemClock().sleep(random.uniform(0.5, 1.0) * 0.05 * 2**tries)
         raise AssertionError("unreachable")
+
+
+@contextmanager
+def _noting_trouble(store: Store) -> Iterator[None]:
+    """Around a write: whether it found the database willing."""
+    try:
+        yield
+    except Unavailable as error:
+        store.trouble = error
+        raise
+    store.trouble = None
 
 
 def _is_passing(error: Exception) -> bool:

@@ -6,6 +6,7 @@ from fieldpost.central.store import kpis
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
 from fieldpost.clock import Clock
+from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status
 
 FRESH_S = 2.0
@@ -23,8 +24,11 @@ class Health:
         self._counted_until: float | None = None
 
     async def check_store(self) -> None:
-        """Returns when the store answers, raises Unavailable when it does not."""
+        """Returns when the store answers and takes writes, raises Unavailable when it does not."""
         await self._store.read(moment, self._store.now())
+        # A store that is read-only or full answers every question: only its last write tells.
+        if (trouble := self._store.trouble) is not None:
+            raise Unavailable(trouble.code, trouble.message, hint=trouble.hint)
 
     async def counts(self) -> Mapping[Status, int]:
         """How many notifications stand in each status, as of a moment ago."""
