@@ -1,5 +1,7 @@
 """A node that dies takes nothing with it: what it had in its hands is taken up when its leases are over."""
 
+from collections import Counter
+
 import pytest
 
 from support.cluster import Cluster
@@ -11,7 +13,7 @@ SLACK_S = 2.0
 
 
 @pytest.mark.fault(22)
-@pytest.mark.req("DEC-07")
+@pytest.mark.req("CFG-11", "DEC-01", "DEC-07")
 async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(cluster: Cluster) -> None:
     victim = await cluster.start()
     await cluster.furnish("ops", "it", "night")
@@ -24,6 +26,8 @@ async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(c
         held = await cluster.in_flight(victim)
         await victim.kill()
         orphans = {row["id"]: row for row in await cluster.in_flight(victim)}
+        statuses = await cluster.query("select distinct status from notifications")
+        assert [row["status"] for row in statuses] == ["pending"], "a claim is not a status"
         answers.withdraw()
         sender.use(survivor.url)
         await sender.send(30, "ops", "it", "night")
@@ -32,6 +36,8 @@ async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(c
     assert (len(held), len(orphans)) == (24, 24)
     assert verdict.is_whole
     assert verdict.copies_too_many == 24, "the mail server had these when the node died, and nobody knew"
+    copies = Counter(mail.message_id for mail in cluster.mail.mails)
+    assert sorted(copies.values()) == [1] * 36 + [2] * 24, "a second copy can be recognised as one"
     again = await cluster.query(
         "select notification_id::text as id, started_at, claim_token, node_id from attempts where claim_token > 1"
     )
