@@ -1,6 +1,6 @@
-"""Lists and channels, and the rule that resolves a notification's list to its way out."""
+"""Lists and channels, the rule that resolves a notification's list to its way out, and what changes between two."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from fieldpost.core.outcome import PermanentFailure
@@ -12,7 +12,7 @@ DEFAULT_TYPE = "email"
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A configured way out: an adapter type plus settings."""
+    """A configured way out: an adapter type plus settings and secrets."""
 
     name: str
     type: str
@@ -21,6 +21,8 @@ class Channel:
     version: int = 1
     retry: RetryPolicy | None = None
     """Else a fixed policy from `max_retries` and `retry_delay_s` of its settings."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Sealed, by the name of the setting; what they say is for the adapter alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class NotificationList:
     version: int = 1
     retry: RetryPolicy | None = None
     """Else the channel's."""
+    allowed_sites: tuple[str, ...] | None = None
+    """Whose notifications it takes; None for every site's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,57 @@ def resolve(directory: Directory, list_name: str) -> Route | PermanentFailure:
             phase="resolve",
         )
     return Route(notification_list, channel)
+
+
+def refuse_site(notification_list: NotificationList, site: str) -> PermanentFailure | None:
+    """Why the list takes nothing from this site; None when it does. That reason parks at once."""
+    allowed = notification_list.allowed_sites
+    if allowed is None or site in allowed:
+        return None
+    shown = ", ".join(repr(name) for name in allowed[:5]) + (
+        " and others" if len(allowed) > 5 else "" if allowed else "none"
+    )
+    return PermanentFailure(
+        f"list {notification_list.name!r} takes nothing from site {site!r}: its allowed sites are {shown}",
+        phase="resolve",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    """What becomes of one list: which targets come and go, and which other properties change."""
+
+    name: str
+    is_new: bool
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
+    """By their names: channel, park_uncertain, retry, allowed_sites."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.is_new or self.added or self.removed or self.properties)
+
+
+def compare(before: NotificationList | None, after: NotificationList) -> ListChange:
+    """What it takes to make the one the other."""
+    if before is None:
+        return ListChange(after.name, True, after.targets)
+    properties = {
+        "channel": before.channel_name != after.channel_name,
+        "park_uncertain": before.park_uncertain != after.park_uncertain,
+        "retry": before.retry != after.retry,
+        "allowed_sites": before.allowed_sites != after.allowed_sites,
+    }
+    return ListChange(
+        after.name,
+        False,
+        _without(after.targets, before.targets),
+        _without(before.targets, after.targets),
+        tuple(name for name, differs in properties.items() if differs),
+    )
+
+
+def _without(targets: Collection[str], others: Collection[str]) -> tuple[str, ...]:
+    left_out = set(others)
+    return tuple(target for target in targets if target not in left_out)

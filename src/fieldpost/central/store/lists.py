@@ -1,10 +1,10 @@
 """Lists, their targets, and channels."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import structlog
-from sqlalchemy import Connection, Text, delete, insert, select, update
+from sqlalchemy import Connection, Text, delete, insert, null, select, update
 
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import channels, list_targets, lists
@@ -18,6 +18,11 @@ _types = Statement(
     "select list_name, type from lists where list_name {any:names}",
     lists={"names": "text"},
     result={"list_name": Text, "type": Text},
+)
+
+
+_remove_targets = Statement(
+    "delete from list_targets where list_name = :list_name and address {any:addresses}", lists={"addresses": "text"}
 )
 
 
@@ -58,16 +63,30 @@ def add_list(conn: Connection, notification_list: NotificationList, now: datetim
         insert(lists).values(
             list_name=notification_list.name,
             type=notification_list.type,
-            channel_name=notification_list.channel_name,
-            park_uncertain=notification_list.park_uncertain,
-            retry=notification_list.retry and to_text(notification_list.retry),
             created_at=now,
             updated_at=now,
+            **_list_values(notification_list),
         )
     )
-    rows = [{"list_name": notification_list.name, "address": address} for address in notification_list.targets]
-    if rows:
-        conn.execute(insert(list_targets), rows)
+    _add_targets(conn, notification_list.name, notification_list.targets)
+
+
+def change_list(conn: Connection, wanted: NotificationList, now: datetime) -> bool:
+    """Write all but its name and type, if nobody changed the list since `wanted.version` was read."""
+    changed = (
+        update(lists)
+        .where(lists.c.list_name == wanted.name, lists.c.version == wanted.version)
+        .values(updated_at=now, version=wanted.version + 1, **_list_values(wanted))
+    )
+    if conn.execute(changed).rowcount != 1:
+        return False
+    present = select(list_targets.c.address).where(list_targets.c.list_name == wanted.name)
+    before = set(conn.execute(present).scalars())
+    gone = sorted(before.difference(wanted.targets))
+    if gone:
+        _remove_targets.run(conn, list_name=wanted.name, addresses=gone)
+    _add_targets(conn, wanted.name, [address for address in wanted.targets if address not in before])
+    return True
 
 
 def remove_list(conn: Connection, name: str) -> bool:
@@ -95,6 +114,7 @@ def add_channel(conn: Connection, channel: Channel, now: datetime) -> None:
             channel_name=channel.name,
             type=channel.type,
             settings=dict(channel.settings),
+            secrets=dict(channel.secrets),
             retry=channel.retry and to_text(channel.retry),
             is_default=channel.is_default,
             created_at=now,
@@ -104,13 +124,21 @@ def add_channel(conn: Connection, channel: Channel, now: datetime) -> None:
 
 
 def change_channel(conn: Connection, channel: Channel, now: datetime) -> bool:
-    """Write new settings if nobody changed the channel since `channel.version` was read."""
+    """Write all but its name and type, if nobody changed the channel since `channel.version` was read.
+
+    As the default of its type it takes that place from any other.
+    """
+    if channel.is_default:
+        others = channels.c.channel_name != channel.name
+        conn.execute(update(channels).where(channels.c.type == channel.type, others).values(is_default=False))
     changed = (
         update(channels)
         .where(channels.c.channel_name == channel.name, channels.c.version == channel.version)
         .values(
             settings=dict(channel.settings),
+            secrets=dict(channel.secrets),
             retry=channel.retry and to_text(channel.retry),
+            is_default=channel.is_default,
             updated_at=now,
             version=channel.version + 1,
         )
@@ -122,7 +150,42 @@ def remove_channel(conn: Connection, name: str) -> bool:
     return conn.execute(delete(channels).where(channels.c.channel_name == name)).rowcount == 1
 
 
+def channels_after(conn: Connection, name: str, limit: int) -> Sequence[Channel]:
+    """The next channels by name behind this one, for work that goes through all of them in batches."""
+    found = conn.execute(
+        select(channels).where(channels.c.channel_name > name).order_by(channels.c.channel_name).limit(limit)
+    ).mappings()
+    return [_channel(dict(row)) for row in found]
+
+
+def reseal_channel(conn: Connection, channel: Channel) -> bool:
+    """The same secrets under another key, if nobody changed the channel meanwhile; its version stays as it is."""
+    changed = (
+        update(channels)
+        .where(channels.c.channel_name == channel.name, channels.c.version == channel.version)
+        .values(secrets=dict(channel.secrets))
+    )
+    return conn.execute(changed).rowcount == 1
+
+
+def _list_values(notification_list: NotificationList) -> dict[str, object]:
+    allowed = notification_list.allowed_sites
+    return {
+        "channel_name": notification_list.channel_name,
+        "park_uncertain": notification_list.park_uncertain,
+        "retry": notification_list.retry and to_text(notification_list.retry),
+        "allowed_sites": null() if allowed is None else list(allowed),
+    }
+
+
+def _add_targets(conn: Connection, name: str, addresses: Collection[str]) -> None:
+    rows = [{"list_name": name, "address": address} for address in addresses]
+    if rows:
+        conn.execute(insert(list_targets), rows)
+
+
 def _list(row: Mapping[str, object], targets: tuple[str, ...] = ()) -> NotificationList:
+    allowed = row["allowed_sites"]
     return NotificationList(
         name=str(row["list_name"]),
         type=str(row["type"]),
@@ -131,11 +194,14 @@ def _list(row: Mapping[str, object], targets: tuple[str, ...] = ()) -> Notificat
         park_uncertain=bool(row["park_uncertain"]),
         version=int(str(row["version"])),
         retry=_retry(row["retry"]),
+        # What somebody wrote by hand and is no list must not let every site in.
+        allowed_sites=None if allowed is None else tuple(map(str, allowed)) if isinstance(allowed, list) else (),
     )
 
 
 def _channel(row: Mapping[str, object]) -> Channel:
     settings = row["settings"]
+    sealed = row["secrets"]
     assert isinstance(settings, dict), "the column holds an object"
     return Channel(
         name=str(row["channel_name"]),
@@ -144,6 +210,7 @@ def _channel(row: Mapping[str, object]) -> Channel:
         is_default=bool(row["is_default"]),
         version=int(str(row["version"])),
         retry=_retry(row["retry"]),
+        secrets={str(k): str(v) for k, v in sealed.items()} if isinstance(sealed, dict) else {},
     )
 
 

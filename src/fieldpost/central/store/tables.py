@@ -220,6 +220,7 @@ lists = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
+    Column("allowed_sites", Json),  # null for all
 )
 
 list_targets = Table(
@@ -240,6 +241,7 @@ channels = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
+    Column("secrets", Json, nullable=False, server_default="{}"),  # setting to sealed text; see keyring.py
     Index(
         "ix_channels_default",
         "type",
@@ -247,6 +249,13 @@ channels = Table(
         postgresql_where=text("is_default"),
         sqlite_where=text("is_default"),
     ),
+)
+
+secret_keys = Table(
+    "secret_keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),  # tells nothing of the key, which is kept outside
+    Column("added_at", Moment, nullable=False),
 )
 
 sites = Table(
