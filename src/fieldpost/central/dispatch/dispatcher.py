@@ -26,6 +26,7 @@ from fieldpost.central.dispatch.view import View, load_view
 from fieldpost.central.store import claims, lists
 from fieldpost.central.store.claims import Claimed, Share
 from fieldpost.central.store.engine import Store
+from fieldpost.central.store.keyring import Keyring
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost
 from fieldpost.core.breaker import Breaker
@@ -48,12 +49,14 @@ class Dispatcher:
         clock: Clock,
         rng: random.Random,
         options: DispatchOptions | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
         self._store = store
         self._adapters = adapters
         self._node_id = node_id
         self._clock = clock
         self._options = options or DispatchOptions()
+        self._keyring = keyring or Keyring()
         self._results = Results(store, node_id, clock, rng, self._options, self._ended)
         self._holds = Holds(store, node_id, self._options)
         self._view = View(is_stale=True)
@@ -192,7 +195,8 @@ class Dispatcher:
         self._busy[n.delivery_key] += 1
         route = self._view.route(n.list_name)
         policy = self._view.policy(route, self._options.hold_max)
-        flight = Flight(claimed, route, policy, self._clock, self._options.lease_s, is_probe)
+        opened = self._view.opened(route, self._keyring)
+        flight = Flight(claimed, route, policy, self._clock, self._options.lease_s, is_probe, opened)
         self._flights[flight.key] = flight
         flight.task = asyncio.create_task(self._fly(flight))
 
@@ -216,6 +220,7 @@ class Dispatcher:
             raise ClaimLost(error.message) from error
         flight.route = fresh.route(flight.claimed.notification.list_name)
         flight.policy = fresh.policy(flight.route, self._options.hold_max)
+        flight.opened = fresh.opened(flight.route, self._keyring)
 
     def _ended(self, flights: Sequence[Flight], breakers: dict[str, Breaker]) -> None:
         for flight in flights:
@@ -234,9 +239,14 @@ class Dispatcher:
         self._freed.set()
 
     def _mine(self) -> list[str]:
-        """What is in flight here although its lease may have run out; it must not be taken a second time."""
+        """What is in flight here and must not be taken a second time, should its lease have run out.
+
+        Where this machine's clock judges leases, a step of it may end any; PostgreSQL's own is trusted not to step.
+        """
         now = self._clock.monotonic()
-        return [f.key[0] for f in self._flights.values() if now - f.renewed_at > self._options.lease_s / 2]
+        is_ours = self._store.now() is not None
+        half_s = self._options.lease_s / 2
+        return [f.key[0] for f in self._flights.values() if is_ours or now - f.renewed_at > half_s]
 
     async def _give_back(self, flights: Sequence[Flight], reason: str) -> None:
         try:

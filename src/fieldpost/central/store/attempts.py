@@ -102,6 +102,11 @@ _write_postgresql = Statement(
     ended as (
         update attempts set {_SET_END} from u where {_IS_ITS_ATTEMPT} returning attempts.notification_id
     ),
+    settled as (
+        update targets set status = 'delivered', error = null, settled_at = u.finished_at
+        from u join mine on mine.notification_id = u.notification_id
+        where targets.notification_id = u.notification_id and u.status = 'delivered' and targets.status = 'due'
+    ),
     entries as (
         select u.*, u.event_id as id, 'attempted' as entry_status, u.error as entry_error, u.duration_ms as entry_ms,
             u.reply as entry_reply
@@ -205,9 +210,6 @@ def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids:
             for f, event_id in late
         ],
     )
-    settle_targets(
-        conn, [(f.notification_id, f.transition, f.finished_at) for f in finished if f.notification_id in mine]
-    )
     return {f.notification_id for f, _ in late}
 
 
@@ -249,10 +251,12 @@ def _apply_postgresql(
         for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True)
     ]
     written = _write_postgresql.run(conn, rows, owner=owner, actor=SYSTEM)
-    return (
-        {row.notification_id for row in written if row.is_mine},
-        {row.notification_id for row in written if row.is_news},
+    mine = {row.notification_id for row in written if row.is_mine}
+    # What is delivered has reached all its targets; the statement knows that by itself.
+    _settle_all(
+        conn, [f for f in finished if f.notification_id in mine and f.transition.status is not Status.DELIVERED]
     )
+    return mine, {row.notification_id for row in written if row.is_news}
 
 
 def _apply_sqlite(
@@ -269,7 +273,12 @@ def _apply_sqlite(
                 error = f.transition.last_error if f.transition.status is Status.PARKED else None
                 entries.append(_entry(second, f, AuditStatus(f.transition.status.value), error))
     audit.add_for_notifications(conn, owner, entries)
+    _settle_all(conn, [f for f in finished if f.notification_id in mine])
     return mine, news
+
+
+def _settle_all(conn: Connection, finished: Sequence[Finished]) -> None:
+    settle_targets(conn, [(f.notification_id, f.transition, f.finished_at) for f in finished])
 
 
 def _entry(event_id: str, f: Finished, status: AuditStatus, error: str | None) -> audit.NotificationEntry:
