@@ -9,7 +9,8 @@
 Where targets fared differently, `targets` says how; the rule that folds them into one outcome is `fold`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from fieldpost.core.notification import Target, TargetStatus
@@ -85,3 +86,14 @@ def name_errors(targets: tuple[Target, ...], status: TargetStatus) -> str:
     named = [f"{t.address}: {t.error}" if t.error else t.address for t in targets if t.status is status]
     rest = f" and {len(named) - 10} more" if len(named) > 10 else ""
     return "; ".join(named[:10]) + rest
+
+
+def scrubbed(outcome: Outcome, scrub: Callable[[str], str]) -> Outcome:
+    """The same with `scrub` done to whatever the other side said: it may have repeated a secret."""
+    reply = scrub(outcome.reply) if outcome.reply else outcome.reply
+    if isinstance(outcome, Held):
+        return replace(outcome, error=scrub(outcome.error), reply=reply)
+    targets = tuple(replace(t, error=scrub(t.error)) if t.error else t for t in outcome.targets)
+    if isinstance(outcome, Delivered):
+        return replace(outcome, targets=targets, reply=reply)
+    return replace(outcome, error=scrub(outcome.error), targets=targets, reply=reply)

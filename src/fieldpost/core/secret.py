@@ -77,6 +77,10 @@ class Scrubber:
         # The longest first, so that a secret that holds another is taken out whole.
         self._found = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to look for."""
+        return self._found is not None
+
     def __call__(self, text: str) -> str:
         return self._found.sub(HIDDEN, text) if self._found is not None else text
 

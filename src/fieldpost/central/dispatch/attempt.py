@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 import structlog
 
 from fieldpost.central.store.claims import Claimed
+from fieldpost.central.store.keyring import Opened
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
 from fieldpost.core.breaker import Breaker, channel_key, is_blocked
 from fieldpost.core.lifecycle import Policy
-from fieldpost.core.lists import Route
+from fieldpost.core.lists import Route, refuse_site
 from fieldpost.core.notification import TargetStatus
-from fieldpost.core.outcome import Held, Outcome, PermanentFailure, Uncertain
+from fieldpost.core.outcome import Held, Outcome, PermanentFailure, Uncertain, scrubbed
 
 log = structlog.get_logger()
 
@@ -29,6 +30,8 @@ class Flight:
     clock: Clock
     lease_s: float
     is_probe: bool = False
+    opened: Opened | Held | None = field(default=None, repr=False)
+    """What the adapter needs to know; held when the channel's secrets cannot be read."""
     renewed_at: float = 0.0
     claimed_monotonic: float = 0.0
     outcome: Outcome | None = None
@@ -66,6 +69,9 @@ async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Map
         return PermanentFailure("delivery crashed the worker: twice among others, then on its own", phase="orphaned")
     if isinstance(flight.route, PermanentFailure):
         return flight.route
+    refusal = refuse_site(flight.route.notification_list, n.provenance.site)
+    if refusal is not None:
+        return refusal
     adapter = adapters.get(n.type)
     if adapter is None:
         log.error("attempt.no_adapter", notification_id=n.notification_id, type=n.type)
@@ -78,13 +84,17 @@ async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Map
     owed = tuple(t.address for t in n.targets if t.status is TargetStatus.DUE)
     if not owed:
         return PermanentFailure(f"list {n.list_name!r} has no targets", phase="resolve")
+    opened = flight.opened
+    assert opened is not None, "who has a route has looked at its channel's secrets"
+    if isinstance(opened, Held):
+        return opened
     envelope = Envelope(
         notification_id=n.notification_id,
         list_name=n.list_name,
         subject=n.subject,
         body=n.body,
         targets=owed,
-        settings=flight.route.channel.settings,
+        settings=opened.settings,
         dated=n.created_at,
         gate=flight.gate,
     )
@@ -92,7 +102,7 @@ async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Map
         async with asyncio.timeout(adapter.deadline_s) as deadline:
             outcome: object = await adapter.deliver(envelope)
         if isinstance(outcome, Outcome):
-            return outcome
+            return scrubbed(outcome, opened.scrub) if opened.scrub else outcome
         raise TypeError(f"deliver() returned {type(outcome).__name__}, which is no outcome")
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, TimeoutError) and deadline.expired():
@@ -103,7 +113,8 @@ async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Map
             return Uncertain("the node gave up before an answer came", phase="stopped")
         # A bug in an adapter concerns this one notification; the traceback is for the log, a short text for the row.
         log.exception("attempt.crashed", notification_id=n.notification_id, type=n.type)
-        return PermanentFailure(f"the {n.type} adapter failed: {type(error).__name__}: {error}", phase="bug")
+        failure = f"the {n.type} adapter failed: {type(error).__name__}: {error}"
+        return PermanentFailure(opened.scrub(failure), phase="bug")
 
 
 def _is_cancelled() -> bool:

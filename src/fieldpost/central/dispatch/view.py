@@ -9,12 +9,13 @@ from sqlalchemy import Connection
 
 from fieldpost.central.store import breakers as breaker_rows
 from fieldpost.central.store import claims, lists
+from fieldpost.central.store.keyring import Keyring, Opened, SecretUnreadable
 from fieldpost.central.store.moment import moment
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key, is_blocked
 from fieldpost.core.lifecycle import Policy
 from fieldpost.core.lists import Directory, Route, resolve
 from fieldpost.core.notification import list_key
-from fieldpost.core.outcome import PermanentFailure
+from fieldpost.core.outcome import Held, PermanentFailure
 from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT, Fixed, fixed_from_settings
 
 
@@ -43,6 +44,7 @@ class View:
     """Whether rows wait to be attempted alone."""
     _routes: dict[str, Route | PermanentFailure] = field(default_factory=dict)
     _policies: dict[str, Policy] = field(default_factory=dict)
+    _opened: dict[str, Opened | Held] = field(default_factory=dict)
 
     def route(self, list_name: str) -> Route | PermanentFailure:
         if list_name not in self._routes:
@@ -58,6 +60,18 @@ class View:
             retry = route.notification_list.retry or route.channel.retry or _fixed(route.channel.settings)[0]
             self._policies[name] = Policy(retry, route.notification_list.park_uncertain, hold_max)
         return self._policies[name]
+
+    def opened(self, route: Route | PermanentFailure, keyring: Keyring) -> Opened | Held | None:
+        """The settings of the route's channel with its secrets; unreadable ones are trouble of the channel."""
+        if isinstance(route, PermanentFailure):
+            return None
+        channel = route.channel
+        if channel.name not in self._opened:
+            try:
+                self._opened[channel.name] = keyring.open_channel(channel)
+            except SecretUnreadable as error:
+                self._opened[channel.name] = Held(error.message, phase="secrets")
+        return self._opened[channel.name]
 
     def keys_behind(self, breaker_key: str) -> list[str]:
         """The delivery keys of the lists whose channel has this breaker."""

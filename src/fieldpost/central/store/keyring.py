@@ -14,7 +14,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
@@ -52,7 +52,7 @@ class Opened:
     """A channel's settings with its secrets opened, and what takes these out of any text."""
 
     settings: Mapping[str, object]
-    scrub: Callable[[str], str]
+    scrub: Scrubber
 
 
 class Keyring:
@@ -109,8 +109,6 @@ class Keyring:
     def open_channel(self, channel: Channel) -> Opened:
         """The channel's settings with its secrets among them. Raises SecretUnreadable."""
         opened = {name: self.open(sealed, channel.name, name) for name, sealed in channel.secrets.items()}
-        if not opened:
-            return Opened(channel.settings, _as_it_is)
         return Opened({**channel.settings, **opened}, Scrubber(opened.values()))
 
     def trouble_of(self, channel: Channel) -> str | None:
@@ -177,7 +175,3 @@ def _place(channel_name: str, name: str) -> bytes:
 
 def _unreadable(channel_name: str, name: str, why: str) -> SecretUnreadable:
     return SecretUnreadable("secret.unreadable", f"the {name} of channel {channel_name!r} cannot be read: {why}")
-
-
-def _as_it_is(text: str) -> str:
-    return text
