@@ -44,6 +44,7 @@ class ScriptedAdapter:
     def __init__(self, type: str = "email", deadline_s: float = 60.0) -> None:
         self.type = type
         self.deadline_s = deadline_s
+        self.secrets = frozenset({"password"})
         self.envelopes: list[Envelope] = []
         self.next: dict[str, deque[Answer]] = defaultdict(deque)
         """Per list: one answer for each attempt to come."""
@@ -56,6 +57,11 @@ class ScriptedAdapter:
     def answer(self, list_name: str, *answers: Answer) -> None:
         """Queue answers for the list's next attempts."""
         self.next[list_name].extend(answers)
+
+    @property
+    def count(self) -> int:
+        """How many envelopes have come."""
+        return len(self.envelopes)
 
     def sent(self, list_name: str | None = None) -> list[str]:
         """The ids of the envelopes so far, in order."""
@@ -70,6 +76,9 @@ class ScriptedAdapter:
         return dict(settings)
 
     def check_target(self, address: str) -> str:
+        return address
+
+    def target_key(self, address: str) -> str:
         return address
 
     async def deliver(self, envelope: Envelope) -> Outcome:
@@ -160,15 +169,25 @@ class Centre:
         )
 
     async def deliver(self, dispatcher: Dispatcher | None = None, **options: Any) -> None:
-        """One sweep, and all that it began to its end. Time passes first, so that lists and channels are seen anew."""
+        """All that is due, to the end of its attempt. Time passes first, so that lists and channels are seen anew."""
         if isinstance(self.clock, ManualClock):
             self.clock.advance(1)
         if dispatcher is not None:
-            await _sweep(dispatcher)
+            await self.drain(dispatcher)
             return
         made = self.dispatcher(**options)
         async with made.running():
-            await _sweep(made)
+            await self.drain(made)
+
+    async def drain(self, *dispatchers: Dispatcher) -> None:
+        """Sweeps until none begins an attempt any more."""
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.gather(*(dispatcher.idle() for dispatcher in dispatchers))
+            begun = -1
+            while begun != self.adapter.count:
+                begun = self.adapter.count
+                await asyncio.gather(*(dispatcher.sweep() for dispatcher in dispatchers))
+                await asyncio.gather(*(dispatcher.idle() for dispatcher in dispatchers))
 
     async def get(self, notification_id: str) -> Notification:
         found = await self.store.read(notifications.get, notification_id)
@@ -219,12 +238,6 @@ class Centre:
     @property
     def is_postgresql(self) -> bool:
         return self.store.url.startswith("postgresql")
-
-
-async def _sweep(dispatcher: Dispatcher) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        await dispatcher.sweep()
-        await dispatcher.idle()
 
 
 @asynccontextmanager

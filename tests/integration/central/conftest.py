@@ -5,12 +5,23 @@ centre    store, ingest and dispatchers on both databases, under that clock, wit
 mailing   the same with a channel `mail` (three attempts, a minute apart) and a list `ops`
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import structlog
 
 from fieldpost.testing import ManualClock
 from support.centre import Centre, open_centre
+
+
+@pytest.fixture(autouse=True)
+def plain_tracebacks() -> Iterator[None]:
+    """The pretty ones take a second each, and these tests make many."""
+    before = structlog.get_config()
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*before["processors"][:-1], plain])
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture

@@ -1,0 +1,276 @@
+"""The breaker of a channel at work: rows held behind it and not counted, one probe, gradual release, reset."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.store import breakers
+from fieldpost.core.breaker import BreakerState, channel_key, reset
+from fieldpost.core.notification import Status
+from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.testing import ManualClock
+from support.centre import Centre, Hanging
+
+DOWN = Held("connection refused", phase="connect")
+KEY = channel_key("mail")
+
+
+@asynccontextmanager
+async def node(centre: Centre, node_id: str = "node-1", **options: Any) -> AsyncIterator[Dispatcher]:
+    given = {"breaker_failures_max": 3, "breaker_break_s": 60.0, "breaker_hold_s": 10.0} | options
+    dispatcher = centre.dispatcher(node_id, **given)
+    async with dispatcher.running():
+        yield dispatcher
+
+
+async def held_count(centre: Centre) -> int:
+    sql = text("select count(*) from notifications where held_by is not null")
+    return await centre.store.read(lambda conn: int(conn.execute(sql).scalar_one()))
+
+
+async def open_breaker(centre: Centre, dispatcher: Dispatcher, count: int = 10) -> list[str]:
+    """So many notifications, and a channel that fails until its breaker opens."""
+    centre.adapter.always["ops"] = DOWN
+    sent = await centre.send_many(count)
+    await centre.deliver(dispatcher)
+    assert (await centre.breaker()).state is BreakerState.OPEN
+    return sent
+
+
+@pytest.mark.req("DEC-10", "AUD-01", "AUD-03")
+async def test_a_held_attempt_is_recorded_and_counts_against_the_channel_alone(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    mailing.adapter.answer("ops", DOWN)
+    sent = await mailing.send()
+    async with node(mailing) as dispatcher:
+        await mailing.deliver(dispatcher)
+        n = await mailing.get(sent)
+        assert (n.status, n.retry_count, n.next_attempt_at, n.last_error) == (Status.PENDING, 0, None, None)
+        assert (n.held_by, n.held_reason) == (KEY, "connection refused")
+        assert n.due_at == clock.now() + timedelta(seconds=10)
+        assert await mailing.claim_of(sent) == (None, 1, 0)
+        assert [a.outcome for a in await mailing.attempts(sent)] == ["held"]
+        assert await mailing.story(sent) == ["notify_send submitted", "notify_deliver attempted"]
+        breaker = await mailing.breaker()
+        assert (breaker.state, breaker.failures, breaker.health) == (BreakerState.CLOSED, 1, "monitored")
+        clock.advance(8)
+        await mailing.deliver(dispatcher)
+        assert mailing.adapter.count == 1, "held until its time"
+        await mailing.deliver(dispatcher)
+    assert (await mailing.get(sent)).status is Status.DELIVERED
+    assert (await mailing.breaker()).failures == 0
+
+
+@pytest.mark.req("DEC-10")
+async def test_a_hold_leaves_a_retrying_row_as_it_was(mailing: Centre, clock: ManualClock) -> None:
+    mailing.adapter.answer("ops", TransientFailure("451"), DOWN)
+    sent = await mailing.send()
+    async with node(mailing) as dispatcher:
+        await mailing.deliver(dispatcher)
+        before = await mailing.get(sent)
+        clock.advance(60)
+        await mailing.deliver(dispatcher)
+    after = await mailing.get(sent)
+    assert after.status is Status.RETRYING
+    assert (after.retry_count, after.next_attempt_at, after.last_error) == (
+        before.retry_count,
+        before.next_attempt_at,
+        before.last_error,
+    )
+    assert after.held_by == KEY
+
+
+@pytest.mark.req("DEC-22", "DEC-10")
+async def test_the_breaker_opens_at_its_threshold_and_no_further_call_is_made(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    async with node(mailing, slots_per_key=1) as dispatcher:
+        sent = await open_breaker(mailing, dispatcher)
+        assert mailing.adapter.count == 3
+        breaker = await mailing.breaker()
+        assert (breaker.open_until, breaker.health) == (clock.now() + timedelta(seconds=60), "blocked")
+        later = await mailing.send()
+        clock.advance(50)
+        await mailing.deliver(dispatcher)
+    assert mailing.adapter.count == 3, "no call while it is open"
+    for i in [*sent, later]:
+        n = await mailing.get(i)
+        assert (n.status, n.retry_count, n.held_by) == (Status.PENDING, 0, KEY)
+    without_attempt = [i for i in [*sent, later] if not await mailing.attempts(i)]
+    assert len(without_attempt) == 8, "rows are held in sets, no attempt is spent on them"
+
+
+@pytest.mark.req("DEC-22")
+async def test_another_channel_is_not_held(mailing: Centre) -> None:
+    await mailing.add_channel("other", default=False)
+    await mailing.add_list("healthy", channel_name="other")
+    async with node(mailing, slots_per_key=1) as dispatcher:
+        await open_breaker(mailing, dispatcher)
+        sent = await mailing.send("healthy")
+        await mailing.deliver(dispatcher)
+    assert (await mailing.get(sent)).status is Status.DELIVERED
+
+
+@pytest.mark.req("DEC-22")
+async def test_when_the_block_is_over_all_nodes_make_one_probe_between_them(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    async with node(mailing, "one", slots_per_key=1) as one, node(mailing, "other", slots_per_key=1) as other:
+        await open_breaker(mailing, one)
+        hanging = Hanging(DOWN)
+        mailing.adapter.always["ops"] = hanging
+        clock.advance(60)
+        for _ in range(3):
+            clock.advance(1)
+            await one.sweep()
+            await other.sweep()
+        await mailing.adapter.called(4)
+        assert (mailing.adapter.count, mailing.adapter.running) == (4, 1)
+        assert (await mailing.breaker()).state is BreakerState.HALF_OPEN
+        hanging.let_go()
+        await one.idle()
+        await other.idle()
+        breaker = await mailing.breaker()
+        assert (breaker.state, breaker.open_until) == (BreakerState.OPEN, clock.now() + timedelta(seconds=60))
+        await mailing.deliver(one)
+        await mailing.deliver(other)
+        assert mailing.adapter.count == 4, "it failed: blocked for another period"
+
+
+@pytest.mark.req("DEC-22", "DEC-10")
+async def test_a_good_probe_closes_it_and_the_held_come_free_gradually(mailing: Centre, clock: ManualClock) -> None:
+    async with node(mailing, slots_per_key=1, release_batch=4) as dispatcher:
+        sent = await open_breaker(mailing, dispatcher, 13)
+        mailing.adapter.always["ops"] = Delivered()
+        clock.advance(60)
+        await dispatcher.sweep()
+        await dispatcher.idle()
+        assert (await mailing.breaker()).state is BreakerState.CLOSED
+        assert await held_count(mailing) == 12, "the probe alone has gone through"
+        left = []
+        for _ in range(4):
+            await mailing.deliver(dispatcher)
+            left.append(await held_count(mailing))
+        assert left == [8, 4, 0, 0]
+    assert {(await mailing.get(i)).status for i in sent} == {Status.DELIVERED}
+    assert {(await mailing.get(i)).retry_count for i in sent} == {0}
+
+
+@pytest.mark.req("DEC-22")
+async def test_an_operators_reset_lets_the_held_go_at_once(mailing: Centre, clock: ManualClock) -> None:
+    async with node(mailing, slots_per_key=1) as dispatcher:
+        sent = await open_breaker(mailing, dispatcher)
+        mailing.adapter.always["ops"] = Delivered()
+        await mailing.deliver(dispatcher)
+        assert mailing.adapter.count == 3
+        await mailing.store.write(breakers.change, KEY, reset)
+        await mailing.deliver(dispatcher)
+    assert {(await mailing.get(i)).status for i in sent} == {Status.DELIVERED}
+    assert (await mailing.breaker()).health == "healthy"
+
+
+@pytest.mark.req("DEC-22")
+async def test_the_probe_of_a_node_that_died_lapses_and_another_probes(mailing: Centre, clock: ManualClock) -> None:
+    async with node(mailing, "one", slots_per_key=1) as one:
+        await open_breaker(mailing, one)
+        mailing.adapter.always["ops"] = Delivered()
+        clock.advance(60)
+        # The dead node: it takes the probe and the row for it, and is never heard of again.
+        dead = mailing.dispatcher("dead", clock=ManualClock(), grace_s=0.01)
+        mailing.adapter.always["ops"] = Hanging()
+        await dead.sweep()
+        await mailing.adapter.called(4)
+        mailing.adapter.always["ops"] = Delivered()
+        await mailing.deliver(one)
+        assert mailing.adapter.count == 4, "another's probe is out"
+        clock.advance(90)
+        await mailing.deliver(one)
+        assert (await mailing.breaker()).state is BreakerState.CLOSED
+
+
+@pytest.mark.req("DEC-22")
+async def test_a_probe_that_was_not_sent_leaves_it_to_the_next(mailing: Centre, clock: ManualClock) -> None:
+    async with node(mailing, slots_per_key=1, grace_s=0.01) as dispatcher:
+        await open_breaker(mailing, dispatcher)
+        mailing.adapter.always["ops"] = Hanging()
+        clock.advance(60)
+        await dispatcher.sweep()
+        await mailing.adapter.called(4)
+    breaker = await mailing.breaker()
+    assert (breaker.state, breaker.open_until) == (BreakerState.OPEN, clock.now())
+    mailing.adapter.always["ops"] = Delivered()
+    async with node(mailing, "next") as dispatcher:
+        await mailing.deliver(dispatcher)
+    assert (await mailing.breaker()).state is BreakerState.CLOSED
+
+
+@pytest.mark.req("DEC-10")
+async def test_a_row_held_past_its_maximum_age_parks_and_says_why(mailing: Centre, clock: ManualClock) -> None:
+    async with node(mailing, slots_per_key=1, hold_max_s=3600.0) as dispatcher:
+        sent = await open_breaker(mailing, dispatcher)
+        clock.advance(3590)
+        mailing.adapter.always["ops"] = DOWN
+        await mailing.deliver(dispatcher)
+        assert {(await mailing.get(i)).status for i in sent} == {Status.PENDING}
+        clock.advance(70)
+        await mailing.deliver(dispatcher)
+    for i in sent:
+        n = await mailing.get(i)
+        assert (n.status, n.held_by, n.retry_count) == (Status.PARKED, None, 0)
+        assert "held longer than 1:00:00" in str(n.last_error)
+        assert "connection refused" in str(n.last_error)
+        assert (await mailing.story(i))[-1] == "notify_deliver parked"
+        assert [t.status for t in n.targets] in ([], ["failed"])
+
+
+@pytest.mark.req("DEC-10", "DEC-15")
+async def test_the_age_of_a_hold_counts_from_the_start_of_the_cycle(mailing: Centre, clock: ManualClock) -> None:
+    mailing.adapter.answer("ops", PermanentFailure("550"), DOWN)
+    sent = await mailing.send()
+    async with node(mailing, hold_max_s=3600.0) as dispatcher:
+        await mailing.deliver(dispatcher)
+        clock.advance(7200)
+        assert await mailing.retry(sent)
+        await mailing.deliver(dispatcher)
+    n = await mailing.get(sent)
+    assert (n.status, n.cycle, n.held_by) == (Status.PENDING, 2, KEY)
+
+
+@pytest.mark.req("DEC-22")
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (PermanentFailure("550"), BreakerState.CLOSED),
+        (TransientFailure("451"), BreakerState.CLOSED),
+        (Uncertain("no answer"), BreakerState.OPEN),
+    ],
+    ids=["refused", "not now", "no answer"],
+)
+async def test_a_probe_that_is_answered_closes_the_breaker_whatever_the_answer(
+    mailing: Centre, clock: ManualClock, outcome: Any, state: BreakerState
+) -> None:
+    async with node(mailing, slots_per_key=1) as dispatcher:
+        await open_breaker(mailing, dispatcher)
+        mailing.adapter.always["ops"] = outcome
+        clock.advance(60)
+        await dispatcher.sweep()
+        await dispatcher.idle()
+    assert (await mailing.breaker()).state is state
+
+
+@pytest.mark.req("DEC-22")
+async def test_failures_far_apart_do_not_open_it(mailing: Centre, clock: ManualClock) -> None:
+    mailing.adapter.always["ops"] = DOWN
+    await mailing.send()
+    async with node(mailing, breaker_lapse_s=100.0) as dispatcher:
+        for _ in range(5):
+            await mailing.deliver(dispatcher)
+            clock.advance(101)
+    assert mailing.adapter.count == 5
+    assert (await mailing.breaker()).state is BreakerState.CLOSED
