@@ -14,34 +14,49 @@ from fieldpost.core.breaker import Breaker, BreakerState
 
 CHANGES_MAX = 20
 
-_hold_keys = Statement(
-    """
+# PostgreSQL takes the ids as an array: joined as a set it may read the whole table to find a batch of them.
+_HOLD = """
     update notifications set held_by = :held_by, held_reason = :reason, due_at = :until, version = version + 1
-    where notification_id in (
-        select notification_id from notifications
-        where status in ('pending', 'retrying') and held_by is null and delivery_key {any:keys}
-            and due_at <= {now} and (lease_until is null or lease_until <= {now}) and orphan_count = 0
-        limit :limit {locked}
-    )
-    returning notification_id
-    """,
+    where notification_id
+"""
+_TO_HOLD = """
+    select notification_id from notifications
+    where status in ('pending', 'retrying') and held_by is null and delivery_key {any:keys}
+        and due_at <= {now} and (lease_until is null or lease_until <= {now}) and orphan_count = 0
+    limit :limit {locked}
+"""
+_hold_keys = Statement(
+    f"{_HOLD} = any(array({_TO_HOLD})) returning notification_id",
+    sqlite=f"{_HOLD} in ({_TO_HOLD}) returning notification_id",
     lists={"keys": "text"},
     result={"notification_id": Id},
 )
 
 # Rows behind a breaker that closed come free at once; behind one that only counts, when their short hold is over.
+_RELEASE = """
+    update notifications set held_by = null, held_reason = null, version = version + 1,
+        due_at = case when due_at > {now} then {now} else due_at end
+    where notification_id
+"""
+_TO_RELEASE = """
+    select n.notification_id from notifications n
+    where n.held_by = :key and (:is_healthy or n.due_at <= {now})
+    order by n.due_at limit :limit {locked}
+"""
 _release_held = Statement(
+    f"{_RELEASE} = any(array({_TO_RELEASE})) returning notification_id",
+    sqlite=f"{_RELEASE} in ({_TO_RELEASE}) returning notification_id",
+    result={"notification_id": Id},
+)
+
+# Rows of lists that have another way out now: the breaker they were held by is no longer theirs.
+_free_keys = Statement(
     """
     update notifications set held_by = null, held_reason = null, version = version + 1,
         due_at = case when due_at > {now} then {now} else due_at end
-    where notification_id in (
-        select n.notification_id from notifications n
-        where n.held_by = :key and (:is_healthy or n.due_at <= {now})
-        order by n.due_at limit :limit {locked}
-    )
-    returning notification_id
+    where held_by is not null and delivery_key {any:keys} and held_by <> :held_by
     """,
-    result={"notification_id": Id},
+    lists={"keys": "text"},
 )
 
 _held_keys = Statement(
@@ -92,6 +107,12 @@ def hold_keys(
 def release_held(conn: Connection, key: str, is_healthy: bool, limit: int, *, now: datetime | None) -> int:
     """Let rows behind a breaker that no longer blocks come due again, a bounded batch; how many."""
     return len(_release_held.run(conn, key=key, is_healthy=is_healthy, limit=limit, now=now))
+
+
+def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: datetime | None) -> None:
+    """Let rows of these delivery keys come free that are held behind another breaker than this, which is theirs now."""
+    if keys:
+        _free_keys.run(conn, keys=list(keys), held_by=held_by, now=now)
 
 
 def held_keys(conn: Connection) -> dict[str, datetime]:

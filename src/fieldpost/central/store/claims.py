@@ -111,11 +111,16 @@ _candidates = Statement(
     result={"notification_id": Id, "delivery_key": Text},
 )
 
+# That it is not held is said so that only the small index of suspects fits: by the large one of all claimable rows,
+# which either database may think as good, every row would be looked at.
+_IS_SUSPECT = f"""
+    status in ('pending', 'retrying') and orphan_count > 0 and {_ORPHANS} >= 2
+    and coalesce(held_by, '') = '' and due_at <= {{now}} and {_NOT_CLAIMED}
+"""
+
 _lone = Statement(
     f"""
-    select notification_id, delivery_key from notifications
-    where status in ('pending', 'retrying') and orphan_count > 0 and {_FREE} and {_ORPHANS} >= 2
-    order by due_at limit 1 {{locked}}
+    select notification_id, delivery_key from notifications where {_IS_SUSPECT} order by due_at limit 1 {{locked}}
     """,
     result={"notification_id": Id, "delivery_key": Text},
 )
@@ -220,8 +225,7 @@ _end_released = Statement(
 
 _suspects = Statement(
     f"""
-    select 1 as found from notifications
-    where status in ('pending', 'retrying') and orphan_count > 0 and {_FREE} and {_ORPHANS} >= 2 limit 1
+    select 1 as found from notifications where {_IS_SUSPECT} limit 1
     """
 )
 
