@@ -76,16 +76,17 @@ class Holds:
         )
 
     async def _hold_due(self, view: View, breaker: Breaker) -> None:
+        """A batch at each look: claims leave these keys alone anyway, and nobody else should wait for more."""
+        keys = view.keys_behind(breaker.key)
+        if not keys:
+            return
         reason = f"the breaker is open: {breaker.last_error}"
         until = next_probe(breaker, self._options.breaker, view.now)
-        keys = view.keys_behind(breaker.key)
-        held = HOLD_BATCH
-        while keys and held == HOLD_BATCH:
-            held = await self._store.write(
-                breaker_rows.hold_keys, keys, breaker.key, reason, until, HOLD_BATCH, now=self._store.now()
-            )
-            if held:
-                log.info("rows.held", breaker=breaker.key, count=held)
+        held = await self._store.write(
+            breaker_rows.hold_keys, keys, breaker.key, reason, until, HOLD_BATCH, now=self._store.now()
+        )
+        if held:
+            log.info("rows.held", breaker=breaker.key, count=held)
 
     async def _probe(self, breaker: Breaker, now: datetime, mine: Sequence[str]) -> list[Claimed]:
         taken = await self._store.write(
