@@ -39,7 +39,7 @@ class Holds:
     async def tend(self, view: View, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
         """Hold, release and park what it is time for; the rows to probe open breakers with, claimed."""
         probes = []
-        for breaker in view.breakers.values():
+        for breaker in tuple(view.breakers.values()):  # a result that is written meanwhile may add one
             if is_blocked(breaker):
                 await self._hold_due(view, breaker)
         for key in view.held:
