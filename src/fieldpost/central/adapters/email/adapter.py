@@ -1,6 +1,5 @@
-"""Email as a way out: an adapter over SMTP. Each attempt has a connection of its own."""
+"""Email as a way out: an adapter over SMTP."""
 
-import asyncio
 import ssl
 from collections.abc import Mapping
 from functools import cached_property
@@ -8,11 +7,16 @@ from functools import cached_property
 from fieldpost.central.adapters.email.address import check_address
 from fieldpost.central.adapters.email.attempt import Attempt
 from fieldpost.central.adapters.email.conversation import Conversation
-from fieldpost.central.adapters.email.settings import DEADLINE_S, check_settings, read_settings
+from fieldpost.central.adapters.email.deadline import Deadline
+from fieldpost.central.adapters.email.opening import Opening
+from fieldpost.central.adapters.email.pool import IDLE_S, Pool
+from fieldpost.central.adapters.email.settings import DEADLINE_S, SECRETS, Settings, check_settings, read_settings
+from fieldpost.central.adapters.email.turn import Turn
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.outcome import Outcome, PermanentFailure
+from fieldpost.outbound.outbound import Outbound
 
 MARGIN = 0.02
 """The part of the deadline left unused: an attempt that ends by itself knows its phase, a cancelled one does not."""
@@ -22,20 +26,25 @@ class EmailAdapter:
     """Sends notifications as plain-text mail. Safe for any number of attempts at a time."""
 
     type = "email"
-    secrets = frozenset({"password", "oauth_client_secret"})
+    secrets = SECRETS
 
     def __init__(
         self,
         *,
+        outbound: Outbound | None = None,
         tls_context: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         deadline_s: float = DEADLINE_S,
+        idle_s: float = IDLE_S,
     ) -> None:
-        """`tls_context` says whom to trust; without one, those whom the machine trusts."""
+        """`tls_context` says whom to trust; without one, those whom the machine trusts. An idle connection is kept for
+        `idle_s`."""
         self.deadline_s = deadline_s
         self._given_tls_context = tls_context
         self._clock = clock or SystemClock()
-        self._farewells: set[asyncio.Task[None]] = set()
+        self._outbound = outbound or Outbound(clock=clock)
+        self._is_outbound_ours = outbound is None
+        self._pool = Pool(self._clock, idle_s)
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         return check_settings(settings)
@@ -52,28 +61,58 @@ class EmailAdapter:
             settings = read_settings(envelope.settings)
         except InvalidInput as error:
             return PermanentFailure(f"the channel's settings are not valid: {error.message}", phase="settings")
-        until = self._clock.monotonic() + self.deadline_s * (1 - MARGIN)
-        conversation = Conversation(settings, self._tls_context, self._clock, until)
-        try:
-            outcome = await Attempt(envelope, settings).run(conversation)
-        except BaseException:
-            # Cancelled, or the claim is lost: the server must not get a dot that it does not have yet.
-            conversation.abort()
-            raise
-        self._take_leave(conversation)
-        return outcome
+        attempt = Attempt(envelope, settings)
+        if (refusal := attempt.refusal) is not None:
+            return refusal
+        deadline = Deadline(self._clock, self._clock.monotonic() + self.deadline_s * (1 - MARGIN))
+        opening = Opening(settings, self._tls_context, self._outbound, deadline, envelope.witness)
+        # Whoever watches wants to see the whole conversation, from the banner on.
+        is_fresh = envelope.witness is not None
+        while True:
+            conversation = await self._pool.take(settings, deadline, opening, is_fresh=is_fresh)
+            if isinstance(conversation, Conversation):
+                outcome = await self._run(attempt, conversation, settings, deadline)
+                if outcome is not None:
+                    return outcome
+                is_fresh = True
+            elif not opening.is_worth_another:
+                return conversation
 
     async def close(self) -> None:
-        await asyncio.gather(*self._farewells, return_exceptions=True)
+        await self._pool.close()
+        if self._is_outbound_ours:
+            await self._outbound.close()
 
-    def _take_leave(self, conversation: Conversation) -> None:
-        """QUIT in a task of its own: whether a server is polite at the end must neither delay nor change an outcome."""
-        if conversation.is_over:
-            conversation.abort()
-            return
-        task = asyncio.get_running_loop().create_task(conversation.quit(), name="smtp quit")
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+    async def _run(
+        self, attempt: Attempt, conversation: Conversation, settings: Settings, deadline: Deadline
+    ) -> Outcome | None:
+        turn = Turn(conversation, settings, deadline, self._pool.hand_over)
+        try:
+            outcome = await attempt.run(turn)
+        except BaseException:
+            # Cancelled, or the claim is lost: the server must not get a dot that it does not have yet.
+            turn.abort()
+            raise
+        if outcome is None or turn.is_over:
+            turn.abort()
+        elif not turn.is_handed_over:
+            self._leave(turn, conversation)
+        return outcome
+
+    def _leave(self, turn: Turn, conversation: Conversation) -> None:
+        if conversation.witness is not None:
+            self._pool.dismiss(conversation)
+        elif turn.is_settled:
+            self._pool.give_back(conversation)
+        else:
+            # Answers that nobody waits for any more; the outcome does not depend on them.
+            self._pool.run_aside(self._read_off(turn, conversation))
+
+    async def _read_off(self, turn: Turn, conversation: Conversation) -> None:
+        if await turn.leave():
+            self._pool.give_back(conversation)
+        else:
+            conversation.hang_up()
 
     @cached_property
     def _tls_context(self) -> ssl.SSLContext:

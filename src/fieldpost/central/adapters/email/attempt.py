@@ -1,9 +1,10 @@
-"""One attempt: one mail to all targets of an envelope over one conversation, and a result for each target.
+"""One attempt: one mail to all targets of an envelope, and a result for each target.
 
 Theory of operation. Targets go in transactions of at most a hundred (what every server must take), those that need
 SMTPUTF8 in transactions of their own. Within a transaction each RCPT is judged by itself; DATA and the dot are judged
-for those that were accepted. A server that wants no more recipients gets the rest in a further transaction. When the
-conversation ends early, whoever has no result yet is still due.
+for those that were accepted. A server that wants no more recipients gets the rest in a further transaction; whom it
+took all the same, since he had been asked for in the same write, has the mail with the others. When the conversation
+ends early, whoever has no result yet is still due.
 
 What must hold: nobody is marked delivered without a 2xx after the dot; and once somebody has it, the outcome names
 every target, so that the next attempt goes to the others alone. A hold names nobody, hence it is returned only while
@@ -12,12 +13,13 @@ nobody has the mail.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from fieldpost.central.adapters.email.address import check_address, needs_utf8
 from fieldpost.central.adapters.email.classify import Phase, Reply, Verdict, classify
 from fieldpost.central.adapters.email.compose import compose
-from fieldpost.central.adapters.email.conversation import Conversation
 from fieldpost.central.adapters.email.settings import Settings
+from fieldpost.central.adapters.email.turn import Turn
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Target, TargetStatus
@@ -39,29 +41,42 @@ class Attempt:
         self._hold: str | None = None
         self._reply: Reply | None = None
 
-    async def run(self, conversation: Conversation) -> Outcome:
-        """Greet the server and give it the mail. Raises only what the envelope's gate raises."""
-        if not self._mailboxes:
-            return self._refused_all()
-        reply = await conversation.greet()
-        if classify(conversation.phase, reply) is not Verdict.ACCEPTED:
-            return Held(f"mail server at {conversation.phase}: {reply.line}", reply.line, conversation.phase.value)
-        message = compose(
+    @property
+    def refusal(self) -> Outcome | None:
+        """What comes of it without saying a word, when there is nobody to send to."""
+        if self._mailboxes:
+            return None
+        if not self._targets:
+            return PermanentFailure("there is nobody to send to", phase="targets")
+        return fold(tuple(self._targets.values()), phase="targets")
+
+    async def run(self, turn: Turn) -> Outcome | None:
+        """Give the server the mail. None when the connection had died while it lay idle: nothing was said then, and the
+        attempt is to be run over a fresh one. Raises only what the envelope's gate raises."""
+        message = self._message
+        if 0 < (largest := _size_max(turn.extensions)) < len(message):
+            error = f"the mail has {len(message)} bytes, and the server takes at most {largest}"
+            return PermanentFailure(error, phase=Phase.EHLO.value)
+        batches = deque(self._batches("smtputf8" in turn.extensions))
+        is_first = True
+        while batches and (is_first or not turn.is_over) and self._hold is None:
+            rest = await self._transact(turn, batches.popleft(), message, is_first=is_first, has_more=bool(batches))
+            if rest is None:
+                return None
+            if rest:
+                batches.appendleft(rest)
+            is_first = False
+        return self._outcome(turn.phase)
+
+    @cached_property
+    def _message(self) -> bytes:
+        return compose(
             notification_id=self._envelope.notification_id,
             from_address=self._sender,
             subject=self._envelope.subject,
             body=self._envelope.body,
             dated=self._envelope.dated,
         )
-        if 0 < (largest := _size_max(conversation.extensions)) < len(message):
-            error = f"the mail has {len(message)} bytes, and the server takes at most {largest}"
-            return PermanentFailure(error, phase=Phase.EHLO.value)
-        batches = deque(self._batches("smtputf8" in conversation.extensions))
-        while batches and not conversation.is_over and self._hold is None:
-            rest = await self._transact(conversation, batches.popleft(), message)
-            if rest:
-                batches.appendleft(rest)
-        return self._outcome(conversation.phase)
 
     def _check_targets(self) -> dict[str, str]:
         """Address as kept to mailbox as sent; they differ only for rows from before a rule. Bad ones fail here."""
@@ -83,32 +98,39 @@ class Attempt:
             for start in range(0, len(group), RECIPIENTS_MAX):
                 yield group[start : start + RECIPIENTS_MAX]
 
-    async def _transact(self, conversation: Conversation, batch: Sequence[str], message: bytes) -> Sequence[str]:
-        """One transaction; gives back those who have to go in a further one."""
-        is_utf8 = any(needs_utf8(self._mailboxes[address]) for address in batch)
-        reply = await conversation.mail(self._sender, size=len(message), is_utf8=is_utf8)
+    async def _transact(
+        self, turn: Turn, batch: Sequence[str], message: bytes, *, is_first: bool, has_more: bool
+    ) -> Sequence[str] | None:
+        """One transaction; gives back those who have to go in a further one, or None (see `run`)."""
+        mailboxes = [self._mailboxes[address] for address in batch]
+        is_utf8 = any(map(needs_utf8, mailboxes))
+        reply = await turn.mail(self._sender, mailboxes, size=len(message), is_utf8=is_utf8)
         verdict = classify(Phase.MAIL, reply)
         if verdict is not Verdict.ACCEPTED:
+            if is_first and turn.is_reused and (reply.code == 421 or not reply.is_answer):
+                return None
             self._settle(batch, verdict, reply)
             return ()
         accepted: list[str] = []
-        rest: Sequence[str] = ()
+        rest: list[str] = []
         for index, address in enumerate(batch):
-            reply = await conversation.rcpt(self._mailboxes[address])
+            if rest and not turn.has_asked_more:
+                rest.extend(batch[index:])
+                break
+            reply = await turn.rcpt(mailboxes[index])
             verdict = classify(Phase.RCPT, reply)
             if verdict is Verdict.ACCEPTED:
                 accepted.append(address)
-            elif verdict is Verdict.SPLIT and accepted:
-                rest = batch[index:]
-                break
-            elif conversation.is_over:
-                self._settle([*accepted, *batch[index:]], Verdict.TRANSIENT, reply)
+            elif turn.is_over:
+                self._settle([*accepted, *rest, *batch[index:]], Verdict.TRANSIENT, reply)
                 return ()
+            elif verdict is Verdict.SPLIT and accepted:
+                rest.append(address)
             else:
                 self._settle([address], verdict, reply)
         if accepted:
-            reply = await conversation.data(message, self._envelope.gate)
-            self._settle(accepted, classify(conversation.phase, reply), reply)
+            reply = await turn.data(message, self._envelope.gate, is_last=not rest and not has_more)
+            self._settle(accepted, classify(turn.phase, reply), reply)
         return rest
 
     def _settle(self, addresses: Sequence[str], verdict: Verdict, reply: Reply) -> None:
@@ -145,11 +167,6 @@ class Attempt:
         if self._hold is not None and all(target.status is not TargetStatus.DELIVERED for target in targets):
             return Held(f"mail server at {phase}: {self._hold}", reply, phase.value)
         return fold(targets, reply, phase.value)
-
-    def _refused_all(self) -> Outcome:
-        if not self._targets:
-            return PermanentFailure("there is nobody to send to", phase="targets")
-        return fold(tuple(self._targets.values()), phase="targets")
 
 
 def _size_max(extensions: Mapping[str, str]) -> int:

@@ -47,6 +47,13 @@ def message_id(notification_id: str, from_address: str) -> str:
     return f"<{notification_id}@{from_address.rpartition('@')[2]}>"
 
 
+def stuffed(message: bytes) -> bytes:
+    """The message as it travels: lines that begin with a dot get another, and a dot alone ends it."""
+    if message.startswith(b"."):
+        message = b"." + message
+    return message.replace(b"\r\n.", b"\r\n..") + b".\r\n"
+
+
 def _content(body: str) -> tuple[str, bytes]:
     """The text in the form of mail: lines end in CRLF, the last one too."""
     text = _LINE_END.sub("\r\n", body)

@@ -1,4 +1,4 @@
-"""The settings of an email channel: which server, how to reach it, how long to wait, how often to try again."""
+"""The settings of an email channel: which server, how to reach it and log in, how long to wait, how often to try."""
 
 import ipaddress
 import math
@@ -9,8 +9,12 @@ from typing import Literal, cast
 from fieldpost.central.adapters.email.address import check_address, check_domain
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
+from fieldpost.core.secret import Secret, check_secret
+from fieldpost.outbound.tokens import Credential
+from fieldpost.outbound.url import check_url, is_loopback
 
 TlsMode = Literal["none", "starttls", "implicit"]
+AuthMode = Literal["none", "basic", "oauth2"]
 
 DEADLINE_S = 15 * 60.0
 """The longest that one attempt may take in all; no single wait may be set longer."""
@@ -18,9 +22,21 @@ DEADLINE_S = 15 * 60.0
 PORTS: dict[TlsMode, int] = {"none": 25, "starttls": 587, "implicit": 465}
 """The port that is taken when none is given."""
 
+SECRETS = frozenset({"password", "oauth_client_secret"})
+
+# What each way to log in cannot do without.
+_NEEDED: dict[AuthMode, tuple[str, ...]] = {
+    "none": (),
+    "basic": ("username", "password"),
+    "oauth2": ("username", "oauth_token_url", "oauth_client_id", "oauth_client_secret"),
+}
+
 CONNECT_TIMEOUT_S = 30.0
 COMMAND_TIMEOUT_S = 300.0
 DATA_TIMEOUT_S = 600.0
+CONNECTIONS_DEFAULT = 10
+CONNECTIONS_MAX = 1000
+TEXT_CHARACTERS_MAX = 512
 MAX_RETRIES_MAX = 1000
 RETRY_DELAY_S_MAX = 366 * 24 * 3600.0
 
@@ -39,6 +55,34 @@ class Settings:
     """For the banner and for the answer to each command."""
     data_timeout_s: float
     """For the answer to the final dot: giving up earlier means not knowing whether the mail was taken."""
+    max_connections: int
+    """Open at a time to this server with this user name, from one node."""
+    auth: AuthMode = "none"
+    username: str | None = None
+    password: Secret | None = None
+    oauth_token_url: str | None = None
+    oauth_client_id: str | None = None
+    oauth_client_secret: Secret | None = None
+    oauth_scope: str | None = None
+
+    @property
+    def server(self) -> tuple[str, int, str | None]:
+        """Whose connections are counted together."""
+        return self.host, self.port, self.username
+
+    @property
+    def login(self) -> tuple[object, ...]:
+        """A connection made with the same may be used again."""
+        return (self.server, self.tls, self.auth, self.password, self.credential)
+
+    @property
+    def credential(self) -> Credential | None:
+        """With oauth2: what a token is fetched with."""
+        if self.auth != "oauth2":
+            return None
+        # Read settings have all of these; the rest of each line is for the type checker.
+        secret = self.oauth_client_secret or Secret("")
+        return Credential(self.oauth_token_url or "", self.oauth_client_id or "", secret, self.oauth_scope or "")
 
 
 def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
@@ -52,8 +96,9 @@ def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
                 f"{shown} is no setting of an email channel; there are: {', '.join(known)}",
                 field=shown.strip("'"),
             )
+    read = asdict(read_settings(settings))
     return {
-        **asdict(read_settings(settings)),
+        **{name: value for name, value in read.items() if value is not None},
         "max_retries": _whole(settings, "max_retries", ATTEMPTS_MAX_DEFAULT, MAX_RETRIES_MAX),
         "retry_delay_s": _seconds(settings, "retry_delay_s", RETRY_DELAY_S_DEFAULT, RETRY_DELAY_S_MAX),
     }
@@ -66,14 +111,24 @@ def read_settings(stored: Mapping[str, object]) -> Settings:
     policy are clamped where the policy is read, and never stop an attempt.
     """
     tls = _tls(stored)
+    host = _host(stored)
+    auth = _auth(stored, tls, host)
     return Settings(
-        host=_host(stored),
+        host=host,
         port=_whole(stored, "port", PORTS[tls], 65535),
         tls=tls,
         from_address=_from_address(stored),
         connect_timeout_s=_seconds(stored, "connect_timeout_s", CONNECT_TIMEOUT_S, DEADLINE_S),
         command_timeout_s=_seconds(stored, "command_timeout_s", COMMAND_TIMEOUT_S, DEADLINE_S),
         data_timeout_s=_seconds(stored, "data_timeout_s", DATA_TIMEOUT_S, DEADLINE_S),
+        max_connections=_whole(stored, "max_connections", CONNECTIONS_DEFAULT, CONNECTIONS_MAX),
+        auth=auth,
+        username=_words(stored, "username"),
+        password=_secret(stored, "password"),
+        oauth_token_url=_token_url(stored),
+        oauth_client_id=_words(stored, "oauth_client_id"),
+        oauth_client_secret=_secret(stored, "oauth_client_secret"),
+        oauth_scope=_words(stored, "oauth_scope", may_have_spaces=True),
     )
 
 
@@ -83,6 +138,42 @@ def _tls(settings: Mapping[str, object]) -> TlsMode:
     if mode not in PORTS:
         raise _invalid("tls", f"must be one of {', '.join(PORTS)}, not {mode[:64]!r}")
     return mode
+
+
+def _auth(settings: Mapping[str, object], tls: TlsMode, host: str) -> AuthMode:
+    mode = _text(settings, "auth") if "auth" in settings else "none"
+    if mode not in _NEEDED:
+        raise _invalid("auth", f"must be one of {', '.join(_NEEDED)}, not {mode[:64]!r}")
+    for name in _NEEDED[mode]:
+        if not settings.get(name):
+            raise InvalidInput("settings.missing", f"{name} must be given, since auth is {mode}", field=name)
+    if mode != "none" and tls == "none" and not is_loopback(host):
+        raise _invalid(
+            "auth", "must be none where tls is none, or credentials would travel in clear to another machine"
+        )
+    return mode
+
+
+def _words(settings: Mapping[str, object], name: str, *, may_have_spaces: bool = False) -> str | None:
+    """A text for a login dialogue, in which control characters part one field from the next."""
+    if settings.get(name) is None:
+        return None
+    value = _text(settings, name)
+    if len(value) > TEXT_CHARACTERS_MAX:
+        raise _invalid(name, f"must have at most {TEXT_CHARACTERS_MAX} characters")
+    if not value.isprintable() or (" " in value and not may_have_spaces):
+        raise _invalid(name, f"must not contain {'' if may_have_spaces else 'spaces or '}control characters")
+    return value
+
+
+def _secret(settings: Mapping[str, object], name: str) -> Secret | None:
+    value = settings.get(name)
+    return value if value is None or isinstance(value, Secret) else check_secret(value, name)
+
+
+def _token_url(settings: Mapping[str, object]) -> str | None:
+    value = settings.get("oauth_token_url")
+    return None if value is None else str(check_url(value, "admin", "oauth_token_url"))
 
 
 def _host(settings: Mapping[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""A mail server of its own for each test, and the adapter that talks to it."""
+"""A mail server of its own for each test, and the adapter that talks to it: once with PIPELINING, once without."""
 
 from collections.abc import AsyncIterator
 
@@ -8,9 +8,11 @@ from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.testing import MailServer
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[MailServer]:
+@pytest.fixture(params=[True, False], ids=["pipelined", "one_by_one"])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[MailServer]:
     async with MailServer() as server:
+        if not request.param:
+            server.extensions.remove("PIPELINING")
         yield server
 
 

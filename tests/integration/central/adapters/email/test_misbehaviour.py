@@ -157,7 +157,7 @@ async def test_a_server_that_takes_no_recipient_at_all_is_tried_again_later(
     outcome = await adapter.deliver(envelope(server, A, B))
     assert isinstance(outcome, TransientFailure)
     assert server.seen["mail"] == 1
-    assert server.seen["data"] == 0
+    assert server.seen["dot"] == 0
 
 
 @pytest.mark.fault(40)
@@ -188,7 +188,7 @@ async def test_421_amid_the_recipients_leaves_due_whoever_was_not_refused(
         ("due", said),
         ("due", said),
     ]
-    assert server.seen["data"] == 0
+    assert server.seen["dot"] == 0
 
 
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.central.adapters.email.compose import compose, message_id
-from fieldpost.central.adapters.email.conversation import stuffed
+from fieldpost.central.adapters.email.compose import compose, message_id, stuffed
 from support.mailing import DATED, ID, SENDER
 
 BODIES = {

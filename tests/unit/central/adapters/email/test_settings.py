@@ -24,6 +24,8 @@ def test_what_is_not_given_gets_its_default() -> None:
         "connect_timeout_s": 30,
         "command_timeout_s": 300,
         "data_timeout_s": 600,
+        "max_connections": 10,
+        "auth": "none",
         "max_retries": 10,
         "retry_delay_s": 60,
     }

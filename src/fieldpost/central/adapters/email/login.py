@@ -1,0 +1,63 @@
+"""AUTH: who we are, said only where nobody on the way can hear it."""
+
+import base64
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+from fieldpost.central.adapters.email.classify import Phase, Reply
+from fieldpost.central.adapters.email.conversation import Conversation
+from fieldpost.central.adapters.email.deadline import Deadline
+from fieldpost.central.adapters.email.settings import Settings
+from fieldpost.core.secret import HIDDEN, Secret
+
+
+async def log_in(conversation: Conversation, settings: Settings, token: Secret | None, deadline: Deadline) -> Reply:
+    """The answer that ended the dialogue: 235 when we are in."""
+    conversation.phase = Phase.AUTH
+    if not conversation.is_tls and not _is_on_this_machine(conversation.peer):
+        # The settings allow it for this machine alone, but a name may lead elsewhere.
+        return Reply(0, f"no credentials without TLS to {conversation.peer}, which is another machine")
+    offered = conversation.extensions.get("auth", "").upper().split()
+    wanted = ("XOAUTH2",) if settings.auth == "oauth2" else ("PLAIN", "LOGIN")
+    mechanism = next((name for name in wanted if name in offered), None)
+    if mechanism is None:
+        return Reply(0, _not_offered(wanted, offered))
+    user = settings.username or ""
+    secret = token if settings.auth == "oauth2" else settings.password
+    assert secret is not None, "settings without a secret are not valid"
+    match mechanism:
+        case "XOAUTH2":
+            first = f"user={user}\x01auth=Bearer {secret.reveal()}\x01\x01"
+            reply = await _say(conversation, f"AUTH XOAUTH2 {_encoded(first)}", f"AUTH XOAUTH2 {HIDDEN}", deadline)
+            if reply.code == 334:
+                # The server tells in a challenge why not, and says 535 once it has an empty answer.
+                reply = await _say(conversation, "", "", deadline)
+        case "PLAIN":
+            first = f"\0{user}\0{secret.reveal()}"
+            reply = await _say(conversation, f"AUTH PLAIN {_encoded(first)}", f"AUTH PLAIN {HIDDEN}", deadline)
+        case _:
+            reply = await _say(conversation, "AUTH LOGIN", "AUTH LOGIN", deadline)
+            for answer in (user, secret.reveal()):
+                if reply.code == 334:
+                    reply = await _say(conversation, _encoded(answer), HIDDEN, deadline)
+    return reply
+
+
+async def _say(conversation: Conversation, line: str, shown: str, deadline: Deadline) -> Reply:
+    return await conversation.say(Phase.AUTH, line.encode("ascii"), deadline, shown=shown)
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+
+
+def _is_on_this_machine(peer: str) -> bool:
+    try:
+        return ip_address(peer.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _not_offered(wanted: Sequence[str], offered: Sequence[str]) -> str:
+    offer = ", ".join(offered) or "no way at all"
+    return f"the channel logs in by {' or '.join(wanted)}, and the server offers {offer}"

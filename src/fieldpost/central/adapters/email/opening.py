@@ -1,0 +1,89 @@
+"""Making a connection ready for mail: a token where one is needed, the greeting, TLS, and who we are."""
+
+import asyncio
+import math
+import ssl
+from collections.abc import Callable
+
+from fieldpost.central.adapters.email.classify import Reply, Verdict, classify
+from fieldpost.central.adapters.email.conversation import Conversation
+from fieldpost.central.adapters.email.deadline import Deadline
+from fieldpost.central.adapters.email.login import log_in
+from fieldpost.central.adapters.email.settings import Settings
+from fieldpost.core.outcome import Held
+from fieldpost.core.secret import Scrubber, Secret
+from fieldpost.outbound.outbound import Outbound
+from fieldpost.outbound.tokens import NoToken
+
+
+class Opening:
+    """How one attempt opens connections. Whatever goes wrong here is the channel's trouble and holds."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tls_context: ssl.SSLContext,
+        outbound: Outbound,
+        deadline: Deadline,
+        witness: Callable[[str], None] | None,
+    ) -> None:
+        self.is_worth_another = False
+        """The token was refused, and a new one may not be."""
+        self._settings = settings
+        self._tls_context = tls_context
+        self._outbound = outbound
+        self._deadline = deadline
+        self._witness = witness
+        self._has_renewed = False
+
+    def make(self) -> Conversation:
+        """A conversation that has not begun."""
+        made = Conversation(self._settings, self._tls_context, self._outbound.admin)
+        made.witness = self._witness
+        return made
+
+    async def open(self, conversation: Conversation) -> Held | None:
+        """None when the conversation is ready for MAIL."""
+        self.is_worth_another = False
+        try:
+            token = await self._token()
+        except NoToken as error:
+            return Held(str(error), phase="token")
+        secrets = (self._settings.password, self._settings.oauth_client_secret, token)
+        conversation.scrub = Scrubber(secret for secret in secrets if secret is not None)
+        reply = await conversation.greet(self._deadline)
+        if not _is_accepted(conversation, reply):
+            return _held(conversation, reply)
+        if self._settings.auth != "none":
+            reply = await log_in(conversation, self._settings, token, self._deadline)
+            if not _is_accepted(conversation, reply):
+                self._consider_token(token, reply)
+                return _held(conversation, reply)
+        return None
+
+    async def _token(self) -> Secret | None:
+        credential = self._settings.credential
+        if credential is None:
+            return None
+        try:
+            async with asyncio.timeout(self._deadline.at_most(math.inf)):
+                return await self._outbound.tokens.get(credential)
+        except TimeoutError:
+            raise NoToken(f"no token from {credential.url} in time") from None
+
+    def _consider_token(self, token: Secret | None, reply: Reply) -> None:
+        """A token that the mail server does not take may have been called back: fetch another, once."""
+        credential = self._settings.credential
+        if credential is not None and token is not None and reply.code == 535:
+            self._outbound.tokens.refused(credential, token)
+            self.is_worth_another = not self._has_renewed
+            self._has_renewed = True
+
+
+def _is_accepted(conversation: Conversation, reply: Reply) -> bool:
+    return classify(conversation.phase, reply) is Verdict.ACCEPTED
+
+
+def _held(conversation: Conversation, reply: Reply) -> Held:
+    phase = conversation.phase
+    return Held(f"mail server at {phase}: {reply.line}", reply.line, phase.value)

@@ -1,0 +1,102 @@
+"""The library's protocol, taught to keep the replies of commands that travelled together.
+
+aiosmtplib expects one reply for each write and drops what comes beside it. With PIPELINING several replies arrive in
+one packet, so here bytes are kept as they came and a reply is parsed when somebody wants one. What the server says
+unasked stays unread, and tells that the two sides are out of step (`is_quiet`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from aiosmtplib.errors import SMTPReadTimeoutError, SMTPResponseException, SMTPServerDisconnected
+from aiosmtplib.protocol import MAX_RESPONSE_LENGTH, SMTPProtocol
+from aiosmtplib.response import SMTPResponse
+
+_UNREAD_BYTES_MAX = 100 * MAX_RESPONSE_LENGTH
+"""As many replies as a transaction can have, each as long as one may be."""
+
+
+class Wire(SMTPProtocol):
+    """Our end of one connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_made = False
+        """There was a connection, so there will be an end of it."""
+        self.on_lost: Callable[[], None] | None = None
+        self._arrived: asyncio.Future[None] | None = None
+        self._end: SMTPServerDisconnected | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Connected, and nothing was said that nobody asked for."""
+        return self._end is None and self.is_connected and not self._buffer
+
+    async def read_response(self, timeout: float | None = None) -> SMTPResponse:
+        """The next reply. Raises SMTPServerDisconnected, SMTPReadTimeoutError, SMTPResponseException."""
+        if (response := self._read_response_from_buffer()) is not None:
+            return response
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    if self._end is not None:
+                        raise self._end
+                    if len(self._buffer) > MAX_RESPONSE_LENGTH:
+                        raise SMTPResponseException(-1, "Response too long")
+                    self._arrived = self._loop.create_future()
+                    await self._arrived
+                    if (response := self._read_response_from_buffer()) is not None:
+                        return response
+        except TimeoutError:
+            raise SMTPReadTimeoutError("Timed out waiting for server response") from None
+        finally:
+            self._arrived = None
+
+    async def write_out(self, block: bytes) -> None:
+        """Return when the block has left this process. Raises SMTPServerDisconnected or OSError."""
+        if self.transport is not None:
+            cast(asyncio.WriteTransport, self.transport).set_write_buffer_limits(high=0)
+        self.write(block)
+        await self._drain_helper()
+
+    def hang_up(self) -> None:
+        """At once; what was not sent yet stays unsent."""
+        if self.transport is not None:
+            cast(asyncio.WriteTransport, self.transport).abort()
+
+    # -- what asyncio calls --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.is_made = True
+        self._end = None
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > _UNREAD_BYTES_MAX:
+            self._ended(SMTPServerDisconnected("Response too long"))
+            self.hang_up()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._ended(SMTPServerDisconnected("Unexpected EOF received"))
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        error = SMTPServerDisconnected("Connection lost")
+        error.__cause__ = exc
+        self._ended(error)
+        if self.on_lost is not None:
+            self.on_lost()
+            self.on_lost = None
+
+    def _ended(self, error: SMTPServerDisconnected) -> None:
+        if self._end is None:
+            self._end = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)

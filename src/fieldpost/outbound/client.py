@@ -1,0 +1,228 @@
+"""The guarded HTTP client: one request to an address that somebody typed, and what came of it.
+
+Theory of operation. The URL is read once. Its host is resolved and judged by the guard for every new connection; what
+was judged is noted for the request, and a socket is made for nothing else: literal addresses pass by the resolver, so
+the place where sockets are made is the one that cannot be passed by. No redirect is followed, no proxy variable read,
+no cookie kept, no answer decompressed. The deadline is one for all, from the name to the last byte of the answer, of
+which at most so many bytes are read: the rest is not waited for.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from ipaddress import ip_address
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from fieldpost.outbound.connect import STAGGER_S
+from fieldpost.outbound.guard import Blocked, Guard
+from fieldpost.outbound.ranges import Address
+
+ANSWER_BYTES_MAX = 64 * 1024
+CONNECTIONS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the other side said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    """At most so many bytes as were wanted."""
+    is_whole: bool
+    """False when there was more, or when it broke off; the status counts all the same."""
+
+
+class NoAnswer(Exception):
+    """There was no status line in time. `is_sent`: the whole request was on its way, so it may have been acted upon."""
+
+    def __init__(self, reason: str, is_sent: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_sent = is_sent
+
+
+class HttpClient:
+    """Requests under one guard. Holds connections open for reuse; `close` gives them back."""
+
+    def __init__(self, guard: Guard, tls_context: ssl.SSLContext | None = None) -> None:
+        self._guard = guard
+        self._tls_context = tls_context
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self,
+        method: str,
+        url: URL,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout_s: float,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> Answer:
+        """One request to a URL as `check_url` gave it. Raises Blocked, NoAnswer."""
+        sent = _Sent(bool(body))
+        permitted: set[Address] = set()
+        token = _permitted.set(permitted)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._judge_literal(url, permitted)
+                async with self._opened().request(
+                    method,
+                    url,
+                    headers=headers,
+                    data=body,
+                    allow_redirects=False,
+                    trace_request_ctx=sent,
+                ) as response:
+                    content, is_whole = await _read(response, answer_bytes_max)
+                    return Answer(response.status, response.headers, content, is_whole)
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {timeout_s:g} s", sent.is_whole) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if (blocked := _blocked(error)) is not None:
+                raise blocked from None
+            raise NoAnswer(_reason(error), sent.is_whole) from None
+        finally:
+            _permitted.reset(token)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _judge_literal(self, url: URL, permitted: set[Address]) -> None:
+        host = url.raw_host or ""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return
+        self._guard.check(address, host)
+        permitted.add(address)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_request_headers_sent.append(_note_head)
+            trace.on_request_chunk_sent.append(_note_body)
+            connector = aiohttp.TCPConnector(
+                resolver=_JudgingResolver(self._guard),
+                use_dns_cache=False,
+                socket_factory=_make_socket,
+                ssl=self._tls_context if self._tls_context is not None else True,
+                limit=CONNECTIONS_MAX,
+                happy_eyeballs_delay=STAGGER_S,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                trust_env=False,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None),
+                trace_configs=[trace],
+                raise_for_status=False,
+            )
+        return self._session
+
+
+class _JudgingResolver(AbstractResolver):
+    """Gives aiohttp what the guard has judged, and notes it for the request."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        try:
+            found = await self._guard.addresses(host, port)
+        except Blocked as blocked:
+            raise _BlockedError(blocked) from None
+        _permitted.get().update(found)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address),
+                port=port,
+                family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in found
+        ]
+
+    async def close(self) -> None:
+        pass
+
+
+class _BlockedError(OSError):
+    """Blocked, in a form that aiohttp passes on."""
+
+    def __init__(self, blocked: Blocked) -> None:
+        super().__init__(str(blocked))
+        self.blocked = blocked
+
+
+_permitted: ContextVar[set[Address]] = ContextVar("permitted")
+"""What was judged for the request under way; tasks that it starts see the same set."""
+
+
+def _make_socket(address_info: Any) -> socket.socket:
+    family, kind, protocol, _, sockaddr = address_info
+    address = ip_address(str(sockaddr[0]).partition("%")[0])
+    if address not in _permitted.get():
+        raise _BlockedError(Blocked(str(address), "the address was not judged for this request"))
+    return socket.socket(family, kind, protocol)
+
+
+def _blocked(error: BaseException) -> Blocked | None:
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, _BlockedError):
+            return seen.blocked
+        seen = getattr(seen, "os_error", None) or seen.__cause__ or seen.__context__
+    return None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the other side closed the connection"
+    return str(error) or type(error).__name__
+
+
+@dataclass(slots=True)
+class _Sent:
+    has_body: bool
+    is_whole: bool = False
+
+
+async def _note_head(_session: object, context: SimpleNamespace, _parameters: object) -> None:
+    context.trace_request_ctx.is_whole = not context.trace_request_ctx.has_body
+
+
+async def _note_body(_session: object, context: SimpleNamespace, _parameters: object) -> None:
+    # Bodies are bytes of one piece, so the first chunk is the whole.
+    context.trace_request_ctx.is_whole = True
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
+    """The body up to the limit; what follows is not waited for, and a body that breaks off is cut there."""
+    content = bytearray()
+    try:
+        while len(content) <= limit:
+            piece = await response.content.read(limit + 1 - len(content))
+            if not piece:
+                return bytes(content), True
+            content += piece
+    except (aiohttp.ClientError, OSError):
+        pass
+    response.close()
+    return bytes(content[:limit]), False

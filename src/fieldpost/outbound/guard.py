@@ -1,0 +1,59 @@
+"""From a host to the addresses that may be connected to: every answer of the resolver is judged, and only what was
+judged is handed on, so that a second look at the DNS cannot bring another."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
+
+import structlog
+
+from fieldpost.outbound.ranges import Address, Allowed, Mode, refusal
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""A host and a port to addresses as text. Raises OSError (of which socket.gaierror is one) when there are none."""
+
+log = structlog.get_logger()
+
+
+class Blocked(Exception):
+    """The address may not be spoken to. A matter of policy, not of the network: trying again does not help."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(f"{host} may not be reached: {reason}")
+        self.host = host
+        self.reason = reason
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """As the machine resolves names, in a thread."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Guard:
+    """Judges hosts in one mode."""
+
+    def __init__(self, mode: Mode, allowed: Allowed | None = None, resolve: Resolve = resolve_by_system) -> None:
+        self._mode = mode
+        self._allowed = allowed or Allowed()
+        self._resolve = resolve
+
+    async def addresses(self, host: str, port: int) -> list[Address]:
+        """All addresses of a host, each judged. Raises Blocked if any is refused, OSError if there is none."""
+        try:
+            found = [ip_address(host.partition("%")[0])]
+        except ValueError:
+            found = [ip_address(text.partition("%")[0]) for text in await self._resolve(host, port)]
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "the name has no address")
+        for address in found:
+            self.check(address, host)
+        return found
+
+    def check(self, address: Address, host: str) -> None:
+        """Raises Blocked."""
+        reason = refusal(address, host, self._mode, self._allowed)
+        if reason is not None:
+            log.warning("outbound.blocked", host=host, address=str(address), mode=self._mode, reason=reason)
+            raise Blocked(host, reason)
