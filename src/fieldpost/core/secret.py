@@ -6,6 +6,7 @@ which takes known secrets out of any text.
 """
 
 import base64
+import json
 import re
 from collections.abc import Iterable
 from typing import NoReturn
@@ -70,7 +71,7 @@ def check_secret(value: object, field: str) -> Secret:
 
 
 class Scrubber:
-    """Takes secrets out of texts: as they are, percent-encoded, and in base64 wherever in it they stand."""
+    """Takes secrets out of texts: as they are, quoted, percent-encoded, and in base64 wherever in it they stand."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         forms = {form for secret in secrets for form in _forms(secret.reveal())}
@@ -92,6 +93,7 @@ def _forms(text: str) -> Iterable[str]:
     yield quote(text, safe="")
     yield quote_plus(text)
     yield repr(text)[1:-1]
+    yield json.dumps(text)[1:-1]
     raw = text.encode("utf-8", "replace")
     if len(raw) < _ENCODED_MIN:
         return

@@ -19,6 +19,7 @@ from fieldpost.central.operate.accounts import FirstAccount
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.store import claims, nodes
 from fieldpost.central.store.engine import Store, open_store, parse_url
+from fieldpost.central.store.keys import load_keyring
 from fieldpost.central.store.lock import StoreLock
 from fieldpost.central.store.migrate import upgrade_async
 from fieldpost.central.watch.watch import Watch
@@ -27,6 +28,7 @@ from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
+from fieldpost.run import logs
 from fieldpost.run.settings import Settings
 from fieldpost.run.site import stop_on_signals
 
@@ -78,10 +80,13 @@ async def _serve(
     clock = SystemClock()
     node_id = new_id(clock.now(), os.urandom(10))
     found = adapters.load()
-    operate = Operate.over(store, found, clock)
+    keyring = await load_keyring(store, settings.secrets, folder, clock.now())
+    logs.scrub_with(keyring.scrub)
+    operate = Operate.over(store, found, clock, keyring)
     ingest = Ingest(store, clock, settings.ingest)
-    dispatcher = Dispatcher(store, found, node_id, clock, random.Random(secrets.randbits(64)), settings.dispatch)
-    watch = Watch.over(store, clock, settings.watch)
+    rng = random.Random(secrets.randbits(64))
+    dispatcher = Dispatcher(store, found, node_id, clock, rng, settings.dispatch, keyring)
+    watch = Watch.over(store, clock, settings.watch, keyring)
     app = create_app(operate, watch, ingest, settings.front, clock)
     server = Server(app, _listen(settings.central.host, settings.central.port), settings.front)
     await _announce_node(store, node_id)

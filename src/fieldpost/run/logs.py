@@ -1,12 +1,15 @@
 """How a process writes its log: events named noun.verb with their values, to stderr.
 
 For people on a terminal, as JSON where that is asked for, as key=value lines otherwise. Bodies and secrets never get
-here: whoever logs an event names each value. A log that cannot be written never stops the work.
+here: whoever logs an event names each value, and a `Secret` prints stars. What may quote a secret all the same, such as
+the exception of a library, goes through a last guard (`scrub_with`). Tracebacks tell no values of variables. A log that
+cannot be written never stops the work.
 """
 
 import contextlib
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any, TextIO
 
 import structlog
@@ -48,12 +51,26 @@ def configure(level: str = "info", json: bool = False, stream: TextIO | None = N
     )
 
 
+def scrub_with(scrub: Callable[[str], str]) -> None:
+    """Do this to every line from now on, whoever logs it."""
+    _guard.scrub = scrub
+
+
+class _Guard:
+    """What takes secrets out of a line; one for the process, as its log is."""
+
+    scrub: Callable[[str], str] = staticmethod(str)
+
+
+_guard = _Guard()
+
+
 class _Log(structlog.WriteLogger):
     """A log whose disk is full or whose stderr is closed is given up silently: the work goes on."""
 
     def msg(self, message: str) -> None:
         with contextlib.suppress(OSError, ValueError):
-            super().msg(message)
+            super().msg(_guard.scrub(message))
 
     debug = info = warning = error = critical = exception = msg
 
@@ -62,7 +79,9 @@ def _ending(json: bool, is_terminal: bool) -> list[structlog.typing.Processor]:
     if json:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     if is_terminal:
-        return [structlog.dev.ConsoleRenderer(pad_event_to=24)]
+        # The default shows the variables of each frame as well, passwords among them.
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(pad_event_to=24, exception_formatter=plain)]
     order = ["timestamp", "level", "event"]
     return [structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer(key_order=order)]
 
@@ -75,4 +94,4 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         text: Any = super().format(record)
-        return text if isinstance(text, str) else str(text)
+        return _guard.scrub(text if isinstance(text, str) else str(text))

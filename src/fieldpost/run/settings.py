@@ -17,6 +17,7 @@ import msgspec
 
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import IngestOptions
+from fieldpost.central.store.keys import SecretsOptions
 from fieldpost.central.watch.watch import WatchOptions
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.options import FrontOptions
@@ -69,6 +70,7 @@ class Settings:
     ingest: IngestOptions = field(default_factory=IngestOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
     watch: WatchOptions = field(default_factory=WatchOptions)
+    secrets: SecretsOptions = field(default_factory=SecretsOptions)
     log: LogOptions = field(default_factory=LogOptions)
 
 

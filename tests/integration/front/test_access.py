@@ -7,6 +7,7 @@ import pytest
 from starlette.routing import BaseRoute
 from structlog.testing import capture_logs
 
+from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied
 from fieldpost.front.api.call import Route
@@ -79,11 +80,15 @@ async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) ->
 async def test_the_rooms_themselves_refuse_who_may_not_act_and_log_it(front: Front, actor: Actor) -> None:
     operate = front.operate
     acts = {
-        "list.add": operate.lists.add(actor, "l", "email", ["a@example.org"]),
+        "list.add": operate.lists.add(actor, ListSpec(name="l", targets=["a@example.org"])),
+        "list.change": operate.lists.change(actor, "l", 1),
+        "list.import": operate.lists.import_all(actor, []),
         "list.remove": operate.lists.remove(actor, "l"),
         "channel.add": operate.channels.add(actor, "c", "email", {}),
         "channel.change": operate.channels.change(actor, "c", {}, 1),
         "channel.remove": operate.channels.remove(actor, "c"),
+        "channel.test": operate.channels.test(actor, "c", "a@example.org"),
+        "secrets.rotate": operate.secrets.rotate(actor),
         "site.add": operate.sites.add(actor, "s"),
     }
     if actor.role is Role.VIEWER:

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum
 from typing import ParamSpec, TypeVar
 
 import structlog
@@ -19,6 +20,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 log = structlog.get_logger()
+
+
+class Keep(Enum):
+    """What a change says of that which it leaves alone; None may be a value."""
+
+    KEEP = "keep"
+
+
+KEEP = Keep.KEEP
 
 
 def require(actor: Actor, role: Role, act: str) -> None:

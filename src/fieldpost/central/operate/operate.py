@@ -8,8 +8,10 @@ from fieldpost.central.operate.breakers import Breakers
 from fieldpost.central.operate.channels import Channels
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import Notifications
+from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import Sites
 from fieldpost.central.store.engine import Store
+from fieldpost.central.store.keyring import Keyring
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter
 
@@ -19,16 +21,21 @@ class Operate:
     notifications: Notifications
     lists: Lists
     channels: Channels
+    secrets: Secrets
     breakers: Breakers
     sites: Sites
     accounts: Accounts
 
     @classmethod
-    def over(cls, store: Store, adapters: Mapping[str, Adapter], clock: Clock) -> "Operate":
+    def over(
+        cls, store: Store, adapters: Mapping[str, Adapter], clock: Clock, keyring: Keyring | None = None
+    ) -> "Operate":
+        ring = keyring or Keyring()
         return cls(
             Notifications(store, clock),
             Lists(store, adapters, clock),
-            Channels(store, adapters, clock),
+            Channels(store, adapters, clock, ring),
+            Secrets(store, clock, ring),
             Breakers(store, clock),
             Sites(store, clock),
             Accounts(store, clock),

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from fieldpost.central.store import kpis
+from fieldpost.central.store import kpis, lists
 from fieldpost.central.store.engine import Store
+from fieldpost.central.store.keyring import Keyring
 from fieldpost.central.store.moment import moment
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
@@ -17,9 +18,10 @@ REST = 20.0
 class Health:
     """Looking at central itself."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, keyring: Keyring | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._keyring = keyring or Keyring()
         self._counts: Mapping[Status, int] = {}
         self._counted_until: float | None = None
 
@@ -29,6 +31,12 @@ class Health:
         # A store that is read-only or full answers every question: only its last write tells.
         if (trouble := self._store.trouble) is not None:
             raise Unavailable(trouble.code, trouble.message, hint=trouble.hint)
+
+    async def troubles(self) -> list[str]:
+        """What is wrong although central works: keys that are missing, and channels whose secrets they would open."""
+        channels = await self._store.read(lists.all_channels)
+        found = [self._keyring.trouble, *(self._keyring.trouble_of(channel) for channel in channels)]
+        return [trouble for trouble in found if trouble is not None]
 
     async def counts(self) -> Mapping[Status, int]:
         """How many notifications stand in each status, as of a moment ago."""

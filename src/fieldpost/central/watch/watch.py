@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from fieldpost.central.store.engine import Store
+from fieldpost.central.store.keyring import Keyring
 from fieldpost.central.watch.health import Health
 from fieldpost.central.watch.notifications import Notifications
 from fieldpost.clock import Clock
@@ -23,6 +24,8 @@ class Watch:
     health: Health
 
     @classmethod
-    def over(cls, store: Store, clock: Clock, options: WatchOptions | None = None) -> "Watch":
+    def over(
+        cls, store: Store, clock: Clock, options: WatchOptions | None = None, keyring: Keyring | None = None
+    ) -> "Watch":
         stuck_after = timedelta(seconds=(options or WatchOptions()).stuck_after_s)
-        return cls(Notifications(store, clock, stuck_after), Health(store, clock))
+        return cls(Notifications(store, clock, stuck_after), Health(store, clock, keyring))

@@ -27,10 +27,18 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A file as an answer."""
+
+    content: str
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a handler gives back; without a body it is an empty 204."""
 
-    body: msgspec.Struct | None = None
+    body: msgspec.Struct | Text | None = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,7 +1,9 @@
-"""`/channels`: add, look, change, remove. Secrets go in and never come out."""
+"""`/channels`: add, look, change, remove, test. Secrets go in and never come out."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from fieldpost.central.operate.acts import KEEP
 from fieldpost.core.lists import Channel
 from fieldpost.core.retry import to_text
 from fieldpost.front.api.call import Answer, Body, Call
@@ -11,24 +13,42 @@ class NewChannel(Body, frozen=True):
     name: str
     type: str
     settings: dict[str, object]
+    secrets: dict[str, object] = msgspec.field(default_factory=dict)
     is_default: bool = False
     retry: str | None = None
 
 
-class ChangedSettings(Body, frozen=True):
-    """Only the settings to change; null takes one away."""
+class ChangedChannel(Body, frozen=True):
+    """Only what changes. Null takes a setting back to its default and clears a secret; an empty secret stays."""
 
-    settings: dict[str, object]
     version: int
+    settings: dict[str, object] = msgspec.field(default_factory=dict)
+    secrets: dict[str, object] = msgspec.field(default_factory=dict)
+    is_default: bool | UnsetType = UNSET
+    retry: str | UnsetType | None = UNSET
+
+
+class NewTest(Body, frozen=True):
+    to: str
 
 
 class ChannelView(msgspec.Struct, frozen=True):
     name: str
     type: str
     settings: dict[str, object]
+    secrets: dict[str, str]
+    """Of each secret `set`, or `unreadable` when this node lacks its key."""
     retry: str | None
     is_default: bool
     version: int
+
+
+class TestView(msgspec.Struct, frozen=True):
+    """What a test came to, and what was said: `>` to the other side, `<` by it."""
+
+    outcome: str
+    error: str | None
+    said: tuple[str, ...]
 
 
 class ChannelsView(msgspec.Struct, frozen=True):
@@ -36,16 +56,16 @@ class ChannelsView(msgspec.Struct, frozen=True):
 
 
 async def add(call: Call) -> Answer:
-    """A new channel of a `type` with its `settings`."""
+    """A new channel of a `type` with its `settings` and `secrets`."""
     new = await call.read(NewChannel)
     added = await call.operate.channels.add(
-        call.actor, new.name, new.type, new.settings, is_default=new.is_default, retry=new.retry
+        call.actor, new.name, new.type, new.settings, new.secrets, is_default=new.is_default, retry=new.retry
     )
     return Answer(_view(call, added), 201)
 
 
 async def show_all(call: Call) -> Answer:
-    """All channels; of a secret setting only that there is one."""
+    """All channels; of a secret only that there is one."""
     call.query()
     return Answer(ChannelsView([_view(call, found) for found in await call.operate.channels.all()]))
 
@@ -57,19 +77,40 @@ async def show(call: Call) -> Answer:
 
 
 async def change(call: Call) -> Answer:
-    """New values for some `settings` (null takes one back to its default); names the `version` that was seen."""
-    change = await call.read(ChangedSettings)
-    name = call.path("name")
-    return Answer(_view(call, await call.operate.channels.change(call.actor, name, change.settings, change.version)))
+    """New `settings` (null: back to the default) and `secrets` (null: none); the rest stays. Names the `version`."""
+    change = await call.read(ChangedChannel)
+    changed = await call.operate.channels.change(
+        call.actor,
+        call.path("name"),
+        change.settings,
+        change.version,
+        secrets=change.secrets,
+        is_default=KEEP if change.is_default is UNSET else change.is_default,
+        retry=KEEP if change.retry is UNSET else change.retry,
+    )
+    return Answer(_view(call, changed))
 
 
 async def remove(call: Call) -> Answer:
-    """The channel is gone; refused while a list names it."""
+    """The channel is gone; refused while a list uses it."""
     await call.operate.channels.remove(call.actor, call.path("name"))
     return Answer(status=204)
 
 
+async def test(call: Call) -> Answer:
+    """A test sent `to` one target by the channel as it stands; what it came to, and what was said without secrets."""
+    wanted = await call.read(NewTest)
+    tested = await call.operate.channels.test(call.actor, call.path("name"), wanted.to)
+    return Answer(TestView(tested.outcome.word, tested.outcome.error, tested.said))
+
+
 def _view(call: Call, found: Channel) -> ChannelView:
-    settings = call.operate.channels.shown_settings(found)
-    retry = to_text(found.retry) if found.retry else None
-    return ChannelView(found.name, found.type, settings, retry, found.is_default, found.version)
+    return ChannelView(
+        name=found.name,
+        type=found.type,
+        settings=dict(found.settings),
+        secrets=call.operate.channels.shown_secrets(found),
+        retry=to_text(found.retry) if found.retry else None,
+        is_default=found.is_default,
+        version=found.version,
+    )

@@ -18,3 +18,17 @@ async def ready(call: Call) -> Answer:
     """The store can be used; Unavailable (503) while it cannot."""
     await call.watch.health.check_store()
     return Answer(Probe("ready"))
+
+
+class HealthView(msgspec.Struct, frozen=True):
+    """`well`, or `troubled` and by what."""
+
+    status: str
+    troubles: list[str]
+
+
+async def show(call: Call) -> Answer:
+    """What is wrong with central although it works, such as secrets that cannot be read."""
+    call.query()
+    troubles = await call.watch.health.troubles()
+    return Answer(HealthView("troubled" if troubles else "well", troubles))

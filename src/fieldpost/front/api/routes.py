@@ -1,6 +1,6 @@
 """The whole API as one table. What is not here, or in the console's table, is not reachable."""
 
-from fieldpost.front.api import breakers, channels, health, link, lists, notifications, sites
+from fieldpost.front.api import breakers, channels, health, link, lists, notifications, secrets, sites
 from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
 
@@ -10,6 +10,7 @@ LINK_SOCKET = "/link/v1/data"
 ROUTES = (
     Route("GET", "/healthz", health.alive, Access.ANYONE),
     Route("GET", "/readyz", health.ready, Access.ANYONE),
+    Route("GET", "/api/v1/health", health.show, Access.VIEWER),
     Route("GET", "/api/v1/notifications", notifications.page, Access.VIEWER),
     Route("GET", "/api/v1/notifications/{notification_id}", notifications.show, Access.VIEWER),
     Route("POST", "/api/v1/notifications/{notification_id}/retry", notifications.retry, Access.OPERATOR),
@@ -17,12 +18,18 @@ ROUTES = (
     Route("GET", "/api/v1/lists", lists.show_all, Access.VIEWER),
     Route("POST", "/api/v1/lists", lists.add, Access.ADMIN),
     Route("GET", "/api/v1/lists/{name:path}", lists.show, Access.VIEWER),
+    Route("PATCH", "/api/v1/lists/{name:path}", lists.change, Access.ADMIN),
     Route("DELETE", "/api/v1/lists/{name:path}", lists.remove, Access.ADMIN),
+    Route("GET", "/api/v1/export/lists", lists.export, Access.VIEWER),
+    Route("POST", "/api/v1/import/lists", lists.import_, Access.ADMIN),
     Route("GET", "/api/v1/channels", channels.show_all, Access.VIEWER),
     Route("POST", "/api/v1/channels", channels.add, Access.ADMIN),
     Route("GET", "/api/v1/channels/{name:path}", channels.show, Access.VIEWER),
     Route("PATCH", "/api/v1/channels/{name:path}", channels.change, Access.ADMIN),
     Route("DELETE", "/api/v1/channels/{name:path}", channels.remove, Access.ADMIN),
+    Route("POST", "/api/v1/channels/{name:path}/test", channels.test, Access.ADMIN),
+    Route("GET", "/api/v1/secrets", secrets.show, Access.ADMIN),
+    Route("POST", "/api/v1/secrets/rotate", secrets.rotate, Access.ADMIN),
     Route("GET", "/api/v1/breakers", breakers.show_all, Access.VIEWER),
     Route("POST", "/api/v1/breakers/{key:path}/reset", breakers.reset, Access.OPERATOR),
     Route("GET", "/api/v1/sites", sites.show_all, Access.VIEWER),

@@ -15,7 +15,7 @@ from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
 from fieldpost.front.api import link
-from fieldpost.front.api.call import Answer, Call, Route
+from fieldpost.front.api.call import Answer, Call, Route, Text
 from fieldpost.front.api.errors import problem
 from fieldpost.front.api.routes import LINK_SOCKET, ROUTES
 from fieldpost.front.auth import Access
@@ -64,5 +64,7 @@ async def _caller(access: Access, request: Request, rooms: Rooms) -> Actor | str
 def _response(answer: Answer) -> Response:
     if answer.body is None:
         return Response(status_code=204, headers=dict(answer.headers))
+    if isinstance(answer.body, Text):
+        return Response(answer.body.content, answer.status, dict(answer.headers), answer.body.media_type)
     content = msgspec.json.encode(answer.body)
     return Response(content, answer.status, dict(answer.headers), "application/json")

@@ -1,0 +1,100 @@
+"""Secrets as a whole: under which keys they stand, and sealing them anew under another."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from fieldpost.central.operate.acts import record, require
+from fieldpost.central.store import audit
+from fieldpost.central.store import lists as rows
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of
+from fieldpost.clock import Clock
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.lists import Channel
+
+BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsState:
+    """Which keys this node has (the first one seals), how many secrets stand under which key, what is wrong."""
+
+    key_ids: tuple[str, ...]
+    counts: Mapping[str, int]
+    troubles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """How many secrets were sealed anew, and which could not be."""
+
+    key_id: str
+    count: int
+    troubles: tuple[str, ...]
+
+
+class Secrets:
+    """What people do with secrets as a whole; a single one belongs to its channel."""
+
+    def __init__(self, store: Store, clock: Clock, keyring: Keyring) -> None:
+        self._store = store
+        self._clock = clock
+        self._keyring = keyring
+
+    async def state(self) -> SecretsState:
+        channels = await self._store.read(rows.all_channels)
+        counts = Counter(key_id_of(sealed) or "none" for c in channels for sealed in c.secrets.values())
+        return SecretsState(self._keyring.key_ids, counts, self._troubles(channels))
+
+    async def rotate(self, actor: Actor) -> Rotated:
+        """Seal everything anew that does not stand under this node's first key, a batch of channels at a time.
+
+        Each sealed secret names its key: whatever ends it half-way, doing it again goes on with the rest.
+        """
+        require(actor, Role.ADMIN, "secrets.rotate")
+        key_id = self._keyring.require_key().key_id
+        entry = record(actor, "secrets.rotate", key_id, self._clock.now())
+        await self._store.write(audit.add, [entry])
+        count, after = 0, ""
+        while True:
+            batch = await self._store.write(_reseal, self._keyring, key_id, after)
+            count += batch.count
+            if batch.last is None:
+                break
+            after = batch.last
+        channels = await self._store.read(rows.all_channels)
+        left = [c for c in channels if any(key_id_of(sealed) != key_id for sealed in c.secrets.values())]
+        return Rotated(key_id, count, self._troubles(left))
+
+    def _troubles(self, channels: list[Channel]) -> tuple[str, ...]:
+        found = [self._keyring.trouble_of(channel) for channel in channels]
+        return tuple(trouble for trouble in [self._keyring.trouble, *found] if trouble is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    count: int
+    last: str | None
+    """The last channel that was looked at; None when there was none."""
+
+
+def _reseal(conn: Connection, keyring: Keyring, key_id: str, after: str) -> _Batch:
+    count, last = 0, None
+    for channel in rows.channels_after(conn, after, BATCH):
+        last = channel.name
+        stale = {name: sealed for name, sealed in channel.secrets.items() if key_id_of(sealed) != key_id}
+        fresh = {}
+        for name, sealed in stale.items():
+            try:
+                secret = keyring.open(sealed, channel.name, name)
+            except SecretUnreadable:
+                continue  # stays as it is, and is told of at the end
+            fresh[name] = keyring.seal(secret, channel.name, name, os.urandom(NONCE_BYTES))
+        # A channel that somebody changes at this moment was sealed under this key by that, or is left for next time.
+        if fresh and rows.reseal_channel(conn, replace(channel, secrets={**channel.secrets, **fresh})):
+            count += len(fresh)
+    return _Batch(count, last)
