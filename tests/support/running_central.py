@@ -41,13 +41,14 @@ class RunningCentral:
         before: tuple[str, ...] = (),
         first: str = "",
         environment: Mapping[str, str] | None = None,
+        port: int = 0,
     ) -> None:
         self.folder = folder
         self.url = ""
         self.process: asyncio.subprocess.Process | None = None
         self._log = folder / f"central-{secrets.token_hex(4)}.log"
         self._command = [*before, sys.executable, "-P", "-c", first + MAIN, "central"]
-        self._command += ["--store", store_url, "--folder", str(folder), "--port", "0", "--log-json"]
+        self._command += ["--store", store_url, "--folder", str(folder), "--port", str(port), "--log-json"]
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("FIELDPOST_")}
         self._environment |= QUICK | dict(environment or {})
 
