@@ -198,7 +198,8 @@ class Conversation:
         # A server may repeat what it was told, and what it says is stored and shown.
         text = response.message if response.code < 300 and self.witness is None else self.scrub(response.message)
         reply = Reply(response.code, text)
-        self.tell(f"< {reply.line}")
+        if self.witness is not None:
+            self.tell(f"< {reply.line}")
         self.is_over = is_over(self.phase, reply)
         return reply
 
