@@ -1,7 +1,9 @@
 """`fieldpost channels`: the configured ways out."""
 
 import json
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -19,10 +21,20 @@ from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Channels: configured ways out.", no_args_is_help=True)
 
+TEST_S = 150.0
 NameArgument = Annotated[str, typer.Argument(help="The channel's name.")]
 SetOption = Annotated[
     list[str],
     typer.Option("--set", help='A setting, name=value; repeatable. Numbers, true and false are such; "1" is a text.'),
+]
+SecretOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret", help="A secret to ask for, e.g. password; from a pipe, one line each. It is never shown again."
+    ),
+]
+SecretFileOption = Annotated[
+    list[str] | None, typer.Option("--secret-file", help="A secret from a file, name=file; repeatable.")
 ]
 
 
@@ -30,6 +42,8 @@ SetOption = Annotated[
 def add(
     name: NameArgument,
     set_: SetOption,
+    secret: SecretOption = None,
+    secret_file: SecretFileOption = None,
     type_: Annotated[str, typer.Option("--type", help="The adapter's type.")] = "email",
     default: Annotated[bool, typer.Option("--default", help="Make it the default of its type.")] = False,
     retry: RetryOption = None,
@@ -38,7 +52,14 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add a channel, e.g. --type email --set host=mail.example.org --set tls=starttls --set from_address=ops@…"""
-    body = {"name": name, "type": type_, "settings": _settings(set_), "is_default": default, "retry": retry}
+    body = {
+        "name": name,
+        "type": type_,
+        "settings": _settings(set_),
+        "secrets": _secrets(secret or [], secret_file or []),
+        "is_default": default,
+        "retry": retry,
+    }
     added = Client(url, token_file).post("channels", body=body)
     if as_json:
         print_json(added)
@@ -83,6 +104,7 @@ def show(
             ("version", found["version"]),
             ("retry", found["retry"]),
             *found["settings"].items(),
+            *((name, f"({state})") for name, state in found["secrets"].items()),
         ]
     )
 
@@ -90,25 +112,63 @@ def show(
 @app.command()
 def change(
     name: NameArgument,
-    set_: SetOption,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting, name=value; name=null takes it back to its default; repeatable."),
+    ] = None,
+    secret: SecretOption = None,
+    secret_file: SecretFileOption = None,
+    clear_secret: Annotated[list[str] | None, typer.Option(help="A secret to take away; repeatable.")] = None,
+    default: Annotated[
+        bool | None, typer.Option("--default/--no-default", help="Whether it is the default of its type.")
+    ] = None,
+    retry: RetryOption = None,
+    inherit_retry: Annotated[bool, typer.Option("--inherit-retry", help="Try again as its settings say.")] = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Change settings of a channel; the others stay. `--set name=null` takes one back to its default."""
+    """Change settings, secrets or policy of a channel; the rest stays, secrets too."""
     client = Client(url, token_file)
-    settings = _settings(set_)
-    version = client.get("channels", name)["version"]
-    changed = client.patch("channels", name, body={"settings": settings, "version": version})
+    settings = _settings(set_ or [])
+    secrets: dict[str, object] = {**_secrets(secret or [], secret_file or []), **dict.fromkeys(clear_secret or [])}
+    body: dict[str, Any] = {"settings": settings, "secrets": secrets}
+    if default is not None:
+        body["is_default"] = default
+    if retry is not None or inherit_retry:
+        body["retry"] = retry
+    if len(body) == 2 and not settings and not secrets:
+        raise InvalidInput("cli.nothing", "nothing to change was given")
+    body["version"] = client.get("channels", name)["version"]
+    changed = client.patch("channels", name, body=body)
     if as_json:
         print_json(changed)
     else:
         print(f"The channel {name} is changed.")
 
 
+@app.command("test")
+def try_out(
+    name: NameArgument,
+    to: Annotated[str, typer.Option("--to", help="Whom to send a test to, e.g. your own mail address.")],
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a test by a channel and show what was said, without secrets. For administrators; it is audited."""
+    tested = Client(url, token_file, timeout_s=TEST_S).post("channels", name, "test", body={"to": to})
+    if as_json:
+        print_json(tested)
+    else:
+        print_fields([("said", line) for line in tested["said"]])
+        print_fields([("outcome", tested["outcome"]), ("error", tested["error"])])
+    if tested["outcome"] != "delivered":
+        raise typer.Exit(1)
+
+
 @app.command()
 def remove(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
-    """Remove a channel that no list names."""
+    """Remove a channel that no list uses."""
     Client(url, token_file).delete("channels", name)
     print(f"The channel {name} is removed.")
 
@@ -123,6 +183,30 @@ def _settings(given: list[str]) -> dict[str, object]:
             raise InvalidInput("cli.set", f"--set gives {name[:64]} twice", field="--set")
         settings[name] = _value(value)
     return settings
+
+
+def _secrets(asked: list[str], files: list[str]) -> dict[str, str]:
+    """Secrets come from a terminal, a pipe or a file, and never from the command line, which others can read."""
+    import getpass
+
+    secrets: dict[str, str] = {}
+    for name in asked:
+        if "=" in name:
+            raise InvalidInput("cli.secret", "--secret takes a name alone, and asks for the secret", field="--secret")
+        secrets[name] = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    for given in files:
+        name, equals, file = given.partition("=")
+        if not equals or not name:
+            raise InvalidInput("cli.secret", "--secret-file takes name=file", field="--secret-file")
+        try:
+            secrets[name] = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise InvalidInput("cli.secret", f"{file} cannot be read: {reason}", field="--secret-file") from None
+    for name, secret in secrets.items():
+        if not secret:
+            raise InvalidInput("cli.secret", f"{name} is empty; --clear-secret takes one away", field="--secret")
+    return secrets
 
 
 def _value(text: str) -> object:

@@ -56,6 +56,7 @@ class Client:
 
     url: str
     token_file: Path
+    timeout_s: float = TIMEOUT_S
 
     def get(self, *path: str, **query: str | int | list[str] | None) -> Answer:
         """The answer to GET /api/v1/<path>; query parameters that are None are left out."""
@@ -71,23 +72,41 @@ class Client:
     def delete(self, *path: str) -> None:
         self._ask("DELETE", path)
 
+    def get_text(self, *path: str, **query: str) -> str:
+        """An answer that is a file."""
+        return self._exchange("GET", path, query=urlencode(query)).decode("utf-8")
+
+    def post_file(self, *path: str, content: bytes, content_type: str, **query: str) -> Answer:
+        """The answer to a file sent as it is."""
+        return _parse(self._exchange("POST", path, content, content_type, urlencode(query)))
+
     def _ask(self, method: str, path: tuple[str, ...], body: object = None, query: str = "") -> Answer:
+        content = None if body is None else json.dumps(body).encode()
+        return _parse(self._exchange(method, path, content, "application/json", query))
+
+    def _exchange(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        content: bytes | None = None,
+        content_type: str = "application/json",
+        query: str = "",
+    ) -> bytes:
+        """What central answers, or the error that it answers with."""
         from fieldpost.link.endpoint import check_central_url
 
         url = urlsplit(check_central_url(self.url))
         assert url.hostname is not None
         target = "/".join([f"{url.path}/api/v1", *(quote(part, safe="") for part in path)])
-        headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}
-        content = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            content = json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token()}"}
+        if content is not None:
+            headers["Content-Type"] = content_type
         kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
-        connection = kind(url.hostname, url.port, timeout=TIMEOUT_S)
+        connection = kind(url.hostname, url.port, timeout=self.timeout_s)
         try:
             connection.request(method, f"{target}?{query}" if query else target, content, headers)
             response = connection.getresponse()
-            return _read(response.status, response.read(ANSWER_BYTES_MAX))
+            answer = response.read(ANSWER_BYTES_MAX)
         except (OSError, HTTPException) as error:
             raise Unavailable(
                 "central.unreachable",
@@ -96,6 +115,9 @@ class Client:
             ) from None
         finally:
             connection.close()
+        if response.status >= 400:
+            raise _error(response.status, answer)
+        return answer
 
     def _token(self) -> str:
         token = os.environ.get("FIELDPOST_TOKEN") or self._token_from_file()
@@ -118,19 +140,26 @@ class Client:
 _KINDS: dict[int, type[FieldpostError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
 
 
-def _read(status: int, content: bytes) -> Answer:
-    if status == 204:
+def _parse(content: bytes) -> Answer:
+    """The JSON object of an answer; none for an empty one."""
+    if not content:
         return {}
     try:
         answer = json.loads(content)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise Unavailable("central.unusable", f"what answered (HTTP {status}) does not speak Fieldpost's API")
-    if status < 400:
-        return answer
+        raise Unavailable("central.unusable", "what answered does not speak Fieldpost's API")
+    return answer
+
+
+def _error(status: int, content: bytes) -> FieldpostError:
+    try:
+        answer = _parse(content)
+    except Unavailable:
+        return Unavailable("central.unusable", f"what answered (HTTP {status}) does not speak Fieldpost's API")
     kind = _KINDS.get(status, InvalidInput if status < 500 else Unavailable)
     code, detail = str(answer.get("code", "central.error")), str(answer.get("detail", f"HTTP {status}"))
     if found := answer.get("correlation_id"):
         detail = f"{detail} (correlation id {found})"
-    raise kind(code, detail, hint=answer.get("hint"), field=answer.get("field"))
+    return kind(code, detail, hint=answer.get("hint"), field=answer.get("field"))

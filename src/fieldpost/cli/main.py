@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import breakers, central, channels, demo, lists, notifications, site, sites
+from fieldpost.cli import breakers, central, channels, demo, lists, notifications, secrets, site, sites
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -45,6 +45,7 @@ app.add_typer(site.app, name="site")
 app.add_typer(notifications.app, name="notifications")
 app.add_typer(lists.app, name="lists")
 app.add_typer(channels.app, name="channels")
+app.add_typer(secrets.app, name="secrets")
 app.add_typer(sites.app, name="sites")
 app.add_typer(breakers.app, name="breakers")
 app.command()(central.central)

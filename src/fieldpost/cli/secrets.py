@@ -1,0 +1,63 @@
+"""`fieldpost secrets`: the keys that channels' secrets are kept under."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, JsonOption, TokenFileOption, UrlOption
+from fieldpost.cli.output import print_fields, print_json
+
+app = typer.Typer(help="Secrets: the keys that they are encrypted under.", no_args_is_help=True)
+
+
+@app.command()
+def show(
+    url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Show the ids of central's keys, how many secrets stand under which, and what cannot be read."""
+    found = Client(url, token_file).get("secrets")
+    if as_json:
+        print_json(found)
+        return
+    print_fields(
+        [
+            *(("key" if number else "key that seals", key) for number, key in enumerate(found["keys"])),
+            *((f"under {key}", f"{count} secrets") for key, count in found["counts"].items()),
+            *(("trouble", trouble) for trouble in found["troubles"]),
+        ]
+    )
+
+
+@app.command()
+def rotate(
+    url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Encrypt all secrets anew under central's first key. Ended half-way, the same again does the rest."""
+    found = Client(url, token_file).post("secrets", "rotate", body={})
+    if as_json:
+        print_json(found)
+    else:
+        print(f"{found['count']} secrets stand under the key {found['key']} now.")
+        print_fields([("trouble", trouble) for trouble in found["troubles"]])
+    if found["troubles"]:
+        raise typer.Exit(1)
+
+
+@app.command("new-key")
+def new_key(
+    file: Annotated[
+        Path | None, typer.Argument(help="The key file to put it first in, made if need be; else it is printed.")
+    ] = None,
+) -> None:
+    """Make a new key, on this machine. Central takes it at its next start; see the guide on rotating the key."""
+    import secrets
+
+    from fieldpost.central.store.keyring import KEY_BYTES, key_text
+    from fieldpost.central.store.keys import make_key_file
+
+    if file is None:
+        print(key_text(secrets.token_bytes(KEY_BYTES)))
+    else:
+        make_key_file(file)
+        print(f"The new key is the first one of {file}.")
