@@ -11,7 +11,7 @@ class FrontOptions:
 
     connections_max: int = 4000
     """How many connections may be open at once; further ones are turned away with 503."""
-    connections_per_site: int = 16
+    connections_per_site: int = 8
     """How many of them one site's link may use; further ones are turned away with 429."""
     header_s: float = 10.0
     """How long a request's head may take."""

@@ -19,6 +19,7 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
 from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
 from fieldpost.front.api.errors import problem
@@ -31,6 +32,8 @@ REQUEST_BYTES_MAX = 2 * FRAME_BYTES_MAX
 """More than any body we take and its framing; an honest sender has stopped long before."""
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
 """A message of the link with the framing of its parts."""
+PARTS_MAX = 1000
+"""So many frames may make up a message; our own senders need one."""
 PIPELINED_MAX = 8
 LINGER_S = 5.0
 TOO_SLOW = 1008
@@ -162,7 +165,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(self._refusal or InvalidInput("http.malformed", "this is no HTTP request"))
+        self._refuse(self._refusal or _malformed())
 
     @property
     def _cycle(self) -> RequestResponseCycle | None:
@@ -191,13 +194,8 @@ class BoundedHttp(HttpToolsProtocol):
             self._refuse(InvalidInput("http.too_slow", "the request did not arrive in time"))
 
     def _refuse(self, error: FieldpostError) -> None:
-        log.info("connection.refused", code=error.code, client=self.client[0] if self.client else None)
         self._deadline.clear()
-        answer = problem(error)
-        head = [STATUS_LINE[answer.status_code], b"connection: close\r\n"]
-        head += [name + b": " + value + b"\r\n" for name, value in answer.raw_headers]
-        self.transport.write(b"".join([*head, b"\r\n", bytes(answer.body)]))
-        self.transport.close()
+        _refuse(self.transport, error, self.client)
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
@@ -223,6 +221,9 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
         self._size += len(data)
         super().data_received(data)
+        if not self.handshake_initiated:
+            # The library gave up on a head that httptools could read, and would now say nothing for ever.
+            _refuse(self.transport, _malformed(), self.client)
         if self.transport.is_closing():
             return
         if not self.frames and not self.conn.reader.buffer:
@@ -232,6 +233,20 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._deadline.arrived(len(data))
         if self._size > MESSAGE_BYTES_MAX:
             self._fail(TOO_BIG, f"at most {FRAME_BYTES_MAX} bytes")
+
+    def handle_cont(self, event: Frame) -> None:
+        if self.transport.is_closing():
+            return
+        if len(self.frames) >= PARTS_MAX:
+            self._fail(TOO_BIG, f"at most {PARTS_MAX} parts")
+        else:
+            super().handle_cont(event)
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            # Turned away with an answer of HTTP: that is the end of the handshake too, and no mistake to be logged.
+            self.handshake_complete = True
 
     def send_receive_event_to_app(self) -> None:
         self._message_ended()
@@ -248,13 +263,27 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._fail(TOO_SLOW, "the message did not arrive in time")
 
     def _fail(self, code: int, reason: str) -> None:
-        log.info("connection.refused", code=f"link.{code}", client=self.client[0] if self.client else None)
+        log.info("connection.refused", code=code, client=self.client[0] if self.client else None)
         self._deadline.clear()
         if self.handshake_complete:
             self.conn.fail(code, reason)
             self.handle_parser_exception()
         else:
             self.transport.abort()
+
+
+def _refuse(transport: Transport, error: FieldpostError, client: tuple[str, int] | None) -> None:
+    """Answer in place of the application, and hang up."""
+    log.info("connection.refused", code=error.code, client=client[0] if client else None)
+    answer = problem(error)
+    head = [STATUS_LINE[answer.status_code], b"connection: close\r\n"]
+    head += [name + b": " + value + b"\r\n" for name, value in answer.raw_headers]
+    transport.write(b"".join([*head, b"\r\n", bytes(answer.body)]))
+    transport.close()
+
+
+def _malformed() -> InvalidInput:
+    return InvalidInput("http.malformed", "this is no HTTP request")
 
 
 def _head_too_large() -> InvalidInput:

@@ -22,6 +22,8 @@ UNFIT = "link.invalid"
 """The code of what is good JSON and not the protocol's."""
 DIGITS_MAX = 32
 """No number of the protocol is nearly as long; one that is costs time and means nothing."""
+VALUES_MAX = 100_000
+"""Twenty times what the largest message holds; a value of two bytes costs fifty in memory."""
 SAID_BYTES_MAX = 300
 """How much of what was wrong is told back: it may quote what was sent."""
 
@@ -30,22 +32,8 @@ class _Numbered(msgspec.Struct):
     seq: Seq
 
 
-class _Named(msgspec.Struct):
-    notification_id: str = ""
-
-
-class _Unread(msgspec.Struct, tag_field="t", tag="submit"):
-    """A Submit whose items have not been looked at."""
-
-    seq: Seq
-    items: tuple[msgspec.Raw, ...]
-
-
 _encoder = msgspec.json.Encoder()
 _message: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
-_unread = msgspec.json.Decoder(_Unread)
-_item = msgspec.json.Decoder(Item)
-_named = msgspec.json.Decoder(_Named)
 _numbered = msgspec.json.Decoder(_Numbered)
 
 
@@ -70,20 +58,24 @@ def salvage(data: bytes) -> tuple[Submit, dict[int, Result]] | None:
 
     So one bad item never holds back its neighbours. None when it is no Submit, or its items are not the trouble.
     """
-    try:
-        unread = _typed(_unread, data)
-    except InvalidInput:
-        return None
-    if len(unread.items) > ITEMS_MAX:
-        raise too_many(len(unread.items))
+    match _strict.decode(data.decode()):
+        case {"t": "submit", "seq": seq, "items": [*items]}:
+            pass
+        case _:
+            return None
+    if len(items) > ITEMS_MAX:
+        raise too_many(len(items))
     fit: list[Item] = []
     unfit: dict[int, Result] = {}
-    for place, raw in enumerate(unread.items):
+    for place, item in enumerate(items):
         try:
-            fit.append(_typed(_item, raw))
+            fit.append(_converted(item, Item))
         except InvalidInput as error:
-            unfit[place] = Result(_name(raw), REJECTED, error.code, error.message)
-    return Submit(unread.seq, tuple(fit)), unfit
+            unfit[place] = Result(_name(item), REJECTED, error.code, error.message)
+    try:
+        return Submit(_converted(seq, Seq), tuple(fit)), unfit
+    except InvalidInput:
+        return None
 
 
 def too_many(count: int) -> InvalidInput:
@@ -104,6 +96,7 @@ def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
         raise InvalidInput("link.too_large", f"the message has {len(data)} bytes, at most {bytes_max} are taken")
     if data.startswith(BOM_UTF8):
         raise InvalidInput("json.malformed", "the message is not JSON: it begins with a byte order mark")
+    _check_values(data)
     try:
         _strict.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -114,22 +107,47 @@ def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
         raise InvalidInput("json.malformed", f"the message is not JSON: {error.msg} at {error.pos}") from None
 
 
-def _typed(decoder: "msgspec.json.Decoder[T]", data: bytes | msgspec.Raw) -> T:
+def _check_values(data: bytes) -> None:
+    if _marks(data) <= VALUES_MAX:
+        return
+    # Texts may hold as many commas and brackets as they like: what stands between the quotation marks is left out.
+    plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    if plain.count(b'"') > 4 * VALUES_MAX or sum(map(_marks, plain.split(b'"')[::2])) > VALUES_MAX:
+        raise InvalidInput("json.too_many", f"the message holds more than {VALUES_MAX} values")
+
+
+def _marks(data: bytes) -> int:
+    """How many values there are at most, but for the last: each is begun by one of these marks."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def _typed(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
     try:
         return decoder.decode(data)
     except msgspec.DecodeError as error:
-        said = cut(str(error), SAID_BYTES_MAX)
-        raise InvalidInput(UNFIT, f"the message does not fit the protocol: {said}") from None
+        raise _unfit(error) from None
     except RecursionError:
         raise _too_deep() from None
 
 
-def _name(raw: msgspec.Raw) -> str:
-    """The id that an unfit item goes by, if it has one."""
+def _converted(value: Any, kind: Any) -> Any:
     try:
-        return cut(_named.decode(raw).notification_id, 64)
-    except (msgspec.DecodeError, RecursionError):
-        return ""
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _unfit(error) from None
+
+
+def _unfit(error: msgspec.DecodeError) -> InvalidInput:
+    return InvalidInput(UNFIT, f"the message does not fit the protocol: {cut(str(error), SAID_BYTES_MAX)}")
+
+
+def _name(item: object) -> str:
+    """The id that an unfit item goes by, if it has one."""
+    match item:
+        case {"notification_id": str(name)}:
+            return cut(name, 64)
+        case _:
+            return ""
 
 
 def _too_deep() -> InvalidInput:

@@ -41,6 +41,8 @@ class ChannelView(msgspec.Struct, frozen=True):
     retry: str | None
     is_default: bool
     version: int
+    warnings: list[str]
+    """Settings that are lawful and probably not meant."""
 
 
 class TestView(msgspec.Struct, frozen=True):
@@ -113,4 +115,5 @@ def _view(call: Call, found: Channel) -> ChannelView:
         retry=to_text(found.retry) if found.retry else None,
         is_default=found.is_default,
         version=found.version,
+        warnings=call.operate.channels.warnings(found),
     )
