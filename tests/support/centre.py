@@ -16,6 +16,7 @@ from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.store import attempts, audit, breakers, lists, notifications
 from fieldpost.central.store.attempts import AttemptRecord
 from fieldpost.central.store.engine import Store, open_store
+from fieldpost.central.store.keyring import Key, Keyring
 from fieldpost.clock import Clock
 from fieldpost.core import lifecycle
 from fieldpost.core.adapter import Adapter, Envelope
@@ -132,6 +133,7 @@ class Centre:
         self.adapter = adapter
         self.adapters: dict[str, Adapter] = {adapter.type: adapter}
         self.ingest = Ingest(store, clock)
+        self.keyring = Keyring([Key.of(bytes(32))])
 
     def item(self, list_name: str = "ops", subject: str = "Pump 3 stopped", **more: Any) -> Item:
         body = more.pop("body", "No flow since 08:14.")
@@ -165,7 +167,13 @@ class Centre:
 
     def dispatcher(self, node_id: str = "node-1", *, clock: Clock | None = None, **options: Any) -> Dispatcher:
         return Dispatcher(
-            self.store, self.adapters, node_id, clock or self.clock, random.Random(7), DispatchOptions(**options)
+            self.store,
+            self.adapters,
+            node_id,
+            clock or self.clock,
+            random.Random(7),
+            DispatchOptions(**options),
+            self.keyring,
         )
 
     async def deliver(self, dispatcher: Dispatcher | None = None, **options: Any) -> None:

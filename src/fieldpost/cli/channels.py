@@ -65,6 +65,7 @@ def add(
         print_json(added)
     else:
         print(f"The channel {name} is there{', the default of its type' if default else ''}.")
+        _warn(added)
 
 
 @app.command("list")
@@ -105,6 +106,7 @@ def show(
             ("retry", found["retry"]),
             *found["settings"].items(),
             *((name, f"({state})") for name, state in found["secrets"].items()),
+            *(("warning", warning) for warning in found["warnings"]),
         ]
     )
 
@@ -145,6 +147,7 @@ def change(
         print_json(changed)
     else:
         print(f"The channel {name} is changed.")
+        _warn(changed)
 
 
 @app.command("test")
@@ -171,6 +174,11 @@ def remove(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFi
     """Remove a channel that no list uses."""
     Client(url, token_file).delete("channels", name)
     print(f"The channel {name} is removed.")
+
+
+def _warn(channel: dict[str, Any]) -> None:
+    for warning in channel["warnings"]:
+        print(f"Warning: {warning}.", file=sys.stderr)
 
 
 def _settings(given: list[str]) -> dict[str, object]:

@@ -7,7 +7,7 @@ it happened to; cancellation passes through. It keeps nothing between calls that
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.outcome import Outcome
@@ -61,3 +61,11 @@ class Adapter(Protocol):
 
     async def close(self) -> None:
         """Give back what is held open."""
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """An adapter that also knows settings which are lawful and yet probably not meant."""
+
+    def doubts(self, settings: Mapping[str, object]) -> list[str]:
+        """A sentence for each, to be shown to whoever sets the channel up. Secrets are not among the settings."""

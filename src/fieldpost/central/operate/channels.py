@@ -18,7 +18,7 @@ from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import NONCE_BYTES, Keyring
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.adapter import Adapter, Envelope
+from fieldpost.core.adapter import Adapter, Doubting, Envelope
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.ids import NotificationId
@@ -156,6 +156,11 @@ class Channels:
         """Of each secret that there is one, and whether this node can read it; never what it says."""
         trouble = self._keyring.trouble_of(channel)
         return dict.fromkeys(sorted(channel.secrets), "set" if trouble is None else "unreadable")
+
+    def warnings(self, channel: Channel) -> list[str]:
+        """What about its settings is lawful and probably not meant."""
+        adapter: object = self._adapters.get(channel.type)
+        return adapter.doubts(channel.settings) if isinstance(adapter, Doubting) else []
 
     def _checked(
         self, adapter: Adapter, base: Channel, settings: Mapping[str, object], secrets: Mapping[str, object]

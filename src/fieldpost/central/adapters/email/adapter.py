@@ -10,7 +10,14 @@ from fieldpost.central.adapters.email.conversation import Conversation
 from fieldpost.central.adapters.email.deadline import Deadline
 from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.pool import IDLE_S, Pool
-from fieldpost.central.adapters.email.settings import DEADLINE_S, SECRETS, Settings, check_settings, read_settings
+from fieldpost.central.adapters.email.settings import (
+    DEADLINE_S,
+    SECRETS,
+    Settings,
+    check_settings,
+    doubts,
+    read_settings,
+)
 from fieldpost.central.adapters.email.turn import Turn
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.adapter import Envelope
@@ -48,6 +55,9 @@ class EmailAdapter:
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         return check_settings(settings)
+
+    def doubts(self, settings: Mapping[str, object]) -> list[str]:
+        return doubts(settings)
 
     def check_target(self, address: str) -> str:
         return check_address(address)

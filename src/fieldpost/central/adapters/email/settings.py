@@ -104,6 +104,18 @@ def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
     }
 
 
+def doubts(settings: Mapping[str, object]) -> list[str]:
+    """What is lawful and yet probably not meant, in sentences."""
+    username, sender = settings.get("username"), settings.get("from_address")
+    if settings.get("auth", "none") == "none" or not isinstance(username, str) or not isinstance(sender, str):
+        return []
+    if "@" not in username or username.casefold() == sender.casefold():
+        return []
+    return [
+        f"from_address is {sender}, but the login is {username}: many servers refuse a sender that is not the login"
+    ]
+
+
 def read_settings(stored: Mapping[str, object]) -> Settings:
     """What an attempt needs of stored settings, or InvalidInput.
 
