@@ -1,4 +1,4 @@
-"""A mail server that throws everything away and a proxy that delays, each a process of its own: `-m bench.mail_sink`."""
+"""A mail server that throws everything away and a proxy that delays, each in a process of its own."""
 
 import asyncio
 import os

@@ -15,15 +15,15 @@ from fieldpost.outbound.tokens import Tokens
 class OutboundOptions:
     """[outbound]"""
 
-    allow: tuple[str, ...] = ()
-    """Host names, addresses and networks that may be reached although their range is denied."""
+    allow: str = ""
+    """Host names, addresses and networks, parted by spaces, that may be reached although their range is denied."""
 
     def __post_init__(self) -> None:
         self.allowed()
 
     def allowed(self) -> Allowed:
         try:
-            return parse_allowed(self.allow)
+            return parse_allowed(self.allow.split())
         except InvalidInput as error:
             raise ConfigError("settings.allow", f"outbound.allow: {error.message}", field="outbound.allow") from None
 

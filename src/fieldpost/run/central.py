@@ -28,6 +28,7 @@ from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
+from fieldpost.outbound.outbound import Outbound
 from fieldpost.run import logs
 from fieldpost.run.settings import Settings
 from fieldpost.run.site import stop_on_signals
@@ -79,7 +80,8 @@ async def _serve(
 ) -> None:
     clock = SystemClock()
     node_id = new_id(clock.now(), os.urandom(10))
-    found = adapters.load()
+    outbound = Outbound(settings.outbound)
+    found = adapters.load(outbound)
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
     operate = Operate.over(store, found, clock, keyring)
@@ -111,6 +113,7 @@ async def _serve(
     finally:
         for adapter in found.values():
             await adapter.close()
+        await outbound.close()
         await store.write(nodes.stop, node_id, now=store.now())
         log.info("central.stopped", node_id=node_id)
 

@@ -21,6 +21,7 @@ from fieldpost.central.store.keys import SecretsOptions
 from fieldpost.central.watch.watch import WatchOptions
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.options import FrontOptions
+from fieldpost.outbound.outbound import OutboundOptions
 
 DEFAULT_FILE = Path("fieldpost.toml")
 FILE_BYTES_MAX = 1024 * 1024
@@ -70,6 +71,7 @@ class Settings:
     ingest: IngestOptions = field(default_factory=IngestOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
     watch: WatchOptions = field(default_factory=WatchOptions)
+    outbound: OutboundOptions = field(default_factory=OutboundOptions)
     secrets: SecretsOptions = field(default_factory=SecretsOptions)
     log: LogOptions = field(default_factory=LogOptions)
 

@@ -1,18 +1,22 @@
 """The ways out. One folder each, stateless, no database. Imports: core, clock, own client library."""
 
 from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
+from typing import Any
 
 import structlog
 
 from fieldpost.core.adapter import Adapter
+from fieldpost.outbound.outbound import Outbound
 
 GROUP = "fieldpost.adapters"
 
 log = structlog.get_logger()
 
 
-def load() -> dict[str, Adapter]:
-    """All adapters by type: ours and third parties', found by entry point.
+def load(outbound: Outbound | None = None) -> dict[str, Adapter]:
+    """All adapters by type: ours and third parties', found by entry point. One that takes the keyword `outbound` is
+    handed this, the process's guarded way to the world.
 
     One that cannot be had is logged and left out: a broken package that somebody installed beside us must not stop
     mail. Where two are of one type ours stands, else the one whose entry point comes first by name.
@@ -20,7 +24,7 @@ def load() -> dict[str, Adapter]:
     adapters: dict[str, Adapter] = {}
     for entry in sorted(entry_points(group=GROUP), key=_ours_first):
         try:
-            adapter = _make(entry)
+            adapter = _make(entry, outbound)
         except Exception:
             log.exception("adapter.left_out", entry_point=entry.name, value=entry.value)
             continue
@@ -35,8 +39,9 @@ def _ours_first(entry: EntryPoint) -> tuple[bool, str, str]:
     return not entry.module.startswith(f"{__name__}."), entry.name, entry.value
 
 
-def _make(entry: EntryPoint) -> Adapter:
-    adapter: Adapter = entry.load()()
+def _make(entry: EntryPoint, outbound: Outbound | None) -> Adapter:
+    kind: Any = entry.load()
+    adapter: Adapter = kind(outbound=outbound) if outbound and "outbound" in signature(kind).parameters else kind()
     if adapter.type != entry.name:
         raise TypeError(f"the adapter's type is {adapter.type!r}, its entry point is named {entry.name!r}")
     if not adapter.deadline_s > 0:
