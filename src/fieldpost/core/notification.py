@@ -68,14 +68,13 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
-    """One row of the `notifications` table, with its targets where they were asked for."""
+class Summary:
+    """A notification as lists of many show it: all of its row but the body, and no targets."""
 
     notification_id: NotificationId
     type: str
     list_name: str
     subject: str
-    body: str
     provenance: Provenance
     status: Status
     delivery_key: str
@@ -94,6 +93,13 @@ class Notification:
     held_reason: str | None = None
     site_enqueued_at: datetime | None = None
     site_enqueued_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification(Summary):
+    """One row of the `notifications` table, with its targets where they were asked for."""
+
+    body: str
     type_data: dict[str, object] | None = None
     targets: tuple[Target, ...] = ()
 

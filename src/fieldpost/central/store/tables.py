@@ -36,6 +36,7 @@ IS_LIVE = "status in ('pending', 'retrying')"
 IS_CLAIMABLE = "status in ('pending', 'retrying') and held_by is null"
 IS_HELD = "held_by is not null"
 IS_SUSPECT = "status in ('pending', 'retrying') and orphan_count > 0"
+IS_UNDELIVERED = "status <> 'delivered'"
 IS_PARKED = "status = 'parked'"
 IS_TERMINAL = "terminal_at is not null"
 
@@ -96,11 +97,20 @@ notifications = Table(
     Index("ix_notifications_held", "held_by", "due_at", postgresql_where=text(IS_HELD), sqlite_where=text(IS_HELD)),
     Index("ix_notifications_suspect", "due_at", postgresql_where=text(IS_SUSPECT), sqlite_where=text(IS_SUSPECT)),
     Index("ix_notifications_created", "created_at", "notification_id"),
+    Index(
+        "ix_notifications_undelivered",
+        "status",
+        "created_at",
+        "notification_id",
+        postgresql_where=text(IS_UNDELIVERED),
+        sqlite_where=text(IS_UNDELIVERED),
+    ),
     # For KPIs and purge: what they read lies in these indexes, so that their cost does not grow with history.
     Index(
         "ix_notifications_live",
         "source_site_id",
         "created_at",
+        "status",
         postgresql_where=text(IS_LIVE),
         sqlite_where=text(IS_LIVE),
     ),
@@ -333,4 +343,66 @@ samples = Table(
     Column("taken_at", Moment, primary_key=True),
     Column("figures", Json, nullable=False),
     Index("ix_samples_taken_at", "taken_at"),
+)
+
+# What notifications are found by: see store/terms.py, which says why it is filled behind the arrivals.
+search_terms = Table(
+    "search_terms",
+    metadata,
+    Column("day", Integer, primary_key=True, autoincrement=False),  # since 1970
+    Column("term", Text, primary_key=True),
+    Column("newest", LargeBinary, primary_key=True),
+    Column("sweep", BigInteger, primary_key=True, autoincrement=False),
+    Column("places", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+search_backlog = Table(
+    "search_backlog",
+    metadata,
+    Column("notification_id", Id, primary_key=True),  # one of those that arrived together
+    Column("created_at", Moment, nullable=False),
+    Column("count", Integer, nullable=False),
+    Index("ix_search_backlog_created_at", "created_at"),
+)
+
+bulk_acts = Table(
+    "bulk_acts",
+    metadata,
+    Column("act_id", Id, primary_key=True),
+    Column("act", Text, nullable=False),
+    Column("filter", Json, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("is_cut", Boolean, nullable=False, server_default=text("false")),  # more fit than one act takes
+    Column("found", Integer, nullable=False, server_default="0"),
+    Column("done", Integer, nullable=False, server_default="0"),
+    Column("changed", Integer, nullable=False, server_default="0"),
+    Column("not_parked", Integer, nullable=False, server_default="0"),
+    Column("gone", Integer, nullable=False, server_default="0"),
+    Column("created_at", Moment, nullable=False),
+    Column("finished_at", Moment),
+    CheckConstraint("act in ('retry', 'discard')", "act"),
+    CheckConstraint("state in ('gathering', 'ready', 'running', 'done', 'stopped')", "state"),
+    CheckConstraint("(state in ('done', 'stopped')) = (finished_at is not null)", "finished"),
+    CheckConstraint("length(reason) > 0", "reason"),
+    Index("ix_bulk_acts_created_at", "created_at"),
+)
+
+bulk_act_rows = Table(
+    "bulk_act_rows",
+    metadata,
+    Column("act_id", Id, ForeignKey("bulk_acts.act_id", ondelete="CASCADE"), primary_key=True),
+    Column("notification_id", Id, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("result", Text),
+    CheckConstraint("result in ('done', 'changed', 'not_parked', 'gone')", "result"),
+    Index(
+        "ix_bulk_act_rows_open",
+        "act_id",
+        "notification_id",
+        postgresql_where=text("result is null"),
+        sqlite_where=text("result is null"),
+    ),
 )
