@@ -40,7 +40,7 @@ class Thresholds:
 
     stuck_after: timedelta = timedelta(minutes=10)
     overdue_after: timedelta = timedelta(seconds=20)
-    """Two sweeps of the dispatcher."""
+    """So many sweeps of the dispatcher as make a row overdue."""
     delivered_window: timedelta = timedelta(minutes=1)
 
 
@@ -117,6 +117,19 @@ KPIS: tuple[Kpi, ...] = (
 NAMES = tuple(kpi.name for kpi in KPIS)
 NOTHING: Figures = dict.fromkeys(NAMES, 0.0)
 """The figures of a site that has no rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All KPIs at one moment."""
+
+    as_of: datetime
+    of_sites: Mapping[str, Figures]
+
+    @property
+    def total(self) -> Figures:
+        """Of all sites together."""
+        return fold(self.of_sites.values())
 
 
 def is_stuck(status: Status, created_at: datetime, now: datetime, stuck_after: timedelta) -> bool:

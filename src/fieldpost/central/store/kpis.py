@@ -1,13 +1,78 @@
-"""Numbers computed from the tables."""
+"""The KPIs of `core.kpi` as SQL, per source site; those of all sites together are folded from them.
 
-from sqlalchemy import Connection, func, select
+What is read lies in partial indexes on live, parked and terminal rows, and it is never grouped over history: the cost
+follows what waits now and what was delivered within the window, not the size of the table (ADR 0016). Terminal rows
+stand in the index by the time they became terminal, which for a delivered one is when it was delivered.
+"""
 
-from fieldpost.central.store.tables import notifications
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Connection, Text, func, select
+
+from fieldpost.central.store.moment import moment
+from fieldpost.central.store.statement import Statement
+from fieldpost.central.store.tables import IS_CLAIMABLE, IS_LIVE, IS_PARKED, notifications, sites
+from fieldpost.central.store.types import Moment
+from fieldpost.core.kpi import NOTHING, Snapshot, Thresholds
 from fieldpost.core.notification import Status
 
+_live = Statement(
+    f"""
+    select source_site_id as site, count(*) as queue_depth,
+        count(case when created_at < :stuck_before then 1 end) as stuck, min(created_at) as oldest_at
+    from notifications where {IS_LIVE} group by source_site_id
+    """,
+    result={"site": Text, "queue_depth": BigInteger, "stuck": BigInteger, "oldest_at": Moment},
+)
+# Grouped by an expression, so that no index in the order of sites looks better than the claim's, which has the due
+# times. A lease that ran out lately counts as the row's coming free.
+_overdue = Statement(
+    f"""
+    select source_site_id || '' as site, count(*) as overdue
+    from notifications
+    where {IS_CLAIMABLE} and due_at < :overdue_before and (lease_until is null or lease_until < :overdue_before)
+    group by source_site_id || ''
+    """,
+    result={"site": Text, "overdue": BigInteger},
+)
+_parked = Statement(
+    f"select source_site_id as site, count(*) as parked from notifications where {IS_PARKED} group by source_site_id",
+    result={"site": Text, "parked": BigInteger},
+)
+_delivered = Statement(
+    """
+    select source_site_id as site, count(*) as delivered_last_interval
+    from notifications where terminal_at > :delivered_after and status = 'delivered' group by source_site_id
+    """,
+    result={"site": Text, "delivered_last_interval": BigInteger},
+)
 
-def count_by_status(conn: Connection) -> dict[Status, int]:
-    """How many notifications stand in each status, those without any included."""
+
+def snapshot(conn: Connection, by: Thresholds, *, now: datetime | None) -> Snapshot:
+    """All KPIs of all sites, those of known sites without rows included, at one moment."""
+    as_of = moment(conn, now)
+    found: dict[str, dict[str, float]] = {
+        site: dict(NOTHING) for site in conn.execute(select(sites.c.site_name)).scalars()
+    }
+
+    def figures(site: str) -> dict[str, float]:
+        return found.setdefault(site, dict(NOTHING))
+
+    for row in _live.run(conn, stuck_before=as_of - by.stuck_after):
+        figures(row.site).update(queue_depth=row.queue_depth, stuck=row.stuck)
+        figures(row.site)["oldest_pending_age_s"] = (as_of - row.oldest_at).total_seconds()
+    for row in _overdue.run(conn, overdue_before=as_of - by.overdue_after):
+        figures(row.site)["overdue"] = row.overdue
+    for row in _parked.run(conn):
+        figures(row.site)["parked"] = row.parked
+    for row in _delivered.run(conn, delivered_after=as_of - by.delivered_window):
+        figures(row.site)["delivered_last_interval"] = row.delivered_last_interval
+    return Snapshot(as_of, found)
+
+
+def count_by_status(conn: Connection) -> Mapping[Status, int]:
+    """How many notifications stand in each status, those without any included; it counts the whole table."""
     counted = select(notifications.c.status, func.count()).group_by(notifications.c.status)
     found = {Status(status): int(count) for status, count in conn.execute(counted)}
     return {status: found.get(status, 0) for status in Status}

@@ -23,7 +23,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_notifications_live",
         "notifications",
-        ["source_site_id", "created_at"],
+        ["source_site_id", "created_at", "status"],
         unique=False,
         postgresql_where=sa.text("status in ('pending', 'retrying')"),
         sqlite_where=sa.text("status in ('pending', 'retrying')"),

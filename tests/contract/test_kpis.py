@@ -1,0 +1,108 @@
+"""The KPIs' SQL against their formulas, on random tables in both databases.
+
+Times are drawn from around every threshold, the threshold itself and a microsecond to either side included, so that a
+`<` that should be a `<=` is found.
+"""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, insert
+
+from fieldpost.central.store import identities, kpis
+from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.tables import notifications
+from fieldpost.core import kpi
+from fieldpost.core.ids import new_id
+from fieldpost.core.kpi import KPIS, NOTHING, Row, Thresholds
+from fieldpost.core.notification import Status
+
+NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+BY = Thresholds(timedelta(minutes=10), timedelta(seconds=20), timedelta(minutes=1))
+SITES = ("north", "south", "plant-7")
+IDLE = "idle"
+ROWS = 400
+
+
+@pytest.mark.req("KPI-01", "KPI-02", "KPI-03", "KPI-04", "KPI-05", "KPI-06", "DEC-16", "TBL-16")
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_sql_of_every_kpi_tells_what_its_formula_tells(store_url: str, seed: int) -> None:
+    rng = random.Random(seed)
+    made = [random_row(rng) for _ in range(ROWS)]
+    store = open_store(store_url)
+    try:
+        await store.write(fill, rng, made)
+        found = await store.read(kpis.snapshot, BY, now=NOW)
+    finally:
+        await store.close()
+    expected = kpi.compute_by_site(made, NOW, BY)
+    assert found.as_of == NOW
+    assert dict(found.of_sites) == {IDLE: NOTHING} | expected
+    assert found.total == kpi.compute(made, NOW, BY)
+    for one in KPIS:
+        assert found.total[one.name] > 0, f"the random table says nothing about {one.name}"
+
+
+async def test_an_empty_table_has_the_figures_of_nothing(store_url: str) -> None:
+    store = open_store(store_url)
+    try:
+        found = await store.read(kpis.snapshot, BY, now=NOW)
+    finally:
+        await store.close()
+    assert (dict(found.of_sites), found.total) == ({}, NOTHING)
+
+
+def random_row(rng: random.Random) -> Row:
+    status = rng.choice(list(Status))
+    is_live = not status.is_terminal
+    return Row(
+        site=rng.choice(SITES),
+        status=status,
+        created_at=around(rng, BY.stuck_after),
+        due_at=around(rng, BY.overdue_after) if is_live else None,
+        is_held=is_live and rng.random() < 0.2,
+        lease_until=around(rng, BY.overdue_after) if is_live and rng.random() < 0.4 else None,
+        delivered_at=around(rng, BY.delivered_window) if status is Status.DELIVERED else None,
+    )
+
+
+def around(rng: random.Random, age: timedelta) -> datetime:
+    """A time near so long ago, near now, or anywhere between long ago and soon."""
+    nearly = timedelta(microseconds=rng.choice([-1, 0, 1]))
+    return NOW - rng.choice([age + nearly, nearly, timedelta(seconds=rng.uniform(-60, 4 * age.total_seconds()))])
+
+
+def fill(conn: Connection, rng: random.Random, made: list[Row]) -> None:
+    for site in (*SITES, IDLE):
+        identities.add_site(conn, site, NOW)
+    conn.execute(insert(notifications), list(rows_of(rng, made)))
+
+
+def rows_of(rng: random.Random, made: list[Row]) -> Iterator[dict[str, Any]]:
+    for number, row in enumerate(made):
+        has_error = row.status in (Status.RETRYING, Status.PARKED)
+        ended_at = row.delivered_at or around(rng, BY.delivered_window)
+        yield {
+            "notification_id": new_id(NOW, rng.randbytes(10)),
+            "type": "email",
+            "list_name": f"list-{number % 7}",
+            "subject": "Pump 3 stopped",
+            "body": "",
+            "status": row.status.value,
+            "last_error": "451 later" if has_error else None,
+            "source_site_id": row.site,
+            "created_at": row.created_at,
+            "next_attempt_at": row.due_at if row.status is Status.RETRYING else None,
+            "delivered_at": row.delivered_at,
+            "terminal_at": ended_at if row.status.is_terminal else None,
+            "due_at": row.due_at,
+            "delivery_key": f"list:list-{number % 7}",
+            "held_by": "channel:mail" if row.is_held else None,
+            "claim_owner": "node" if row.lease_until else None,
+            "lease_until": row.lease_until,
+            "cycle_started_at": row.created_at,
+            "digest": b"",
+        }
