@@ -46,6 +46,8 @@ log = structlog.get_logger()
 
 TRIES_MAX = 5
 READERS = 4
+BUSY_S = 30.0
+"""How long a SQLite file that another process has locked is waited for."""
 WRITES_MAX = 256
 """How many waiting functions share one COMMIT at most."""
 
@@ -97,14 +99,14 @@ def parse_url(url: str) -> URL:
     return parsed
 
 
-def sqlite_engine(url: URL, *, is_reader: bool = False) -> Engine:
+def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) -> Engine:
     """An engine on the file, by the one SQLite library this process uses for it."""
     if not is_reader:
         Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
         url.set(drivername="sqlite"),
         module=sqlite_module,
-        connect_args={"check_same_thread": False, "timeout": 30, "isolation_level": None},
+        connect_args={"check_same_thread": False, "timeout": busy_s, "isolation_level": None},
         **({"poolclass": QueuePool, "pool_size": READERS} if is_reader else {"poolclass": StaticPool}),
     )
 
@@ -114,7 +116,7 @@ def sqlite_engine(url: URL, *, is_reader: bool = False) -> Engine:
             "journal_mode = WAL",
             "synchronous = FULL",
             "foreign_keys = ON",
-            "busy_timeout = 30000",
+            f"busy_timeout = {round(busy_s * 1000)}",
             "cache_size = -65536",
             "temp_store = MEMORY",
             f"query_only = {int(is_reader)}",
@@ -149,12 +151,12 @@ def postgres_engine(url: URL, **options: Any) -> AsyncEngine:
 class SqliteStore:
     """The embedded store: one writer thread that alone commits, readers beside it."""
 
-    def __init__(self, url: URL, clock: Clock) -> None:
+    def __init__(self, url: URL, clock: Clock, busy_s: float = BUSY_S) -> None:
         self.url = url.render_as_string()
         self.wake: Wake = LocalWake()
         self.trouble: Unavailable | None = None
         self._clock = clock
-        self._writer = sqlite_engine(url)
+        self._writer = sqlite_engine(url, busy_s=busy_s)
         self._readers = sqlite_engine(url, is_reader=True)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._queue: SimpleQueue[tuple[Callable[[Connection], Any], Future[Any]] | None] = SimpleQueue()
