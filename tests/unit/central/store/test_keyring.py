@@ -1,0 +1,141 @@
+"""Sealing and opening secrets."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldpost.central.store.keyring import Key, Keyring, SecretUnreadable, key_id_of, key_text, parse_keys
+from fieldpost.core.errors import ConfigError, Conflict
+from fieldpost.core.lists import Channel
+from fieldpost.core.secret import Secret
+
+OLD, NEW = Key.of(b"o" * 32), Key.of(b"n" * 32)
+NONCE = bytes(range(12))
+CANARY = "kanarie-4711"
+
+
+def sealed_by(key: Key, secret: str = CANARY, channel: str = "mail", name: str = "password") -> str:
+    return Keyring([key]).seal(Secret(secret), channel, name, NONCE)
+
+
+@pytest.mark.threat(24)
+@given(st.text(min_size=1), st.text(min_size=1), st.binary(min_size=12, max_size=12))
+def test_what_is_sealed_opens_in_its_place_and_tells_nothing(secret: str, channel: str, nonce: bytes) -> None:
+    try:
+        (secret + channel).encode()
+    except UnicodeEncodeError:
+        return
+    ring = Keyring([NEW])
+    sealed = ring.seal(Secret(secret), channel, "password", nonce)
+    assert ring.open(sealed, channel, "password") == Secret(secret)
+    assert len(secret) < 8 or secret not in sealed
+
+
+@pytest.mark.threat(24)
+@pytest.mark.parametrize(
+    ("channel", "name"), [("other", "password"), ("mail", "oauth_client_secret"), ("mailp", "assword")]
+)
+def test_what_is_sealed_does_not_open_elsewhere(channel: str, name: str) -> None:
+    with pytest.raises(SecretUnreadable, match="belongs somewhere else"):
+        Keyring([NEW]).open(sealed_by(NEW), channel, name)
+
+
+@pytest.mark.threat(24)
+def test_the_same_secret_is_sealed_differently_each_time() -> None:
+    ring = Keyring([NEW])
+    assert ring.seal(Secret(CANARY), "mail", "password", b"a" * 12) != ring.seal(
+        Secret(CANARY), "mail", "password", b"b" * 12
+    )
+
+
+def test_the_first_key_seals_and_all_of_them_open() -> None:
+    ring = Keyring([NEW, OLD])
+    assert ring.open(sealed_by(OLD), "mail", "password") == Secret(CANARY)
+    assert key_id_of(ring.seal(Secret(CANARY), "mail", "password", NONCE)) == NEW.key_id
+    assert ring.key_ids == (NEW.key_id, OLD.key_id)
+
+
+def test_every_bit_of_a_sealed_secret_counts() -> None:
+    head, _, tail = sealed_by(NEW).rpartition(".")
+    raw = base64.urlsafe_b64decode(tail)
+    for position in range(len(raw)):
+        bent = bytearray(raw)
+        bent[position] ^= 1
+        with pytest.raises(SecretUnreadable):
+            Keyring([NEW]).open(f"{head}.{base64.urlsafe_b64encode(bent).decode()}", "mail", "password")
+
+
+@pytest.mark.fault(67)
+@pytest.mark.parametrize(
+    ("ring", "sealed", "says"),
+    [
+        (Keyring([NEW]), sealed_by(OLD), f"sealed with the key {OLD.key_id}; this node has {NEW.key_id}"),
+        (Keyring(trouble="there is no key file k"), sealed_by(OLD), "this node has none: there is no key file k"),
+        (Keyring([NEW]), CANARY, "no sealed secret"),
+        (Keyring([NEW]), 7, "no sealed secret"),
+        (Keyring([NEW]), sealed_by(NEW)[:-9], "damaged"),
+        (Keyring([NEW]), f"1.{NEW.key_id}.====", "no sealed secret"),
+    ],
+)
+def test_a_secret_that_cannot_be_read_says_where_it_stands_and_why(ring: Keyring, sealed: object, says: str) -> None:
+    with pytest.raises(SecretUnreadable) as refused:
+        ring.open(sealed, "mail", "password")
+    assert "the password of channel 'mail' cannot be read" in refused.value.message
+    assert says in refused.value.message
+    assert CANARY not in str(refused.value)
+
+
+def test_a_ring_without_keys_seals_nothing() -> None:
+    with pytest.raises(Conflict, match="the file is gone") as refused:
+        Keyring(trouble="the file is gone").seal(Secret(CANARY), "mail", "password", NONCE)
+    assert refused.value.code == "secret.no_key"
+
+
+def test_a_channels_settings_come_with_its_secrets_and_what_takes_them_out_of_texts() -> None:
+    ring = Keyring([NEW])
+    channel = Channel("mail", "email", {"host": "mx"}, secrets={"password": sealed_by(NEW)})
+    opened = ring.open_channel(channel)
+    assert opened.settings == {"host": "mx", "password": Secret(CANARY)}
+    assert opened.scrub(f"535 {CANARY}") == "535 ***"
+    assert ring.trouble_of(channel) is None
+    assert "cannot be read" in (Keyring([OLD]).trouble_of(channel) or "")
+
+
+@pytest.mark.threat(23)
+def test_a_ring_takes_every_secret_it_has_seen_out_of_a_text() -> None:
+    ring = Keyring([NEW])
+    assert ring.scrub(CANARY) == CANARY
+    ring.open(sealed_by(NEW), "mail", "password")
+    ring.seal(Secret("other-secret"), "mail", "password", NONCE)
+    assert ring.scrub(f"{CANARY} other-secret") == "*** ***"
+
+
+def test_neither_key_nor_ring_shows_a_key() -> None:
+    shown = f"{OLD!r} {Keyring([OLD])!r} {vars(Keyring([OLD]))}"
+    assert "oooo" not in shown
+    assert key_text(b"o" * 32) not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (key_text(b"o" * 32), 1),
+        (base64.b64encode(b"\xff" * 32).decode(), 1),
+        (f"# of 2026\n{key_text(b'o' * 32)}  # the newest\n\n{key_text(b'n' * 32)}\r\n", 2),
+        (f"{key_text(b'o' * 32)},{key_text(b'n' * 32)}", 2),
+    ],
+)
+def test_keys_are_read_from_lines_or_between_commas(text: str, count: int) -> None:
+    assert len(parse_keys(text, "k")) == count
+
+
+@pytest.mark.fault(67)
+@pytest.mark.parametrize("text", ["", "# nothing", "kanarie", key_text(b"o" * 31), key_text(b"o" * 33), "é" * 44])
+def test_what_is_no_key_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_keys(text, "secret.key")
+    assert "secret.key" in refused.value.message
+    assert len(text) < 8 or text not in str(refused.value)
+    assert "kanarie" not in str(refused.value)

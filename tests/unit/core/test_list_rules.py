@@ -1,0 +1,61 @@
+"""Which sites a list hears, and what changes between two states of it."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fieldpost.core.lists import ListChange, NotificationList, compare, refuse_site
+from fieldpost.core.retry import Fixed
+
+OPS = NotificationList("ops", "email", targets=("a@x.example", "b@x.example"))
+
+
+@pytest.mark.threat(5)
+def test_a_list_that_names_no_sites_hears_every_one() -> None:
+    assert refuse_site(OPS, "plant-9") is None
+
+
+@pytest.mark.threat(5)
+def test_a_list_that_names_sites_hears_those_alone_and_says_so() -> None:
+    narrow = replace(OPS, allowed_sites=("plant-1", "plant-2"))
+    assert refuse_site(narrow, "plant-1") is None
+    refusal = refuse_site(narrow, "plant-9")
+    assert refusal is not None
+    assert refusal.error == ("list 'ops' takes nothing from site 'plant-9': its allowed sites are 'plant-1', 'plant-2'")
+    assert refusal.phase == "resolve"
+
+
+def test_many_allowed_sites_are_named_in_part() -> None:
+    refusal = refuse_site(replace(OPS, allowed_sites=tuple(f"s{n}" for n in range(900))), "x")
+    assert refusal is not None
+    assert refusal.error.endswith("'s4' and others")
+
+
+def test_sites_that_cannot_be_read_let_nobody_in() -> None:
+    refusal = refuse_site(replace(OPS, allowed_sites=()), "plant-1")
+    assert refusal is not None
+    assert refusal.error.endswith("none")
+
+
+def test_a_new_list_adds_all_its_targets() -> None:
+    assert compare(None, OPS) == ListChange("ops", True, OPS.targets)
+
+
+def test_the_same_list_changes_nothing() -> None:
+    assert compare(OPS, replace(OPS, version=7, targets=tuple(reversed(OPS.targets)))).is_empty
+
+
+def test_a_change_names_the_targets_that_come_and_go_and_the_properties() -> None:
+    after = NotificationList(
+        "ops",
+        "email",
+        "relay",
+        ("b@x.example", "c@x.example"),
+        True,
+        retry=Fixed(timedelta(seconds=5), 3),
+        allowed_sites=("s",),
+    )
+    assert compare(OPS, after) == ListChange(
+        "ops", False, ("c@x.example",), ("a@x.example",), ("channel", "park_uncertain", "retry", "allowed_sites")
+    )
