@@ -156,3 +156,17 @@ async def test_held_keys_tells_each_breaker_with_its_earliest_row(centre: Centre
         "channel:a": start + timedelta(seconds=58),
         "channel:b": start + timedelta(seconds=59),
     }
+
+
+async def test_rows_of_a_key_that_has_another_breaker_now_come_free(centre: Centre, clock: ManualClock) -> None:
+    moved, stays = await centre.send("moved"), await centre.send("stays")
+    until = clock.now() + timedelta(seconds=600)
+    for name in ("moved", "stays"):
+        await centre.store.write(breakers.hold_keys, [f"list:{name}"], KEY, "down", until, 100, now=centre.store.now())
+    await centre.store.write(breakers.free_keys, ["list:stays"], KEY, now=centre.store.now())
+    await centre.store.write(breakers.free_keys, [], "channel:new", now=centre.store.now())
+    assert (await centre.get(moved)).held_by == (await centre.get(stays)).held_by == KEY
+    await centre.store.write(breakers.free_keys, ["list:moved"], "channel:new", now=centre.store.now())
+    n = await centre.get(moved)
+    assert (n.held_by, n.held_reason, n.due_at) == (None, None, clock.now())
+    assert (await centre.get(stays)).held_by == KEY

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.store import claims, lists
-from fieldpost.central.store.claims import Claimed
+from fieldpost.central.store.claims import Claimed, Share
 from fieldpost.central.store.engine import open_store
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, Target, TargetStatus
@@ -326,3 +326,36 @@ async def test_a_new_embedded_process_voids_all_earlier_claims(sqlite_url: str, 
         assert set(taken) == {claimed, free}
         assert sorted(one.token for one in taken.values()) == [1, 2]
         assert {one.notification.status for one in taken.values()} == {Status.PENDING}
+
+
+@pytest.mark.req("DEC-08", "DEC-09")
+async def test_lanes_are_claimed_by_shares_that_know_of_each_other(centre: Centre) -> None:
+    """What one share takes counts for the next: neither a key's bound nor the whole may be passed."""
+    retrying = await centre.send_many(10, "a")
+    quoted = ", ".join(f"'{i}'" for i in retrying)
+    await centre.execute(
+        "update notifications set status = 'retrying', last_error = 'x', next_attempt_at = due_at"
+        f" where notification_id in ({quoted})"
+    )
+    await centre.send_many(10, "a")
+    await centre.send_many(10, "b")
+    shares = [
+        Share(lane=Lane.RETRY, limit=2, per_key=2, busy={}),
+        Share(lane=Lane.FRESH, limit=9, per_key=4, busy={"list:b": 1}),
+        Share(lane=Lane.RETRY, limit=9, per_key=4, busy={}),
+    ]
+
+    async def take(free: int) -> dict[Lane, Counter[str]]:
+        taken = await centre.store.write(
+            claims.claim_lanes,
+            "a",
+            shares,
+            free=free,
+            after=dict.fromkeys(Lane, ""),
+            lease_s=LEASE_S,
+            now=centre.store.now(),
+        )
+        return {lane: Counter(one.notification.list_name for one in claimed) for lane, claimed in taken.items()}
+
+    assert await take(3) == {Lane.RETRY: {"a": 2}, Lane.FRESH: {"a": 1}}
+    assert await take(20) == {Lane.RETRY: {"a": 2}, Lane.FRESH: {"a": 2, "b": 3}}

@@ -1,10 +1,14 @@
 """Lists, their targets and channels."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.store import lists
 from fieldpost.core.lists import Channel, Directory, NotificationList
+from fieldpost.core.retry import Exponential, Fixed, RetryPolicy, Schedule
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 
@@ -83,3 +87,60 @@ async def test_the_directory_holds_lists_without_targets_and_channels(mailing: C
         {"ops": NotificationList("ops", "email")},
         {"mail": Channel("mail", "email", {"max_retries": 3, "retry_delay_s": 60.0}, True)},
     )
+
+
+async def test_a_list_is_changed_only_as_it_was_seen_and_keeps_the_targets_that_stay(
+    centre: Centre, clock: ManualClock
+) -> None:
+    await centre.add_list("ops", "a@example.org", "b@example.org")
+    await centre.add_list("other", "a@example.org")
+    wanted = NotificationList(
+        "ops",
+        "email",
+        "mail",
+        ("b@example.org", "c@example.org"),
+        park_uncertain=True,
+        version=1,
+        retry=Schedule((timedelta(minutes=1), timedelta(hours=1))),
+        allowed_sites=("plant-7",),
+    )
+    assert await centre.store.write(lists.change_list, wanted, clock.now())
+    assert not await centre.store.write(lists.change_list, wanted, clock.now()), "it is no longer as seen"
+    assert await centre.store.read(lists.get_list, "ops") == replace(wanted, version=2)
+    other = await centre.store.read(lists.get_list, "other")
+    assert other is not None
+    assert other.targets == ("a@example.org",)
+
+
+@pytest.mark.req("DEC-19")
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Fixed(timedelta(seconds=30), 4, jitter=0.5),
+        Schedule((timedelta(minutes=15), timedelta(days=1))),
+        Exponential(timedelta(seconds=1), 7, factor=3.0, wait_max=timedelta(minutes=5)),
+    ],
+    ids=lambda policy: type(policy).__name__.lower(),
+)
+async def test_a_retry_policy_of_every_kind_comes_back_as_it_was(
+    centre: Centre, clock: ManualClock, policy: RetryPolicy
+) -> None:
+    await centre.store.write(lists.add_list, NotificationList("ops", "email", retry=policy), clock.now())
+    await centre.store.write(lists.add_channel, Channel("mail", "email", {}, retry=policy), clock.now())
+    directory = await centre.store.read(lists.directory)
+    assert directory.lists["ops"].retry == directory.channels["mail"].retry == policy
+
+
+async def test_channels_are_gone_through_in_batches_and_sealed_anew_only_as_they_were_seen(
+    centre: Centre, clock: ManualClock
+) -> None:
+    for name in ("a", "b", "c"):
+        made = Channel(name, "email", {}, secrets={"password": f"sealed {name}"})
+        await centre.store.write(lists.add_channel, made, clock.now())
+    first = await centre.store.read(lists.channels_after, "", 2)
+    rest = await centre.store.read(lists.channels_after, first[-1].name, 2)
+    assert [channel.name for channel in [*first, *rest]] == ["a", "b", "c"]
+    resealed = replace(first[0], secrets={"password": "sealed otherwise"})
+    assert await centre.store.write(lists.reseal_channel, resealed)
+    assert await centre.store.read(lists.get_channel, "a") == resealed, "its version stays as it is"
+    assert not await centre.store.write(lists.reseal_channel, replace(resealed, version=7))
