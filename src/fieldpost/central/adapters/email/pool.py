@@ -157,8 +157,10 @@ class Pool:
         """A conversation, or True for the right to open one, or False when the time is used up."""
         waiter = _Waiter(settings, is_fresh, asyncio.get_running_loop().create_future())
         place.waiting.append(waiter)
+        # Who gets a connection with too little time left to hear the answer to his message would never know of it.
+        left_s = deadline.at_most(math.inf)
         try:
-            async with asyncio.timeout(deadline.at_most(math.inf)):
+            async with asyncio.timeout(left_s - min(settings.data_timeout_s, left_s / 2)):
                 return await waiter.got or True
         except (TimeoutError, asyncio.CancelledError) as error:
             if waiter in place.waiting:
