@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from fieldpost.testing import MailServer, ManualClock
+from fieldpost.testing.mail import Limits
 from support.cluster import Cluster
 from support.postgres import PostgresServer
 
 
 @pytest.fixture
 async def mail() -> AsyncIterator[MailServer]:
-    async with MailServer(keep_raw=False) as server:
+    async with MailServer(keep_raw=False, limits=Limits(mails_kept=500_000)) as server:
         yield server
 
 

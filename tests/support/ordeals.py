@@ -6,9 +6,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from support.cluster import Cluster, started_together
-from support.running_central import until
+from support.pg_proxy import pg_proxy
+from support.running_central import LEASE_S, RunningCentral, until
 from support.verdict import Verdict
 
 SLOTS = 64
@@ -36,6 +38,29 @@ class Recovery:
     """From the moment when the database could be used again until something new was acked and delivered."""
     in_flight: int
     """The most that may be delivered twice: what was under way when it happened, each time it happened."""
+
+
+async def lost_answers(cluster: Cluster, cuts: int) -> Verdict:
+    """One node under load, and so many times the line to its database is cut between a COMMIT and its answer."""
+    async with pg_proxy(cluster.url) as proxy:
+        node = await cluster.start(url=proxy.url)
+        await cluster.furnish(*LISTS)
+        stop = asyncio.Event()
+        async with cluster.sender() as sender:
+            sending = asyncio.create_task(sender.send_until(stop, *LISTS))
+            try:
+                for cut in range(cuts):
+                    # Under load the next COMMIT is one of ingest, of a claim, or of the ends of attempts.
+                    before = cluster.mail.mail_count
+                    await cluster.mail.until(lambda before=before: cluster.mail.mail_count > before, what="a delivery")
+                    proxy.commits_to_cut += 1
+                    await until(lambda cut=cut: proxy.commits_cut > cut, 20, "a COMMIT to be cut")
+            finally:
+                stop.set()
+                await sending
+            await cluster.settle()
+            assert node.is_running
+            return await cluster.verdict(sender)
 
 
 async def disturbed(cluster: Cluster, disturb: Callable[[int], Awaitable[None]], times: int) -> Recovery:
@@ -74,25 +99,44 @@ async def _recovery_s(cluster: Cluster, acked: set[str]) -> float:
     return loop.time() - began
 
 
-async def killed_again_and_again(cluster: Cluster, kills: int, seed: int) -> tuple[Verdict, int]:
+async def killed_again_and_again(cluster: Cluster, kills: int, rng: random.Random) -> tuple[Verdict, int]:
     """Three nodes under load; at random moments one is killed and started anew. The verdict, and the bound of copies
     too many. What parked because its node was killed during a lone attempt is retried by an operator at the end."""
-    rng = random.Random(seed)
+
+    async def kill(node: RunningCentral) -> None:
+        await node.kill()
+        await node.start()
+
+    return await _harassed(cluster, kill, kills, rng)
+
+
+async def paused_again_and_again(cluster: Cluster, pauses: int, rng: random.Random) -> tuple[Verdict, int]:
+    """Three nodes under load; at random moments one stands still, mostly for longer than its leases last."""
+
+    async def pause(node: RunningCentral) -> None:
+        node.pause()
+        [now] = await cluster.query("select clock_timestamp() as now")
+        await cluster.until_clock_passed(now["now"] + timedelta(seconds=rng.uniform(0.5, 2.5) * LEASE_S))
+        node.resume()
+
+    return await _harassed(cluster, pause, pauses, rng)
+
+
+async def _harassed(
+    cluster: Cluster, harass: Callable[[RunningCentral], Awaitable[None]], times: int, rng: random.Random
+) -> tuple[Verdict, int]:
     nodes = await started_together(cluster, 3)
     await cluster.furnish(*LISTS)
     stop = asyncio.Event()
     async with cluster.sender() as sender:
         sending = asyncio.create_task(sender.send_until(stop, *LISTS, batch=50))
         try:
-            for _ in range(kills):
-                victim = rng.choice(nodes)
-                before = cluster.mail.mail_count
-                enough = before + rng.randrange(20, 200)
+            for _ in range(times):
+                enough = cluster.mail.mail_count + rng.randrange(20, 200)
                 await cluster.mail.until(
                     lambda enough=enough: cluster.mail.mail_count >= enough, timeout_s=60, what="deliveries"
                 )
-                await victim.kill()
-                await victim.start()
+                await harass(rng.choice(nodes))
                 sender.use(*(node.url for node in nodes))
         finally:
             stop.set()
@@ -100,7 +144,7 @@ async def killed_again_and_again(cluster: Cluster, kills: int, seed: int) -> tup
         await cluster.settle(180)
         await _retry_parked(cluster)
         await cluster.settle(180)
-        return await cluster.verdict(sender), kills * SLOTS
+        return await cluster.verdict(sender), times * SLOTS
 
 
 async def _retry_parked(cluster: Cluster) -> None:

@@ -1,0 +1,50 @@
+"""Nodes killed and paused again and again, under load. A failure tells its seed; CHAOS_SEED=… plays it again."""
+
+import os
+import random
+import secrets
+
+import pytest
+
+from support.cluster import Cluster
+from support.ordeals import killed_again_and_again, paused_again_and_again, two_dispatchers
+from support.verdict import broken_rules
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    seed = int(os.environ.get("CHAOS_SEED") or secrets.randbits(32))
+    print(f"CHAOS_SEED={seed}")
+    return random.Random(seed)
+
+
+@pytest.mark.fault(21)
+@pytest.mark.req("DEC-06")
+async def test_two_dispatchers_deliver_ten_thousand_notifications_once_each(cluster: Cluster) -> None:
+    verdict, attempts = await two_dispatchers(cluster, 10_000)
+    assert (verdict.is_whole, verdict.delivered, verdict.duplicates) == (True, 10_000, {})
+    assert sum(attempts.values()) == 10_000
+    assert len(attempts) == 2
+    assert await broken_rules(cluster.url) == {}
+
+
+@pytest.mark.fault(22)
+@pytest.mark.req("CFG-11", "DEC-01", "DEC-07")
+async def test_fifty_kills_lose_nothing(cluster: Cluster, rng: random.Random) -> None:
+    verdict, copies_max = await killed_again_and_again(cluster, 50, rng)
+    assert verdict.is_whole
+    assert verdict.copies_too_many <= copies_max
+    assert await broken_rules(cluster.url) == {}
+
+
+@pytest.mark.fault(23)
+@pytest.mark.req("DEC-03")
+async def test_twenty_pauses_lose_nothing_and_turn_nothing_back(cluster: Cluster, rng: random.Random) -> None:
+    await cluster.watch_statuses()
+    verdict, copies_max = await paused_again_and_again(cluster, 20, rng)
+    assert verdict.is_whole
+    assert verdict.copies_too_many <= copies_max
+    assert await cluster.steps_back() == []
+    assert await broken_rules(cluster.url) == {}
