@@ -19,6 +19,9 @@ from fieldpost.core.ids import NotificationId
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Status
 
+Claim = tuple[str, int]
+"""An id with the token it was claimed under: a node may have an older claim of the same row in its hands still."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -53,6 +56,7 @@ class AttemptRecord:
 
 
 _CLAIM: Mapping[str, Kind] = {"notification_id": "id", "claim_token": "int"}
+_CLAIM_TYPES = {"notification_id": Id, "claim_token": BigInteger}
 _TRANSITION: Mapping[str, Kind] = {
     "status": "text",
     "retry_count": "int",
@@ -96,15 +100,16 @@ _write_postgresql = Statement(
     with u as materialized (select * from {{rows}}),
     mine as (
         update notifications set {_SET_ROW} from u where {_IS_MINE}
-        returning notifications.notification_id, list_name, source_site_id, source_instance_id, source_script,
-            origin_execution_id, origin_parent_execution_id
+        returning notifications.notification_id, notifications.claim_token, list_name, source_site_id,
+            source_instance_id, source_script, origin_execution_id, origin_parent_execution_id
     ),
     ended as (
-        update attempts set {_SET_END} from u where {_IS_ITS_ATTEMPT} returning attempts.notification_id
+        update attempts set {_SET_END} from u where {_IS_ITS_ATTEMPT}
+        returning attempts.notification_id, attempts.claim_token
     ),
     settled as (
         update targets set status = 'delivered', error = null, settled_at = u.finished_at
-        from u join mine on mine.notification_id = u.notification_id
+        from u join mine using (notification_id, claim_token)
         where targets.notification_id = u.notification_id and u.status = 'delivered' and targets.status = 'due'
     ),
     entries as (
@@ -121,25 +126,31 @@ _write_postgresql = Statement(
         select e.id, e.finished_at, e.finished_at, mine.notification_id, origin_execution_id,
             origin_parent_execution_id, 'notification', 'notify_deliver', e.entry_status, source_site_id, :owner,
             source_instance_id, source_script, :actor, list_name, e.entry_ms, e.entry_error, e.entry_reply
-        from entries e join mine on mine.notification_id = e.notification_id
+        from entries e join mine using (notification_id, claim_token)
     )
-    select u.notification_id, mine.notification_id is not null as is_mine, ended.notification_id is not null as is_news
-    from u left join mine on mine.notification_id = u.notification_id
-    left join ended on ended.notification_id = u.notification_id
+    select u.notification_id, u.claim_token, mine.notification_id is not null as is_mine,
+        ended.notification_id is not null as is_news
+    from u left join mine using (notification_id, claim_token) left join ended using (notification_id, claim_token)
     """,
     sqlite="select 1",
     rows={**_CLAIM, **_TRANSITION, **_END, **_EVENTS},
-    result={"notification_id": Id, "is_mine": Boolean, "is_news": Boolean},
+    result={**_CLAIM_TYPES, "is_mine": Boolean, "is_news": Boolean},
 )
 _write_sqlite = Statement(
-    f"update notifications set {_SET_ROW} from {{rows}} where {_IS_MINE} returning notifications.notification_id",
+    f"""
+    update notifications set {_SET_ROW} from {{rows}} where {_IS_MINE}
+    returning notifications.notification_id, notifications.claim_token
+    """,
     rows={**_CLAIM, **_TRANSITION},
-    result={"notification_id": Id},
+    result=_CLAIM_TYPES,
 )
 _end_sqlite = Statement(
-    f"update attempts set {_SET_END} from {{rows}} where {_IS_ITS_ATTEMPT} returning attempts.notification_id",
+    f"""
+    update attempts set {_SET_END} from {{rows}} where {_IS_ITS_ATTEMPT}
+    returning attempts.notification_id, attempts.claim_token
+    """,
     rows={**_CLAIM, **_END},
-    result={"notification_id": Id},
+    result=_CLAIM_TYPES,
 )
 
 _TARGETS: Mapping[str, Kind] = {
@@ -200,7 +211,7 @@ def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids:
     late = [
         (f, event_id)
         for f, event_id in zip(finished, event_ids[::2], strict=True)
-        if f.notification_id not in mine and f.notification_id in news
+        if _claim(f) not in mine and _claim(f) in news
     ]
     audit.add_for_notifications(
         conn,
@@ -237,8 +248,8 @@ def counts(conn: Connection, ids: Collection[str]) -> dict[str, int]:
 
 def _apply_postgresql(
     conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]
-) -> tuple[set[str], set[str]]:
-    """The ids whose row was this owner's to change, and those whose attempt had no end yet."""
+) -> tuple[set[Claim], set[Claim]]:
+    """The claims under which a row was this owner's to change, and those whose attempt had no end yet."""
     rows = [
         (
             *_claim(f),
@@ -251,30 +262,28 @@ def _apply_postgresql(
         for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True)
     ]
     written = _write_postgresql.run(conn, rows, owner=owner, actor=SYSTEM)
-    mine = {row.notification_id for row in written if row.is_mine}
+    mine = {(row.notification_id, row.claim_token) for row in written if row.is_mine}
     # What is delivered has reached all its targets; the statement knows that by itself.
-    _settle_all(
-        conn, [f for f in finished if f.notification_id in mine and f.transition.status is not Status.DELIVERED]
-    )
-    return mine, {row.notification_id for row in written if row.is_news}
+    _settle_all(conn, [f for f in finished if _claim(f) in mine and f.transition.status is not Status.DELIVERED])
+    return mine, {(row.notification_id, row.claim_token) for row in written if row.is_news}
 
 
 def _apply_sqlite(
     conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]
-) -> tuple[set[str], set[str]]:
+) -> tuple[set[Claim], set[Claim]]:
     changed = _write_sqlite.run(conn, [(*_claim(f), *_transition(f.transition)) for f in finished], owner=owner)
-    mine = {row.notification_id for row in changed}
-    news = {row.notification_id for row in _end_sqlite.run(conn, [(*_claim(f), *_end(f)) for f in finished])}
+    mine = {(row.notification_id, row.claim_token) for row in changed}
+    ended = _end_sqlite.run(conn, [(*_claim(f), *_end(f)) for f in finished])
     entries = []
     for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True):
-        if f.notification_id in mine:
+        if _claim(f) in mine:
             entries.append(_entry(first, f, AuditStatus.ATTEMPTED, f.error))
             if f.transition.status.is_terminal:
                 error = f.transition.last_error if f.transition.status is Status.PARKED else None
                 entries.append(_entry(second, f, AuditStatus(f.transition.status.value), error))
     audit.add_for_notifications(conn, owner, entries)
-    _settle_all(conn, [f for f in finished if f.notification_id in mine])
-    return mine, news
+    _settle_all(conn, [f for f in finished if _claim(f) in mine])
+    return mine, {(row.notification_id, row.claim_token) for row in ended}
 
 
 def _settle_all(conn: Connection, finished: Sequence[Finished]) -> None:
@@ -295,7 +304,7 @@ def _entry(event_id: str, f: Finished, status: AuditStatus, error: str | None) -
     )
 
 
-def _claim(f: Finished) -> tuple[str, int]:
+def _claim(f: Finished) -> Claim:
     return f.notification_id, f.token
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import BigInteger, Connection, Integer, Row, Text
 
 from fieldpost.central.store import rows as to_core
 from fieldpost.central.store.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
-from fieldpost.central.store.statement import Kind, Statement
+from fieldpost.central.store.statement import Kind, Statement, plan_anew
 from fieldpost.central.store.tables import IS_CLAIMABLE
 from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.lanes import Lane
@@ -50,8 +50,9 @@ _ORPHANS = "(orphan_count + case when lease_until is null then 0 else 1 end)"
 # The partial index's own condition in its own words: with a parameter alone neither database knows that it may use it.
 _IN_LANE = f"{IS_CLAIMABLE} and status = :status"
 _FREE = f"held_by is null and due_at <= {{now}} and {_NOT_CLAIMED}"
-# What the node itself still works on is not taken again, even if its lease ran out by a step of the clock.
-_NOT_MINE = "(lease_until is null or not notification_id {any:mine})"
+# What the node itself still works on is not taken again: neither when its lease ran out by a step of the clock, nor
+# when another node has taken it over since and is done with it.
+_NOT_MINE = "not notification_id {any:mine}"
 
 _walk = f"""
     with recursive
@@ -260,6 +261,7 @@ def claim_due(
 
     `mine` are the ids in this node's hands already.
     """
+    plan_anew(conn)
     found = _candidates.run(
         conn,
         list(busy.items()),
@@ -320,6 +322,7 @@ def claim_lanes(
 
 def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | None) -> list[Claimed]:
     """Take one suspect, to be attempted alone on this node."""
+    plan_anew(conn)
     return _take_all(conn, owner, [row.notification_id for row in _lone.run(conn, now=now)], lease_s, now, lone=True)
 
 
@@ -333,6 +336,7 @@ def claim_probe(
     mine: Collection[str] = (),
 ) -> list[Claimed]:
     """Take one row that is held behind this breaker, to probe it."""
+    plan_anew(conn)
     found = _probe.run(conn, breaker_key=breaker_key, mine=mine, now=now)
     return _take_all(conn, owner, [row.notification_id for row in found], lease_s, now)
 
@@ -361,11 +365,13 @@ def void_all(conn: Connection) -> None:
 
 def has_suspects(conn: Connection, *, now: datetime | None) -> bool:
     """Whether a row waits to be attempted alone."""
+    plan_anew(conn)
     return bool(_suspects.run(conn, now=now))
 
 
 def next_due(conn: Connection, *, now: datetime | None) -> datetime | None:
     """When the next row that nobody holds is due; in the past where it is due already."""
+    plan_anew(conn)
     found = [_next_due.run(conn, status=lane.status.value, after="", now=now)[0].due_at for lane in Lane]
     return min((due_at for due_at in found if due_at is not None), default=None)
 
