@@ -11,6 +11,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -70,6 +71,7 @@ class HttpClient:
     ) -> Answer:
         """One request to a URL as `check_url` gave it. Raises Blocked, NoAnswer."""
         sent = _Sent(bool(body))
+        heard: _Heard | None = None
         permitted: set[Address] = set()
         token = _permitted.set(permitted)
         try:
@@ -83,9 +85,12 @@ class HttpClient:
                     allow_redirects=False,
                     trace_request_ctx=sent,
                 ) as response:
-                    content, is_whole = await _read(response, answer_bytes_max)
-                    return Answer(response.status, response.headers, content, is_whole)
+                    heard = _Heard(response)
+                    await heard.read(answer_bytes_max)
+                    return heard.answer()
         except TimeoutError:
+            if heard is not None:
+                return heard.answer()
             raise NoAnswer(f"no answer within {timeout_s:g} s", sent.is_whole) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if (blocked := _blocked(error)) is not None:
@@ -213,16 +218,25 @@ async def _note_body(_session: object, context: SimpleNamespace, _parameters: ob
     context.trace_request_ctx.is_whole = True
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
-    """The body up to the limit; what follows is not waited for, and a body that breaks off is cut there."""
-    content = bytearray()
-    try:
-        while len(content) <= limit:
-            piece = await response.content.read(limit + 1 - len(content))
-            if not piece:
-                return bytes(content), True
-            content += piece
-    except (aiohttp.ClientError, OSError):
-        pass
-    response.close()
-    return bytes(content[:limit]), False
+class _Heard:
+    """An answer whose status is known, and its body as far as it has come."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._body = bytearray()
+        self._is_whole = False
+
+    async def read(self, limit: int) -> None:
+        """The body up to the limit; what follows is not waited for, and a body that breaks off is cut there."""
+        with suppress(aiohttp.ClientError, ConnectionError):
+            while len(self._body) <= limit:
+                piece = await self._response.content.read(limit + 1 - len(self._body))
+                if not piece:
+                    self._is_whole = True
+                    return
+                self._body += piece
+        del self._body[limit:]
+        self._response.close()
+
+    def answer(self) -> Answer:
+        return Answer(self._response.status, self._response.headers, bytes(self._body), self._is_whole)

@@ -1,10 +1,11 @@
-"""Finding the mail server: names that lead nowhere, addresses that do not answer, addresses that may not be spoken to."""
+"""Finding the mail server: names that lead nowhere, addresses that do not answer or may not be spoken to."""
 
 import asyncio
 import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -122,7 +123,7 @@ async def test_a_mail_server_at_an_address_that_nobody_means_holds_and_is_logged
         with capture_logs() as lines:
             outcome = await adapter.deliver(envelope(None, settings=NAME | {"port": server.port}))
         assert isinstance(outcome, Held)
-        assert "may not be reached" in outcome.error or address in outcome.error
+        assert str(ip_address(address)) in outcome.error
         assert [line["event"] for line in lines] == ["outbound.blocked"]
         # Not even the good one of the two is spoken to.
         assert server.connections == []
@@ -135,8 +136,7 @@ async def test_a_mail_server_may_be_private_and_a_denied_one_may_be_listed_by_na
         adapter = adapter_with(resolving(server.host))
         assert isinstance(await adapter.deliver(envelope(None, settings=NAME | {"port": server.port})), Delivered)
         await adapter.close()
-    adapter = adapter_with(resolving("169.254.7.7"), allow="mail.plant.example")
-    outcome = await adapter.deliver(envelope(None, settings=NAME | {"connect_timeout_s": 0.2}))
-    assert isinstance(outcome, Held)
-    assert "link-local" not in outcome.error
-    await adapter.close()
+        # 0.0.0.0 leads to this machine, and is denied unless somebody means it.
+        adapter = adapter_with(resolving("0.0.0.0"), allow="mail.plant.example")
+        assert isinstance(await adapter.deliver(envelope(None, settings=NAME | {"port": server.port})), Delivered)
+        await adapter.close()
