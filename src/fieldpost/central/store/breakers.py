@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Text, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
-from fieldpost.central.store.statement import Statement
+from fieldpost.central.store.statement import Statement, plan_anew
 from fieldpost.central.store.tables import breakers
 from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.breaker import Breaker, BreakerState
@@ -101,22 +101,26 @@ def hold_keys(
     now: datetime | None,
 ) -> int:
     """Put due rows of these delivery keys behind a breaker that is open, without an attempt; how many."""
+    plan_anew(conn)
     return len(_hold_keys.run(conn, keys=list(keys), held_by=held_by, reason=reason, until=until, limit=limit, now=now))
 
 
 def release_held(conn: Connection, key: str, is_healthy: bool, limit: int, *, now: datetime | None) -> int:
     """Let rows behind a breaker that no longer blocks come due again, a bounded batch; how many."""
+    plan_anew(conn)
     return len(_release_held.run(conn, key=key, is_healthy=is_healthy, limit=limit, now=now))
 
 
 def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: datetime | None) -> None:
     """Let rows of these delivery keys come free that are held behind another breaker than this, which is theirs now."""
+    plan_anew(conn)
     if keys:
         _free_keys.run(conn, keys=list(keys), held_by=held_by, now=now)
 
 
 def held_keys(conn: Connection) -> dict[str, datetime]:
     """The breakers behind which rows are held, each with the earliest due time behind it."""
+    plan_anew(conn)
     return {row.k: row.due_at for row in _held_keys.run(conn)}
 
 

@@ -137,9 +137,6 @@ def postgres_engine(url: URL, **options: Any) -> AsyncEngine:
         "timezone": "UTC",
         "application_name": "fieldpost",
         "jit": "off",
-        # A plan made while a table was small and then kept would read all of it for every claim once it has grown;
-        # planning anew costs a fraction of a millisecond a batch.
-        "plan_cache_mode": "force_custom_plan",
     }
     return create_async_engine(
         url.set(drivername="postgresql+asyncpg"),

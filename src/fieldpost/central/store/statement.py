@@ -112,6 +112,16 @@ class Statement:
         return bound
 
 
+def plan_anew(conn: Connection) -> None:
+    """Let PostgreSQL plan the rest of this transaction by its tables as they are now.
+
+    For statements that walk an index over live rows: a plan made while the table was small, and then kept, would read
+    all of it once it has grown. Statements that find rows by their key keep their plans, which saves a third.
+    """
+    if conn.dialect.name == "postgresql":
+        conn.exec_driver_sql("set local plan_cache_mode = force_custom_plan")
+
+
 def _to_json(value: object) -> int:
     if isinstance(value, datetime):
         return to_microseconds(value)
