@@ -117,6 +117,21 @@ async def test_of_many_acts_on_one_row_one_wins(mailing: Centre, clock: ManualCl
 
 
 @pytest.mark.req("DEC-03")
+async def test_an_act_on_a_row_that_was_parked_anew_since_it_was_seen_is_refused(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    seen = await park(mailing)
+    assert await mailing.retry(seen.notification_id)
+    mailing.adapter.answer("ops", PermanentFailure("551 moved"))
+    await mailing.deliver()
+    now = clock.now()
+    assert not await mailing.store.write(notifications.change, seen, lifecycle.discard(seen, now), now)
+    n = await mailing.get(seen.notification_id)
+    assert (n.status, n.cycle) == (Status.PARKED, 2)
+    assert "551 moved" in str(n.last_error)
+
+
+@pytest.mark.req("DEC-03")
 async def test_a_change_of_a_row_in_somebodys_hands_is_refused(mailing: Centre, clock: ManualClock) -> None:
     seen = await mailing.get(await mailing.send())
     await mailing.execute("update notifications set claim_owner = 'a', lease_until = created_at")

@@ -1,0 +1,275 @@
+"""Finding notifications: every filter against a plain formula, on both databases, indexed or not, in pages of any size."""
+
+import os
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import Connection, text
+
+from fieldpost.central.store import search, terms
+from fieldpost.central.store.search import Found
+from fieldpost.central.store.terms import Place
+from fieldpost.core.ids import new_id
+from fieldpost.core.notification import Status, Summary
+from fieldpost.core.search import Filter, words
+from fieldpost.testing import ManualClock
+from support.centre import SITE, Centre
+
+WORDS = ("pump", "valve", "low", "High", "tank-7", "STRASSE", "straße", "über", "4711")
+
+
+async def find(centre: Centre, *, limit: int = 100, before: Place | None = None, **wanted: object) -> Found:
+    return await centre.store.read(search.find, Filter(**wanted), limit=limit, before=before)  # type: ignore[arg-type]
+
+
+async def ids(centre: Centre, **wanted: object) -> list[str]:
+    return [n.notification_id for n in (await find(centre, **wanted)).notifications]
+
+
+async def index(centre: Centre, rows_max: int = 1000) -> int:
+    return await centre.store.write(terms.index, rows_max, random.getrandbits(60))
+
+
+async def index_all(centre: Centre) -> None:
+    while await index(centre):
+        pass
+
+
+async def set_status(centre: Centre, notification_ids: Sequence[str], status: Status, error: str = "550 no") -> None:
+    """As whoever delivers would leave them."""
+
+    def write(conn: Connection) -> None:
+        for notification_id in notification_ids:
+            conn.execute(text(_SET[status]), {"i": notification_id, "s": status.value, "e": error})
+
+    await centre.store.write(write)
+
+
+_SET = {
+    Status.PENDING: "update notifications set status = :s where notification_id = :i and :e = :e",
+    Status.RETRYING: "update notifications set status = :s, last_error = :e, next_attempt_at = created_at"
+    " where notification_id = :i",
+    Status.DELIVERED: "update notifications set status = :s, due_at = null, delivered_at = created_at,"
+    " terminal_at = created_at, last_error = :e where notification_id = :i",
+    Status.PARKED: "update notifications set status = :s, due_at = null, terminal_at = created_at, last_error = :e"
+    " where notification_id = :i",
+    Status.DISCARDED: "update notifications set status = :s, due_at = null, terminal_at = created_at, last_error = :e"
+    " where notification_id = :i",
+}
+
+
+async def fill(centre: Centre, clock: ManualClock, rng: random.Random, count: int) -> None:
+    """Notifications of some days, several at a moment, some indexed as they come."""
+    while count > 0:
+        some = min(count, rng.randint(1, 5))
+        items = [
+            centre.item(
+                rng.choice(("ops", "it")),
+                " ".join(rng.choices(WORDS, k=rng.randint(1, 3))),
+                notification_id=new_id(clock.now(), os.urandom(10)),
+            )
+            for _ in range(some)
+        ]
+        await centre.submit(*items, site=rng.choice(("plant-7", "plant-8")))
+        for status in Status:
+            chosen = [i.notification_id for i in items if rng.random() < 0.3]
+            if status is not Status.PENDING and chosen:
+                await set_status(centre, chosen[:1], status, rng.choice(("550 5.1.1 no user 4", "554 refused")))
+                break
+        clock.advance(rng.choice((0, 1, 3600, 40_000)))
+        if rng.random() < 0.3:
+            await index(centre, rng.randint(1, 20))
+        count -= some
+
+
+async def everything(centre: Centre) -> list[Summary]:
+    found = (await find(centre, limit=1000)).notifications
+    assert list(found) == sorted(found, key=lambda n: (n.created_at, n.notification_id), reverse=True)
+    return list(found)
+
+
+def fits(n: Summary, wanted: Filter) -> bool:
+    return (
+        (not wanted.statuses or n.status in wanted.statuses)
+        and wanted.type in (None, n.type)
+        and wanted.site in (None, n.provenance.site)
+        and wanted.list_name in (None, n.list_name)
+        and (wanted.since is None or n.created_at >= wanted.since)
+        and (wanted.until is None or n.created_at < wanted.until)
+        and set(wanted.words) <= set(words(n.subject))
+    )
+
+
+def a_filter(rng: random.Random, first: datetime, last: datetime) -> Filter:
+    def sometimes(value: object, chance: float = 0.4) -> object:
+        return value if rng.random() < chance else None
+
+    def moment() -> datetime:
+        return first + rng.random() * (last - first)
+
+    return Filter(
+        statuses=tuple(rng.sample(list(Status), rng.choice((0, 0, 1, 1, 2, 4)))),
+        type=sometimes(rng.choice(("email", "teams")), 0.2),  # type: ignore[arg-type]
+        site=sometimes(rng.choice(("plant-7", "plant-8", "plant-9"))),  # type: ignore[arg-type]
+        list_name=sometimes(rng.choice(("ops", "it"))),  # type: ignore[arg-type]
+        since=sometimes(moment(), 0.3),  # type: ignore[arg-type]
+        until=sometimes(moment(), 0.3),  # type: ignore[arg-type]
+        subject=sometimes(" ".join(rng.choices(WORDS, k=rng.randint(1, 2))), 0.6),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.req("CMD-01", "KPI-11", "KPI-12")
+@pytest.mark.parametrize("seed", range(4))
+async def test_every_filter_finds_what_the_formula_says_in_pages_of_any_size(
+    centre: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    if seed % 2:
+        # Everything in small pieces, so that a hundred rows meet every boundary that a million would.
+        for module, name, value in (
+            (search, "SCAN_MAX", 11),
+            (search, "FEW", 6),
+            (search, "_STEP", 3),
+            (search, "_STEP_MAX", 5),
+            (terms, "CHUNK_PLACES", 3),
+            (terms, "_CHUNKS_READ", 2),
+            (terms, "_FEW", 4),
+        ):
+            monkeypatch.setattr(module, name, value)
+    await fill(centre, clock, rng, 150)
+    first = clock.now()
+    monkeypatch.setattr(search, "SCAN_MAX", 5000)
+    rows = await everything(centre)
+    if seed % 2:
+        monkeypatch.setattr(search, "SCAN_MAX", 11)
+    assert len(rows) == 150
+    for turn in range(150):
+        if turn == 100:
+            await index_all(centre)
+            assert (await centre.store.read(terms.backlog)).count == 0
+        wanted = a_filter(rng, rows[-1].created_at, first)
+        expected = [n for n in rows if fits(n, wanted)]
+        limit = rng.choice((1, 4, 200))
+        seen: list[Summary] = []
+        before: Place | None = None
+        while True:
+            page = await centre.store.read(search.find, wanted, limit=limit, before=before)
+            assert len(page.notifications) <= limit
+            seen += page.notifications
+            if page.end is None:
+                break
+            assert before is None or page.end < before, "every page comes further"
+            before = page.end
+        assert seen == expected, wanted
+
+
+async def test_what_has_just_arrived_is_found_before_it_is_indexed(centre: Centre, clock: ManualClock) -> None:
+    old = await centre.send(subject="Pump stopped")
+    await index_all(centre)
+    clock.advance(1)
+    new = await centre.send(subject="pump started")
+    assert await ids(centre, subject="PUMP") == [new, old]
+    assert (await centre.store.read(terms.backlog)).count == 1
+    await index_all(centre)
+    assert await ids(centre, subject="PUMP") == [new, old]
+    assert await ids(centre, subject="pump stopped") == [old]
+    assert await ids(centre, subject="pum") == [], "whole words only"
+
+
+async def test_a_refused_or_repeated_arrival_is_not_indexed_twice(centre: Centre) -> None:
+    item = centre.item(subject="Pump stopped")
+    await centre.submit(item)
+    await index_all(centre)
+    await centre.submit(item)
+    assert (await centre.store.read(terms.backlog)).count == 0
+    assert await ids(centre, subject="pump") == [item.notification_id]
+
+
+async def test_arrivals_of_one_moment_in_several_batches_are_each_found_once(centre: Centre) -> None:
+    first, second = await centre.send(subject="pump a"), await centre.send(subject="pump b")
+    await index(centre, 1)
+    third = await centre.send(subject="pump c")
+    await index_all(centre)
+    found = await ids(centre, subject="pump")
+    assert sorted(found) == sorted([first, second, third])
+
+
+async def test_a_search_that_meets_nothing_stops_and_can_go_on(
+    centre: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SCAN_MAX", 20)
+    wanted = await centre.send(site="plant-8", subject="valve closed")
+    clock.advance(1)
+    await centre.send_many(50, site=SITE, subject="pump stopped")
+    await index_all(centre)
+    page = await find(centre, statuses=(Status.PENDING, Status.DELIVERED), subject="pump closed")
+    assert (page.notifications, page.end) == ((), None), "no row has both, and the rarer word says so at once"
+    everywhere = await find(centre, statuses=(Status.DELIVERED,))
+    assert everywhere.notifications == ()
+    assert everywhere.end is not None
+    pages = 0
+    while everywhere.end is not None:
+        everywhere = await find(centre, statuses=(Status.DELIVERED,), before=everywhere.end)
+        pages += 1
+    assert pages == 2
+    assert await ids(centre, site="plant-8") == [wanted]
+
+
+async def test_no_body_is_read_for_a_list(centre: Centre) -> None:
+    await centre.send(body="secret " * 1000, subject="pump")
+    await index_all(centre)
+    statements = [search._walks[True], search._walks[False], search._these, terms._arrived]
+    for statement in statements:
+        assert all("body" not in str(clause) for clause in statement._texts.values())
+    (found,) = (await find(centre, subject="pump")).notifications
+    assert not hasattr(found, "body")
+
+
+async def test_terms_of_days_without_notifications_are_forgotten(centre: Centre, clock: ManualClock) -> None:
+    old = await centre.send(subject="pump old")
+    clock.advance(3 * 86_400)
+    kept = await centre.send(subject="pump kept")
+    clock.advance(3 * 86_400)
+    gone = await centre.send(subject="pump gone")
+    await index_all(centre)
+    for one in (old, gone):
+        await centre.execute(f"delete from notifications where notification_id = '{one}'")
+    assert await ids(centre, subject="pump") == [kept], "a place without a notification finds nothing"
+    removed = [await centre.store.write(terms.forget, 4) for _ in range(4)]
+    assert removed == [4, 4, 2, 0]
+    days = await centre.store.read(lambda conn: conn.execute(text("select distinct day from search_terms")).all())
+    assert len(days) == 1
+    assert await ids(centre, subject="pump") == [kept]
+
+
+async def test_errors_of_parked_notifications_are_counted(centre: Centre, clock: ManualClock) -> None:
+    sent = await centre.send_many(5)
+    await set_status(centre, sent[:2], Status.PARKED, "550 a")
+    await set_status(centre, sent[2:3], Status.PARKED, "550 b")
+    await set_status(centre, sent[3:4], Status.RETRYING, "550 a")
+    found, is_whole = await centre.store.read(search.parked_errors)
+    assert {(one.error, one.count) for one in found} == {("550 a", 2), ("550 b", 1)}
+    assert {one.first_at for one in found} == {clock.now()}
+    assert is_whole
+
+
+async def test_only_the_newest_parked_are_grouped_when_there_are_too_many(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "ERRORS_MAX", 3)
+    await set_status(centre, await centre.send_many(3), Status.PARKED, "550 a")
+    found, is_whole = await centre.store.read(search.parked_errors)
+    assert ([one.count for one in found], is_whole) == ([3], False)
+
+
+async def test_a_time_range_takes_its_first_moment_and_not_its_last(centre: Centre, clock: ManualClock) -> None:
+    first = await centre.send()
+    clock.advance(1)
+    second = await centre.send()
+    at = clock.now()
+    assert await ids(centre, since=at) == [second]
+    assert await ids(centre, until=at) == [first]
+    assert await ids(centre, since=at, until=at) == []
+    assert await ids(centre, since=at - timedelta(seconds=1), until=at + timedelta(microseconds=1)) == [second, first]
