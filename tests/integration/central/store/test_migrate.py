@@ -72,6 +72,7 @@ def schema_of(conn: Connection) -> set[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.req("DEC-05")
 async def test_migrations_lead_exactly_to_the_tables(empty_store_url: str, other_empty_url: str) -> None:
     """Compared as the database itself describes them: columns, keys, checks, indexes with their conditions."""
     await upgrade_async(empty_store_url)
@@ -132,6 +133,7 @@ async def test_a_schema_of_a_newer_version_is_refused(store_url: str) -> None:
         assert await store.read(schema_of) == before
 
 
+@pytest.mark.req("DEC-05")
 @pytest.mark.parametrize(
     ("url", "says"),
     [
