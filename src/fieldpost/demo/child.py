@@ -86,7 +86,7 @@ async def _central(part: CentralPart) -> None:
 async def _script(part: ScriptPart, clock: Clock) -> None:
     """What scripts at a site do, except that they have more to say than most."""
     from fieldpost import Site
-    from fieldpost.run.site import stop_on_signals
+    from fieldpost.run.signals import stop_on_signals
 
     role = next(site for site in SITES if site.name == part.site)
     stopping = asyncio.Event()

@@ -31,7 +31,7 @@ from fieldpost.front.server import Server
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.run import logs
 from fieldpost.run.settings import Settings
-from fieldpost.run.site import stop_on_signals
+from fieldpost.run.signals import stop_on_signals
 
 log = structlog.get_logger()
 

@@ -1,12 +1,11 @@
 """The process `fieldpost site`: one agent for one folder, until SIGTERM or SIGINT."""
 
 import asyncio
-import signal
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from fieldpost.clock import SystemClock
+from fieldpost.run.signals import stop_on_signals
 from fieldpost.site.agent import Agent
 from fieldpost.site.folder import read_folder
 from fieldpost.site.options import ForwardOptions
@@ -24,17 +23,3 @@ async def run_site(
         stopping = asyncio.Event()
         stop_on_signals(stopping)
     await agent.run(stopping)
-
-
-def stop_on_signals(stopping: asyncio.Event) -> None:
-    """Let SIGTERM and SIGINT end the process in order; a second one ends it at once."""
-    loop = asyncio.get_running_loop()
-
-    def stop(number: signal.Signals) -> None:
-        stopping.set()
-        loop.remove_signal_handler(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Windows has no such handlers; there Ctrl-C cancels the loop.
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(number, stop, number)
