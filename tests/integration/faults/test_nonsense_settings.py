@@ -1,0 +1,90 @@
+"""A channel's settings edited to nonsense while mail goes out: nothing parks, all of it arrives after the repair."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.central.operate.channels import Channels
+from fieldpost.central.store import kpis
+from fieldpost.clock import SystemClock
+from fieldpost.core.breaker import BreakerState
+from fieldpost.core.notification import Status
+from fieldpost.testing import MailServer
+from fieldpost.testing.mail import Limits
+from support.centre import Centre, open_centre
+from support.front import ADMIN
+from support.running_central import until
+
+COUNT = 1000
+PASSWORD = "the right one"
+NONSENSE: dict[str, dict[str, Any]] = {
+    "port": {"settings": {"port": 1}},
+    "host": {"settings": {"host": "nothing.invalid", "auth": None, "username": None}, "secrets": {"password": None}},
+    "tls": {"settings": {"tls": "implicit"}},
+    "password": {"secrets": {"password": "a wrong one"}},
+}
+
+
+@pytest.mark.fault(69)
+@pytest.mark.parametrize("what", NONSENSE)
+async def test_nonsense_in_a_channels_settings_costs_nothing_but_time(store_url: str, what: str) -> None:
+    async with (
+        MailServer(
+            auth=lambda given: given.secret == PASSWORD,
+            is_auth_required=True,
+            keep_raw=False,
+            limits=Limits(mails_kept=2 * COUNT),
+        ) as server,
+        open_centre(store_url, SystemClock()) as centre,
+    ):
+        adapter = EmailAdapter()
+        centre.adapters = {"email": adapter}
+        channels = Channels(centre.store, centre.adapters, centre.clock, centre.keyring)
+        right = {
+            "host": "127.0.0.1",
+            "port": server.port,
+            "tls": "none",
+            "from_address": "alerts@plant.example",
+            "auth": "basic",
+            "username": "alerts",
+        }
+        await channels.add(ADMIN, "mail", "email", right, {"password": PASSWORD}, is_default=True)
+        for number in range(8):
+            await centre.add_list(f"list-{number}", f"ops-{number}@example.org")
+        dispatching = asyncio.create_task(centre.dispatcher().run())
+        try:
+            sent = await send(centre, 100)
+            await server.received(50)
+            wrong = {"settings": {}} | NONSENSE[what]
+            await channels.change(ADMIN, "mail", version=1, **wrong)
+            async with asyncio.timeout(30):
+                while not await is_open(centre):  # the dispatcher learns of the change within a second
+                    sent += await send(centre, 8)
+            sent += await send(centre, max(0, COUNT - len(sent)))
+            await channels.change(ADMIN, "mail", right, 2, secrets={"password": PASSWORD})
+            await until(lambda: is_done(centre), 60, "all to be delivered")
+        finally:
+            dispatching.cancel()
+            await asyncio.gather(dispatching, return_exceptions=True)
+            await adapter.close()
+        assert (await centre.store.read(kpis.count_by_status))[Status.DELIVERED] == len(sent) >= COUNT
+        copies = Counter(mail.message_id for mail in server.mails)
+        assert (len(copies), set(copies.values())) == (len(set(sent)), {1})
+
+
+async def send(centre: Centre, count: int) -> list[str]:
+    sent = [await centre.send(f"list-{number % 8}") for number in range(count)]
+    centre.store.wake.set()
+    return sent
+
+
+async def is_open(centre: Centre) -> bool:
+    return (await centre.breaker()).state is not BreakerState.CLOSED
+
+
+async def is_done(centre: Centre) -> bool:
+    counts = await centre.store.read(kpis.count_by_status)
+    return not counts.get(Status.PENDING) and not counts.get(Status.RETRYING)
