@@ -1,6 +1,7 @@
 """What adapter and app authors need: a contract for adapters, a manual clock, servers that misbehave on demand."""
 
 from fieldpost.testing.clock import ManualClock
+from fieldpost.testing.contract import AdapterContract, Behaviour, World
 from fieldpost.testing.mail import MailServer, MailServerThread, ReceivedMail
 
-__all__ = ["MailServer", "MailServerThread", "ManualClock", "ReceivedMail"]
+__all__ = ["AdapterContract", "Behaviour", "MailServer", "MailServerThread", "ManualClock", "ReceivedMail", "World"]

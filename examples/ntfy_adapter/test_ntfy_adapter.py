@@ -1,0 +1,77 @@
+"""The adapter passes the suite that every adapter must pass. Run by pytest, with nothing but Fieldpost and pytest."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+
+from aiohttp import web
+from fieldpost_ntfy import NtfyAdapter
+
+from fieldpost.core.adapter import Adapter
+from fieldpost.core.secret import Secret
+from fieldpost.testing import AdapterContract, Behaviour, World
+
+TOKEN = "tk_canary_48f1"
+
+
+class TestNtfyContract(AdapterContract):
+    good_targets = ("plant-7-alarms", "A_b-9")
+    bad_targets = ("", "with space", "a/b", "x" * 65, "ä")
+    bad_settings = (("url", "ftp://x"), ("url", "http://elsewhere.example"), ("token", "in clear"))
+
+    def make(self, deadline_s: float) -> Adapter:
+        return NtfyAdapter(deadline_s=deadline_s)
+
+    @asynccontextmanager
+    async def world(self, behaviour: Behaviour) -> AsyncIterator[World]:
+        copies: list[tuple[str, str]] = []
+
+        async def answer(request: web.Request) -> web.Response:
+            def keep() -> None:
+                copies.append((request.path.strip("/"), request.headers["X-Fieldpost-Id"]))
+
+            match behaviour:
+                case "refuses":
+                    return web.Response(status=400)
+                case "later":
+                    return web.Response(status=503)
+                case "silent":
+                    keep()
+                    await asyncio.Event().wait()
+                case "repeats":
+                    return web.Response(status=401, reason="not " + TOKEN, text=str(request.headers))
+            keep()
+            return web.Response(text="{}")
+
+        runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port = runner.addresses[0][1]
+        with ExitStack() as stack:
+            if behaviour == "away":
+                port = nobody(stack)
+            elif behaviour == "hangs":
+                port = swallower(stack)
+            settings = {"url": f"http://127.0.0.1:{port}", "token": Secret(TOKEN)}
+            yield World(settings, ("night-shift", "day-shift"), lambda: copies)
+        await runner.cleanup()
+
+
+def nobody(stack: ExitStack) -> int:
+    """A port that is taken and where nobody listens."""
+    taken = stack.enter_context(socket.socket())
+    taken.bind(("127.0.0.1", 0))
+    return int(taken.getsockname()[1])
+
+
+def swallower(stack: ExitStack) -> int:
+    """A port whose queue is full: the kernel drops what comes, so that no connection is made."""
+    listener = stack.enter_context(socket.socket())
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    for _ in range(4):
+        filler = stack.enter_context(socket.socket())
+        filler.setblocking(False)
+        filler.connect_ex(listener.getsockname())
+    return int(listener.getsockname()[1])

@@ -1,0 +1,414 @@
+"""The suite that every adapter must pass, ours and third parties' alike.
+
+    class TestPagerContract(AdapterContract):
+        good_targets = ("4711",)
+        bad_targets = ("", "47 11")
+        bad_settings = (("url", "ftp://pager.example/"),)
+
+        def make(self, deadline_s: float) -> Adapter:
+            return PagerAdapter(deadline_s=deadline_s)
+
+        @asynccontextmanager
+        async def world(self, behaviour: Behaviour) -> AsyncIterator[World]:
+            async with FakePager(behaviour) as pager:
+                yield World({"url": pager.url, "token": Secret("canary")}, ("4711", "4712"), pager.copies)
+
+It needs pytest and nothing else: each test runs a loop of its own. The world is yours to make, and it should be real: a
+server on loopback that behaves as it is told. What a test claims is told by its name; a failure says what was seen.
+"""
+
+import asyncio
+import logging
+import re
+import traceback
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from structlog.testing import capture_logs
+
+from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.ids import NotificationId
+from fieldpost.core.notification import TargetStatus
+from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.core.secret import Secret
+
+Behaviour = Literal["accepts", "refuses", "later", "away", "hangs", "silent", "repeats"]
+"""How the other side behaves: it *accepts*; *refuses* this message for good; asks to come *later*; is *away*, so that
+nobody answers a connection; *hangs* before it could have taken the message; takes it and stays *silent*; or refuses and
+*repeats* all that it was told, secrets included."""
+
+BEHAVIOURS: tuple[Behaviour, ...] = ("accepts", "refuses", "later", "away", "hangs", "silent", "repeats")
+
+DEADLINE_S = 20.0
+SHORT_DEADLINE_S = 1.0
+"""For tests in which nobody answers."""
+PATIENCE_S = 10.0
+"""How much longer than its deadline an adapter may take on a busy machine before a test fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The other side of one test, listening on loopback."""
+
+    settings: Mapping[str, object]
+    """Of a channel that leads there, secrets as `Secret`; each of them is a canary that must be seen nowhere."""
+    targets: tuple[str, ...]
+    """At least two."""
+    copies: Callable[[], Sequence[tuple[str, str]]]
+    """What arrived so far: for each copy the target, and the id by which a second copy is recognised as one."""
+
+
+class AdapterContract:
+    """Subclass it in your tests, under a name that begins with `Test`."""
+
+    good_targets: tuple[str, ...] = ()
+    bad_targets: tuple[str, ...] = ()
+    bad_settings: tuple[tuple[str, object], ...] = ()
+    """A field and a value that must be refused, put over settings that are otherwise right."""
+
+    def make(self, deadline_s: float) -> Adapter:
+        """A fresh adapter that ends every attempt within this time."""
+        raise NotImplementedError
+
+    def world(self, behaviour: Behaviour) -> AbstractAsyncContextManager[World]:
+        """The other side, behaving so."""
+        raise NotImplementedError
+
+    # -- outcomes ------------------------------------------------------------------------------------------------------
+
+    def test_what_is_accepted_is_delivered_once_to_each_target(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            assert isinstance(outcome, Delivered), seen(outcome)
+            assert sorted(target for target, _ in world.copies()) == sorted(world.targets), world.copies()
+            named = {target.address: target.status for target in outcome.targets}
+            assert set(named.values()) <= {TargetStatus.DELIVERED}, seen(outcome)
+            assert not named or set(named) == set(world.targets), seen(outcome)
+
+        self._run("accepts", check)
+
+    def test_what_is_refused_for_good_is_permanent_and_says_why(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            assert isinstance(outcome, PermanentFailure), seen(outcome)
+            assert outcome.error.strip(), "a failure must say why"
+            assert not world.copies()
+
+        self._run("refuses", check)
+
+    def test_what_is_put_off_is_transient_and_says_why(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            assert isinstance(outcome, TransientFailure), seen(outcome)
+            assert outcome.error.strip(), "a failure must say why"
+            assert not world.copies()
+
+        self._run("later", check)
+
+    def test_nobody_there_is_never_blamed_on_the_message(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            assert isinstance(outcome, Held | TransientFailure), seen(outcome)
+            assert outcome.error.strip(), "a failure must say why"
+
+        self._run("away", check)
+
+    def test_silence_after_the_message_was_sent_is_uncertain(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            assert isinstance(outcome, Uncertain), seen(outcome)
+
+        self._run("silent", check, SHORT_DEADLINE_S)
+
+    def test_silence_before_the_message_was_sent_is_known_to_be_before(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            outcome = await adapter.deliver(envelope(world))
+            assert isinstance(outcome, Held | TransientFailure), seen(outcome)
+            assert not world.copies()
+
+        self._run("hangs", check, SHORT_DEADLINE_S)
+
+    def test_a_second_copy_is_recognised_as_one(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            for _ in range(2):
+                await adapter.deliver(envelope(world))
+            other = envelope(world, notification_id=NotificationId("0198c8a0-0000-7000-8000-000000000002"))
+            await adapter.deliver(other)
+            ids = [copy for target, copy in world.copies() if target == world.targets[0]]
+            assert len(ids) == 3, world.copies()
+            assert ids[0] == ids[1] != ids[2], world.copies()
+
+        self._run("accepts", check)
+
+    # -- time and cancellation -----------------------------------------------------------------------------------------
+
+    def test_an_attempt_ends_by_itself_within_its_deadline(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            assert adapter.deadline_s == SHORT_DEADLINE_S, "make() must give the adapter its deadline"
+            try:
+                async with asyncio.timeout(SHORT_DEADLINE_S + PATIENCE_S):
+                    await adapter.deliver(envelope(world))
+            except TimeoutError:
+                raise AssertionError(f"no outcome {PATIENCE_S:g} s after the deadline") from None
+
+        for behaviour in ("hangs", "silent"):
+            self._run(behaviour, check, SHORT_DEADLINE_S)
+
+    def test_cancellation_passes_through_at_once(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            task = asyncio.create_task(adapter.deliver(envelope(world)))
+            await asyncio.wait([task], timeout=0.3)
+            assert not task.done(), f"it should hang and came to {seen(task.result())}"
+            task.cancel()
+            done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
+            assert done, "it goes on although it was cancelled"
+            assert task.cancelled(), "it must not turn a cancellation into an outcome"
+
+        for behaviour in ("hangs", "silent"):
+            self._run(behaviour, check)
+
+    def test_nothing_is_sent_when_the_gate_says_no(self) -> None:
+        def gate() -> None:
+            raise ClaimLost("another node has it")
+
+        async def check(adapter: Adapter, world: World) -> None:
+            try:
+                outcome = await adapter.deliver(envelope(world, gate=gate))
+            except ClaimLost:
+                pass
+            else:
+                raise AssertionError(f"the gate was not asked, or not heard: {seen(outcome)}")
+            assert not world.copies()
+
+        self._run("accepts", check)
+
+    def test_the_gate_is_asked_before_the_message_goes(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            arrived: list[int] = []
+            await adapter.deliver(envelope(world, gate=lambda: arrived.append(len(world.copies()))))
+            assert arrived, "the gate was never asked"
+            assert arrived[0] == 0, "the gate was asked when it was too late"
+
+        self._run("accepts", check)
+
+    # -- nothing kept that changes an outcome --------------------------------------------------------------------------
+
+    def test_what_came_before_changes_no_outcome(self) -> None:
+        """One adapter through all behaviours and back comes to what fresh adapters come to."""
+        there_and_back: tuple[Behaviour, ...] = ("accepts", "refuses", "later", "away", "refuses", "accepts")
+
+        async def kinds(is_one: bool) -> list[str]:
+            found = []
+            adapter = self.make(DEADLINE_S)
+            for behaviour in there_and_back:
+                if not is_one:
+                    await adapter.close()
+                    adapter = self.make(DEADLINE_S)
+                async with self.world(behaviour) as world:
+                    found.append((await adapter.deliver(envelope(world))).word)
+            await adapter.close()
+            return found
+
+        assert asyncio.run(kinds(is_one=True)) == asyncio.run(kinds(is_one=False))
+
+    def test_many_attempts_at_a_time_do_not_get_in_each_others_way(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            many = [
+                envelope(world, notification_id=NotificationId(f"0198c8a0-0000-7000-8000-{number:012}"))
+                for number in range(30)
+            ]
+            outcomes = await asyncio.gather(*map(adapter.deliver, many))
+            assert {outcome.word for outcome in outcomes} == {"delivered"}, [seen(outcome) for outcome in outcomes]
+            assert len(world.copies()) == len(set(world.copies())) == 30 * len(world.targets)
+
+        self._run("accepts", check)
+
+    def test_it_can_be_closed_twice_and_before_use(self) -> None:
+        async def check() -> None:
+            adapter = self.make(DEADLINE_S)
+            await adapter.close()
+            await adapter.close()
+
+        asyncio.run(check())
+
+    # -- secrets -------------------------------------------------------------------------------------------------------
+
+    def test_no_secret_is_told_in_an_outcome_a_log_or_to_a_witness(self) -> None:
+        told: list[str] = []
+        canaries: set[str] = set()
+
+        async def check(adapter: Adapter, world: World) -> None:
+            planted = _canaries(world.settings)
+            assert planted or not adapter.secrets, "the world's settings must hold its secrets, as Secret"
+            canaries.update(planted)
+            for witness in (None, told.append):
+                told.append(repr(await adapter.deliver(envelope(world, witness=witness))))
+
+        handler = _Lines(told)
+        logging.getLogger().addHandler(handler)
+        try:
+            for behaviour in BEHAVIOURS:
+                with capture_logs() as lines:
+                    self._run(behaviour, check, SHORT_DEADLINE_S)
+                told += map(repr, lines)
+        finally:
+            logging.getLogger().removeHandler(handler)
+        for canary in canaries:
+            assert not any(canary in text for text in told), f"the secret {canary!r} was told: {told}"
+
+    def test_a_refused_setting_does_not_repeat_a_secret(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            for field, value in (*self.bad_settings, _UNKNOWN):
+                refused = _refusal(adapter, {**world.settings, field: value})
+                text = "".join(traceback.format_exception(refused)) if refused else ""
+                assert not any(canary in text for canary in _canaries(world.settings)), f"{field}: a secret is told"
+
+        self._run("accepts", check)
+
+    # -- settings and targets ------------------------------------------------------------------------------------------
+
+    def test_settings_are_filled_in_and_stay_as_they_are(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            full = adapter.check_settings(world.settings)
+            assert set(world.settings) <= set(full), "a setting that was given is missing"
+            assert adapter.check_settings(full) == full, "checked settings must pass the check unchanged"
+            for name in adapter.secrets & set(full):
+                assert isinstance(full[name], Secret), f"{name} is a secret and must stay of that type"
+
+        self._run("accepts", check)
+
+    def test_a_bad_setting_is_refused_naming_its_field(self) -> None:
+        async def check(adapter: Adapter, world: World) -> None:
+            assert self.bad_settings, "bad_settings must give some examples"
+            for field, value in (*self.bad_settings, _UNKNOWN):
+                refused = _refusal(adapter, {**world.settings, field: value})
+                assert refused is not None, f"{field}={value!r} was taken"
+                assert refused.field == field, f"{field}={value!r} was blamed on {refused.field!r}"
+
+        self._run("accepts", check)
+
+    def test_a_good_target_is_kept_in_one_form(self) -> None:
+        adapter = self.make(DEADLINE_S)
+        assert self.good_targets, "good_targets must give some examples"
+        for target in self.good_targets:
+            kept = adapter.check_target(target)
+            assert adapter.check_target(kept) == kept, f"{kept!r} changes when it is checked again"
+            assert adapter.target_key(kept) == adapter.target_key(kept)
+
+    def test_a_bad_target_is_refused_and_nothing_else_is_raised(self) -> None:
+        adapter = self.make(DEADLINE_S)
+        assert self.bad_targets, "bad_targets must give some examples"
+        for target in self.bad_targets:
+            try:
+                kept = adapter.check_target(target)
+            except InvalidInput:
+                continue
+            raise AssertionError(f"{target!r} was taken as {kept!r}")
+        for target in (*NASTY, *(nasty + good for good in self.good_targets for nasty in NASTY)):
+            try:
+                kept = adapter.check_target(target)
+            except InvalidInput:
+                continue
+            assert adapter.check_target(kept) == kept, f"{kept!r} changes when it is checked again"
+            assert kept.isprintable(), f"{kept!r} holds what cannot be shown"
+
+    def test_stored_settings_that_are_not_valid_come_to_an_outcome(self) -> None:
+        """A row may hold what an older version took, or what somebody wrote there."""
+
+        async def check(adapter: Adapter, world: World) -> None:
+            for field, value in self.bad_settings:
+                outcome = await adapter.deliver(envelope(world, settings={**world.settings, field: value}))
+                assert not isinstance(outcome, Uncertain), seen(outcome)
+
+        self._run("accepts", check)
+
+    def test_it_says_what_it_is(self) -> None:
+        adapter = self.make(DEADLINE_S)
+        assert re.fullmatch(r"[a-z][a-z0-9_]{0,31}", adapter.type), "type is a word in small letters"
+        assert adapter.deadline_s > 0
+        assert isinstance(adapter.secrets, frozenset)
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        behaviour: Behaviour,
+        check: Callable[[Adapter, World], Coroutine[Any, Any, None]],
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        async def run() -> None:
+            async with self.world(behaviour) as world:
+                assert len(world.targets) >= 2, "the world needs at least two targets"
+                adapter = self.make(deadline_s)
+                try:
+                    await check(adapter, world)
+                finally:
+                    await adapter.close()
+
+        asyncio.run(run())
+
+
+NASTY = (
+    "",
+    " ",
+    "\0",
+    "\r\n",
+    "\n.\n",
+    "\u202e",
+    "\ud800",
+    "<script>",
+    "a" * 5000,
+    "ä" * 300,
+    "%s{0}",
+    "../..",
+    "\x1b[2J",
+)
+
+
+_UNKNOWN = ("no_such_setting_anywhere", 1)
+
+
+def envelope(world: World, **changes: Any) -> Envelope:
+    """To all targets of this world."""
+    fields: dict[str, Any] = {
+        "notification_id": NotificationId("0198c8a0-0000-7000-8000-000000000001"),
+        "list_name": "operators",
+        "subject": "Pump 3 läuft heiß",
+        "body": "It has 93 °C.\n.\nCall somebody.\n",
+        "targets": world.targets,
+        "settings": world.settings,
+        "dated": datetime(2026, 11, 15, 8, 0, tzinfo=UTC),
+        "gate": lambda: None,
+    }
+    return Envelope(**fields | changes)
+
+
+def seen(outcome: Outcome) -> str:
+    return f"it came to {outcome!r}"
+
+
+def _canaries(settings: Mapping[str, object]) -> list[str]:
+    return [value.reveal() for value in settings.values() if isinstance(value, Secret)]
+
+
+def _refusal(adapter: Adapter, settings: Mapping[str, object]) -> InvalidInput | None:
+    try:
+        adapter.check_settings(settings)
+    except InvalidInput as error:
+        return error
+    return None
+
+
+class _Lines(logging.Handler):
+    """What the standard library's logging is told meanwhile."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._texts.append(self.format(record))
