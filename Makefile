@@ -42,6 +42,7 @@ fast: $(DEV_READY) ## the tests that need no I/O: unit and property
 
 .PHONY: test
 test: $(DEV_READY) ## all tests but chaos
+	@tools/postfix
 	$(PYTEST) -q -n 2 --dist loadscope --ignore=tests/chaos tests
 
 .PHONY: chaos
