@@ -89,11 +89,11 @@ class Scrubber:
 def _forms(text: str) -> Iterable[str]:
     if not text:
         return
-    yield text
+    # An exception quotes what it tells, and a log line quotes the exception.
+    quoted = {text, *_quoted(text)}
+    yield from quoted.union(*map(_quoted, quoted))
     yield quote(text, safe="")
     yield quote_plus(text)
-    yield repr(text)[1:-1]
-    yield json.dumps(text)[1:-1]
     raw = text.encode("utf-8", "replace")
     if len(raw) < _ENCODED_MIN:
         return
@@ -104,3 +104,9 @@ def _forms(text: str) -> Iterable[str]:
         last = (before + len(raw)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             yield encode(bytes(before) + raw).decode("ascii")[first:last]
+
+
+def _quoted(text: str) -> set[str]:
+    """As Python and JSON write it within quotes; which ones Python takes depends on the text around it."""
+    beside_double = repr('"' + text)[2:-1]
+    return {repr(text)[1:-1], beside_double, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}

@@ -33,7 +33,7 @@ class Holder:
         "{}".format,
         "{!r:>40}".format,
         "{:>40}".format,
-        lambda s: f"{[s]} {({'password': s})} {Holder(s)}",
+        lambda s: f"{[s]} { ({'password': s}) } {Holder(s)}",
         lambda s: str(ValueError(s)),
         lambda s: "%s %r" % (s, s),  # noqa: UP031
         lambda s: json.dumps({"password": s}, default=str),
@@ -101,6 +101,14 @@ def test_base64_that_holds_a_secret_gives_none_of_it_away(text: str, before: byt
         return
     encoded = base64.b64encode(before + raw + after).decode()
     assert "***" in Scrubber([Secret(text)])(encoded)
+
+
+@pytest.mark.threat(23)
+@pytest.mark.parametrize("secret", ["kanarie\"'\\\t1", "kanarie'2", 'kanarie"3', "kanarie é 4", "kanarie\\5"])
+def test_a_secret_in_an_exception_in_a_log_line_is_taken_out(secret: str) -> None:
+    told = f"Traceback …\nKeyError: {secret!r}"
+    for line in (told, json.dumps({"exception": told}), json.dumps(told, ensure_ascii=False), repr(told)):
+        assert "kanarie" not in Scrubber([Secret(secret)])(line)
 
 
 def test_a_text_without_secrets_stays_as_it_is() -> None:

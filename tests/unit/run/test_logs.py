@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from fieldpost.core.errors import ConfigError
+from fieldpost.core.secret import Scrubber, Secret
 from fieldpost.run import logs
 
 
@@ -65,3 +66,30 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_work(capsys: pytest.Capt
     stream.close()
     structlog.stdlib.get_logger("fieldpost.site").info("agent.started")
     assert capsys.readouterr().err == ""
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.threat(23)
+@pytest.mark.parametrize("kind", ["terminal", "json", "plain"])
+def test_a_traceback_tells_no_values_and_a_known_secret_is_taken_out_of_every_line(kind: str) -> None:
+    stream = _Terminal() if kind == "terminal" else io.StringIO()
+    logs.configure("info", json=kind == "json", stream=stream)
+    logs.scrub_with(Scrubber([Secret("kanarie-known")]))
+    try:
+        password = "kanarie-local"
+        try:
+            raise ValueError("cannot log in with 'kanarie-known'", len(password))
+        except ValueError:
+            structlog.stdlib.get_logger("fieldpost").exception("attempt.crashed", reply="535 kanarie-known")
+            logging.getLogger("library").exception("also kanarie-known")
+    finally:
+        logs.scrub_with(str)
+    shown = stream.getvalue()
+    assert shown.count("***") >= 4
+    assert "Traceback" in shown
+    assert "kanarie-known" not in shown
+    assert "kanarie-local" not in shown.replace('password = "kanarie-local"', "")
