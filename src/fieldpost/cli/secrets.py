@@ -38,7 +38,7 @@ def rotate(
     if as_json:
         print_json(found)
     else:
-        print(f"{found['count']} secrets stand under the key {found['key']} now.")
+        print(f"{found['count']} secrets were encrypted anew, under the key {found['key']}.")
         print_fields([("trouble", trouble) for trouble in found["troubles"]])
     if found["troubles"]:
         raise typer.Exit(1)
