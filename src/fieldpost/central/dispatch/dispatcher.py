@@ -64,6 +64,7 @@ class Dispatcher:
         self._busy: Counter[str] = Counter()
         self._freed = asyncio.Event()
         self._after = dict.fromkeys(Lane, "")
+        self._told: set[tuple[str, int, str]] = set()
         self._is_stopping = False
 
     async def run(self) -> None:
@@ -124,7 +125,7 @@ class Dispatcher:
             return
         seen_at = self._clock.monotonic()
         self._view = await self._store.read(load_view, seen_at, now=self._store.now())
-        self._view.warn_of_clamped(log)
+        self._view.warn_of_clamped(log, self._told)
         for probe in await self._holds.tend(self._view, self._clock.monotonic(), self._mine()):
             self._start(probe, is_probe=True)
 

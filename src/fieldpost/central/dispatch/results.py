@@ -20,7 +20,7 @@ from fieldpost.central.store import breakers as breaker_rows
 from fieldpost.central.store.attempts import Finished
 from fieldpost.central.store.engine import Store
 from fieldpost.clock import Clock
-from fieldpost.core.breaker import Breaker, BreakerPolicy, next_probe, record
+from fieldpost.core.breaker import Breaker, BreakerPolicy, give_back_probe, next_probe, record
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Hold, decide
@@ -133,7 +133,7 @@ def _apply(
     policy: BreakerPolicy,
 ) -> tuple[set[str], dict[str, Breaker], list[Finished]]:
     """One transaction: breakers, then rows, targets, attempts and audit entries decided with them."""
-    breakers = _record_all(conn, batch, policy)
+    breakers = _give_back_unsent(conn, node_id, batch) | _record_all(conn, batch, policy)
     finished = [
         _finish(flight, chance, breakers.get(flight.breaker_key or ""), policy)
         for flight, chance in zip(batch, chances, strict=True)
@@ -154,6 +154,19 @@ def _record_all(conn: Connection, batch: Sequence[Flight], policy: BreakerPolicy
         if after[key] is not before:
             changed = breaker_rows.change(conn, key, lambda b, o=outcomes: _record(b, o, policy))  # type: ignore[misc]
             assert changed is not None, "recording always gives a breaker"
+            after[key] = changed
+    return after
+
+
+def _give_back_unsent(conn: Connection, node_id: str, batch: Sequence[Flight]) -> dict[str, Breaker]:
+    """A probe that never reached its channel leaves the breaker open for the next one."""
+    after = {}
+    for flight in batch:
+        key, outcome = flight.breaker_key, flight.outcome
+        if flight.is_probe and key is not None and outcome is not None and outcome.phase in _NOT_SENT:
+            at = flight.now()
+            changed = breaker_rows.change(conn, key, lambda b, at=at: give_back_probe(b, node_id, at))  # type: ignore[misc]
+            assert changed is not None, "giving back always gives a breaker"
             after[key] = changed
     return after
 

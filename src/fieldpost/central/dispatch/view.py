@@ -107,17 +107,19 @@ class View:
                     ends.append(due_at if breaker.failures else self.now)
         return min((end for end in ends if end is not None), default=None)
 
-    def warn_of_clamped(self, log: Log) -> None:
-        """Say which stored settings had to be replaced, so that a bad one is not a riddle."""
+    def warn_of_clamped(self, log: Log, told: set[tuple[str, int, str]]) -> None:
+        """Say once which stored settings had to be replaced, so that a bad one is not a riddle."""
         for channel in self.directory.channels.values():
             for name in _fixed(channel.settings)[1]:
-                log.warning(
-                    "channel.setting_replaced",
-                    channel=channel.name,
-                    setting=name,
-                    value=channel.settings.get(name),
-                    used=_DEFAULTS[name],
-                )
+                if (channel.name, channel.version, name) not in told:
+                    told.add((channel.name, channel.version, name))
+                    log.warning(
+                        "channel.setting_replaced",
+                        channel=channel.name,
+                        setting=name,
+                        value=channel.settings.get(name),
+                        used=_DEFAULTS[name],
+                    )
 
 
 _DEFAULTS = {"max_retries": ATTEMPTS_MAX_DEFAULT, "retry_delay_s": RETRY_DELAY_S_DEFAULT}

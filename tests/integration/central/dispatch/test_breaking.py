@@ -274,3 +274,25 @@ async def test_failures_far_apart_do_not_open_it(mailing: Centre, clock: ManualC
             clock.advance(101)
     assert mailing.adapter.count == 5
     assert (await mailing.breaker()).state is BreakerState.CLOSED
+
+
+@pytest.mark.req("DEC-22")
+async def test_a_probe_that_never_reached_its_channel_leaves_the_probe_to_the_next_row(mailing: Centre) -> None:
+    """A bug parks the one row that was to probe; the breaker does not wait for a lease to lapse."""
+    mailing.adapter.answer("ops", Held("connection refused"))
+    first, second = await mailing.send(), await mailing.send()
+    dispatcher = mailing.dispatcher(breaker_failures_max=1, breaker_break_s=30, slots_per_key=1)
+    async with dispatcher.running():
+        await mailing.deliver(dispatcher)
+        assert (await mailing.breaker()).health == "blocked"
+        mailing.adapter.answer("ops", ValueError("a bug"))
+        mailing.clock.advance(31)  # type: ignore[attr-defined]
+        await mailing.deliver(dispatcher)
+        statuses = {(await mailing.get(one)).status for one in (first, second)}
+        assert Status.PARKED in statuses
+
+        await mailing.deliver(dispatcher)
+        await mailing.deliver(dispatcher)
+
+        assert (await mailing.breaker()).health == "healthy"
+        assert {(await mailing.get(one)).status for one in (first, second)} == {Status.PARKED, Status.DELIVERED}
