@@ -197,8 +197,7 @@ audit = Table(
         "status",
     ),
     Index("ix_audit_correlation_id", "correlation_id"),
-    # Entries come in the order of their time, so on PostgreSQL a few bytes for each stretch of the table are enough.
-    Index("ix_audit_occurred_at", "occurred_at", postgresql_using="brin"),
+    Index("ix_audit_occurred_at", "occurred_at"),
 )
 
 breakers = Table(

@@ -19,7 +19,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_samples_taken_at", "samples", ["taken_at"], unique=False)
     op.create_index("ix_tombstones_purged_at", "tombstones", ["purged_at"], unique=False)
-    op.create_index("ix_audit_occurred_at", "audit", ["occurred_at"], unique=False, postgresql_using="brin")
+    op.create_index("ix_audit_occurred_at", "audit", ["occurred_at"], unique=False)
     op.create_index(
         "ix_notifications_live",
         "notifications",
