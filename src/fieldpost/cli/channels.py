@@ -16,7 +16,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import print_fields, print_json, print_table
+from fieldpost.cli.output import print_fields, print_json, print_lines, print_table
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Channels: configured ways out.", no_args_is_help=True)
@@ -163,7 +163,7 @@ def try_out(
     if as_json:
         print_json(tested)
     else:
-        print_fields([("said", line) for line in tested["said"]])
+        print_lines(tested["said"])
         print_fields([("outcome", tested["outcome"]), ("error", tested["error"])])
     if tested["outcome"] != "delivered":
         raise typer.Exit(1)

@@ -37,6 +37,12 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
         print(f"{name + ':':<{width + 2}}{_cell(value)}")
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """As they are, but for what would move the cursor."""
+    for line in lines:
+        print(_cell(line))
+
+
 def moment(text: str | None) -> str | None:
     """A time as people read it, to the second; it stays in UTC."""
     return f"{text[:10]} {text[11:19]}Z" if text else None
