@@ -7,8 +7,8 @@ form.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -25,7 +25,6 @@ from support.front import Front
 
 Way = Literal["websocket", "post"]
 WAYS: tuple[Way, ...] = ("websocket", "post")
-WebSocket = "aiohttp.ClientWebSocketResponse[bool]"
 DEADLINE_S = 20.0
 
 
@@ -42,51 +41,88 @@ class Reply:
         return str(json.loads(self.body)["code"])
 
 
-class Raw:
-    """A bare connection."""
+class Raw(asyncio.Protocol):
+    """A bare connection. What came before its end can be read after it, however it ended."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.is_ended = False
+        self._came = bytearray()
+        self._news = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self._came += data
+        self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_ended = True
+        self._news.set()
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
 
     async def send(self, data: bytes) -> None:
         """Send what the other end takes; that it has hung up shows when its answer is read."""
-        try:
-            self.writer.write(data)
-            async with asyncio.timeout(DEADLINE_S):
-                await self.writer.drain()
-        except ConnectionError:
-            pass
+        if not self.transport.is_closing():
+            self.transport.write(data)
+        await asyncio.sleep(0)  # whoever sends without pause still lets the other end answer
+        async with asyncio.timeout(DEADLINE_S):
+            await self._writable.wait()
+
+    async def exactly(self, count: int) -> bytes:
+        """The next bytes; EOFError when there are not so many."""
+        await self._until(lambda: len(self._came) >= count)
+        if len(self._came) < count:
+            raise EOFError
+        taken = bytes(self._came[:count])
+        del self._came[:count]
+        return taken
 
     async def reply(self) -> Reply:
-        async with asyncio.timeout(DEADLINE_S):
-            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            first, *lines = head.strip().split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
-        return Reply(int(first.split()[1]), headers, body)
+        """The next answer of HTTP."""
+        await self._until(lambda: b"\r\n\r\n" in self._came)
+        head = (await self.exactly(self._came.index(b"\r\n\r\n") + 4)).decode("latin-1")
+        first, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        return Reply(int(first.split()[1]), headers, await self.exactly(int(headers.get("content-length", "0"))))
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether anything has come that was not read yet, or the end."""
+        return bool(self._came) or self.is_ended
 
     async def heard(self, within_s: float) -> bool:
-        """Whether anything has come, or the end, after so long at most."""
-        if self.reader._buffer or self.reader.at_eof():  # type: ignore[attr-defined]
-            return True
-        try:
-            async with asyncio.timeout(within_s):
-                await self.reader._wait_for_data("heard")  # type: ignore[attr-defined]
-        except (TimeoutError, ConnectionError):
-            return self.reader.at_eof() or self.reader.exception() is not None
-        return True
+        """The same after so long at most."""
+        with suppress(TimeoutError):
+            await self._until(lambda: self.has_heard, within_s)
+        return self.has_heard
+
+    async def overhear(self, seconds: float) -> None:
+        """Take no notice of what comes within so long."""
+        with suppress(TimeoutError):
+            await self._until(lambda: False, seconds)
+        self._came.clear()
 
     async def end(self) -> bytes:
         """What still comes until the other end hangs up, in whatever way."""
-        parts = []
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                while part := await self.reader.read(65536):
-                    parts.append(part)
-        except ConnectionError:
-            pass
-        return b"".join(parts)
+        await self._until(lambda: False)
+        return bytes(self._came)
+
+    async def _until(self, is_so: Callable[[], bool], within_s: float = DEADLINE_S) -> None:
+        """Return when it is so, or when the connection has ended."""
+        async with asyncio.timeout(within_s):
+            while not is_so() and not self.is_ended:
+                self._news.clear()
+                await self._news.wait()
 
 
 class Line:
@@ -106,11 +142,11 @@ class Line:
     @asynccontextmanager
     async def raw(self) -> AsyncIterator[Raw]:
         parts = urlsplit(self.url)
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        _, raw = await asyncio.get_running_loop().create_connection(Raw, parts.hostname, parts.port)
         try:
-            yield Raw(reader, writer)
+            yield raw
         finally:
-            writer.transport.abort()
+            raw.transport.abort()
 
     async def post(self, content: bytes, token: str | None = None, **headers: str) -> Reply:
         given = {"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json", **headers}

@@ -2,12 +2,20 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.wire import WireConfig
+
+SPARE_FILES = 128
+"""What the rest of the process needs: database, log, connections to mail servers."""
+CONNECTIONS_MIN = 16
+
+log = structlog.get_logger()
 
 
 class Server(uvicorn.Server):
@@ -20,7 +28,7 @@ class Server(uvicorn.Server):
         super().__init__(
             WireConfig(
                 app,
-                options or FrontOptions(),
+                _within_file_limit(options or FrontOptions()),
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -42,3 +50,21 @@ class Server(uvicorn.Server):
 
     async def ready(self) -> None:
         await self._is_ready.wait()
+
+
+def _within_file_limit(options: FrontOptions) -> FrontOptions:
+    """The options with as many connections as the process may have files, so that callers never take the store's."""
+    try:
+        import resource
+    except ImportError:  # a system without such a limit
+        return options
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = options.connections_max + SPARE_FILES
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed == wanted:
+        return options
+    connections_max = max(CONNECTIONS_MIN, allowed - SPARE_FILES)
+    log.warning("connections.limited", connections_max=connections_max, files_max=allowed)
+    return replace(options, connections_max=connections_max)

@@ -12,6 +12,7 @@ take; a few slow senders could hold all of central. Its two protocols are comple
 
 from asyncio import AbstractEventLoop, TimerHandle
 from asyncio.transports import BaseTransport, Transport
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ PARTS_MAX = 1000
 """So many frames may make up a message; our own senders need one."""
 PIPELINED_MAX = 8
 LINGER_S = 5.0
+TELL_EVERY_S = 10.0
 TOO_SLOW = 1008
 TOO_BIG = 1009
 
@@ -48,6 +50,16 @@ class WireConfig(uvicorn.Config):
     def __init__(self, app: Any, options: FrontOptions, **settings: Any) -> None:
         super().__init__(app, http=BoundedHttp, ws=BoundedWebSocket, ws_max_size=FRAME_BYTES_MAX, **settings)
         self.options = options
+        self._told_at: dict[str, float] = {}
+        self._untold: Counter[str] = Counter()
+
+    def tell(self, code: str, client: tuple[str, int] | None, now: float) -> None:
+        """Log a refusal; one line of each kind in a while, since a flood must not fill the log."""
+        self._untold[code] += 1
+        if now - self._told_at.get(code, -TELL_EVERY_S) >= TELL_EVERY_S:
+            self._told_at[code] = now
+            count = self._untold.pop(code)
+            log.info("connection.refused", code=code, client=client[0] if client else None, count=count)
 
 
 class Deadline:
@@ -92,7 +104,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._options = cast(WireConfig, self.config).options
+        self._wire = cast(WireConfig, self.config)
+        self._options = self._wire.options
         self._deadline = Deadline(self.loop, self._too_late)
         self._is_between = True
         """Between requests: the last one is whole, and nothing of the next has come."""
@@ -195,7 +208,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _refuse(self, error: FieldpostError) -> None:
         self._deadline.clear()
-        _refuse(self.transport, error, self.client)
+        self._wire.tell(error.code, self.client, self.loop.time())
+        _refuse(self.transport, error)
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
@@ -203,7 +217,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._grace_s = cast(WireConfig, self.config).options.body_grace_s
+        self._wire = cast(WireConfig, self.config)
+        self._grace_s = self._wire.options.body_grace_s
         self._deadline = Deadline(self.loop, self._too_late)
         self._size = 0
         """Bytes of the message that is coming in."""
@@ -223,7 +238,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         super().data_received(data)
         if not self.handshake_initiated:
             # The library gave up on a head that httptools could read, and would now say nothing for ever.
-            _refuse(self.transport, _malformed(), self.client)
+            self._wire.tell(_malformed().code, self.client, self.loop.time())
+            _refuse(self.transport, _malformed())
         if self.transport.is_closing():
             return
         if not self.frames and not self.conn.reader.buffer:
@@ -263,7 +279,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._fail(TOO_SLOW, "the message did not arrive in time")
 
     def _fail(self, code: int, reason: str) -> None:
-        log.info("connection.refused", code=code, client=self.client[0] if self.client else None)
+        self._wire.tell(f"websocket.{code}", self.client, self.loop.time())
         self._deadline.clear()
         if self.handshake_complete:
             self.conn.fail(code, reason)
@@ -272,9 +288,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.transport.abort()
 
 
-def _refuse(transport: Transport, error: FieldpostError, client: tuple[str, int] | None) -> None:
+def _refuse(transport: Transport, error: FieldpostError) -> None:
     """Answer in place of the application, and hang up."""
-    log.info("connection.refused", code=error.code, client=client[0] if client else None)
     answer = problem(error)
     head = [STATUS_LINE[answer.status_code], b"connection: close\r\n"]
     head += [name + b": " + value + b"\r\n" for name, value in answer.raw_headers]

@@ -5,7 +5,7 @@ import gzip
 import os
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -165,6 +165,36 @@ async def test_whichever_node_is_asked_the_notification_reaches_the_one_table(pg
         assert [tuple(row) for row in await cluster.query("select status, count(*) from notifications group by 1")] == [
             ("delivered", 30)
         ]
+
+
+@pytest.mark.threat(2)
+async def test_callers_never_take_the_files_that_the_store_needs(store_url: str, tmp_path: Path) -> None:
+    """With a hundred files for everything, two hundred strangers leave room for the site that is there already."""
+    few_files = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); "
+    patient = {"FIELDPOST_FRONT__HEADER_S": "600"}
+    node = RunningCentral(store_url, tmp_path / "central", first=few_files, environment=patient)
+    async with node as central, AsyncExitStack() as stack:
+        assert central.events("connections.limited")[0]["connections_max"] == 16
+        token = await add_site(central)
+        websocket = await stack.enter_async_context(websocket_to(central.url, token))
+        address = urlsplit(central.url)
+        strangers = []
+        for _ in range(200):
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            stack.callback(writer.transport.abort)
+            strangers.append((reader, writer))
+        turned_away = {await heard_of(reader) for reader, _ in strangers[-100:]}
+        assert turned_away == {b"HTTP/1.1 503 Service Unavailable\r\n"}
+        for seq in range(5):
+            await websocket.send_bytes(encode(Submit(seq, items(10))))
+            ack = await receive(websocket)
+            assert isinstance(ack, Ack)
+            assert {result.verdict for result in ack.results} == {"accepted"}
+
+
+async def heard_of(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(DEADLINE_S):
+        return await reader.readline()
 
 
 @pytest.mark.bad_input(16)

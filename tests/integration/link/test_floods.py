@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
@@ -79,26 +80,15 @@ def frame(data: bytes, kind: int = FINAL | BINARY) -> bytes:
 async def next_frame(raw: Raw) -> tuple[int, bytes]:
     """Kind and content of the next frame; pings are overheard, and the end counts as a frame of kind -1."""
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                kind, size = await raw.reader.readexactly(2)
-                if size == 126:
-                    size = struct.unpack("!H", await raw.reader.readexactly(2))[0]
-                data = await raw.reader.readexactly(size)
-                if kind & 0x0F != 0x09:
-                    return kind & 0x0F, data
-    except (asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            kind, size = await raw.exactly(2)
+            if size == 126:
+                size = struct.unpack("!H", await raw.exactly(2))[0]
+            data = await raw.exactly(size)
+            if kind & 0x0F != 0x09:
+                return kind & 0x0F, data
+    except EOFError:
         return -1, b""
-
-
-async def overhear(raw: Raw, seconds: float) -> None:
-    """Take no notice of what comes within so long."""
-    try:
-        async with asyncio.timeout(seconds):
-            while await raw.reader.read(65536):
-                pass
-    except TimeoutError:
-        pass
 
 
 async def close_code(raw: Raw) -> int | None:
@@ -163,7 +153,7 @@ async def test_a_head_without_end_is_cut_off(line: Line) -> None:
     async with line.raw() as raw:
         await raw.send(line.head()[:-2])
         sent = 0
-        while not await raw.heard(0) and sent < 16 * 1024 * 1024:
+        while not raw.has_heard and sent < 16 * 1024 * 1024:
             await raw.send(b"X-More: more\r\n" * 1000)
             sent += 14_000
         assert sent < 16 * 1024 * 1024
@@ -226,7 +216,7 @@ async def test_a_peer_in_the_middle_of_a_long_frame_need_not_answer_pings(
         async with opened(line) as slow, opened(line) as gone:
             await gone.send(content[:100])
             for start in range(0, len(content), 100):
-                await overhear(slow, 0.05)
+                await slow.overhear(0.05)
                 await slow.send(content[start : start + 100])
             assert (await next_frame(slow))[0] == BINARY
             assert await close_code(gone) == 1011
@@ -244,7 +234,7 @@ async def test_a_message_in_very_many_parts_is_bounded(line: Line) -> None:
     async with opened(line) as raw:
         await raw.send(frame(b"", BINARY))
         nothing, sent = frame(b"", CONTINUATION) * 10_000, 0
-        while not await raw.heard(0) and sent < 4 * wire.MESSAGE_BYTES_MAX:
+        while not raw.has_heard and sent < 4 * wire.MESSAGE_BYTES_MAX:
             await raw.send(nothing)
             sent += len(nothing)
         assert sent < 4 * wire.MESSAGE_BYTES_MAX
@@ -301,6 +291,17 @@ async def test_connections_are_bounded_and_those_that_end_make_room(
         async with asyncio.timeout(DEADLINE_S):
             while not await has_room(line, 4):
                 pass
+
+
+@pytest.mark.threat(2)
+async def test_a_flood_does_not_fill_the_log(line: Line) -> None:
+    with capture_logs() as lines:
+        for _ in range(20):
+            async with line.raw() as raw:
+                await raw.send(b"nonsense\r\n\r\n")
+                assert (await raw.reply()).status == 400
+    [told] = [one for one in lines if one["event"] == "connection.refused"]
+    assert (told["code"], told["client"], told["count"]) == ("http.malformed", "127.0.0.1", 1)
 
 
 async def has_room(line: Line, count: int) -> bool:
