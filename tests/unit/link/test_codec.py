@@ -1,0 +1,89 @@
+"""What is refused before it is read, and what is saved of a message that does not fit."""
+
+import json
+
+import pytest
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.link.codec import VALUES_MAX, check_json, decode, encode, salvage, seq_of
+from fieldpost.link.messages import Item, Submit
+
+
+def code_of(data: bytes) -> str | None:
+    try:
+        check_json(data)
+    except InvalidInput as error:
+        return error.code
+    return None
+
+
+@pytest.mark.threat(2)
+@pytest.mark.parametrize("text", ["1,2,", "[[[", "{{{", '\\"', "\\\\", '\\",[', '\\\\\\",'], ids=repr)
+def test_what_a_text_holds_is_no_value(text: str) -> None:
+    """A long list in a body, or JSON in it, is just a text."""
+    body = json.loads(f'"{text}"') * VALUES_MAX
+    assert code_of(encode(Submit(1, (Item("id", "ops", "s", body),)))) is None
+
+
+@pytest.mark.threat(2)
+@pytest.mark.parametrize(
+    "value", [b"0", b"[]", b"{}", b'""', b'"\\""', b'"\\\\"', b'{"a":"[,"}', b"[[[0]]]", b'{"a":{"b":"c"}}']
+)
+def test_more_values_than_any_message_holds_are_refused_before_they_are_made(value: bytes) -> None:
+    assert code_of(b"[" + b",".join([value] * (VALUES_MAX + 1)) + b"]") == "json.too_many"
+
+
+def test_as_many_values_as_are_allowed_are_read() -> None:
+    assert code_of(b"[" + b",".join([b"0"] * VALUES_MAX) + b"]") is None
+
+
+def test_of_an_unfit_submit_the_good_items_are_saved_and_the_others_answered_by_their_places() -> None:
+    good = Item("good", "ops", "s", "b")
+    sent = [{"notification_id": "x" * 100, "list_name": 1}, json.loads(encode(good)), [], {"notification_id": 7}]
+    saved = salvage(json.dumps({"t": "submit", "seq": 3, "items": sent}).encode())
+    assert saved is not None
+    submit, answers = saved
+    assert submit == Submit(3, (good,))
+    assert sorted(answers) == [0, 2, 3]
+    assert (answers[0].verdict, answers[0].code) == ("rejected", "link.invalid")
+    assert "list_name" in str(answers[0].error)
+    assert len(answers[0].notification_id) == 64 - 2, "cut, with a mark that takes three bytes"
+    assert answers[3].notification_id == ""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"t": "hello", "seq": 1, "items": []},
+        {"seq": 1, "items": []},
+        {"t": "submit", "items": []},
+        {"t": "submit", "seq": "1", "items": []},
+        {"t": "submit", "seq": -1, "items": []},
+        {"t": "submit", "seq": 1, "items": {}},
+        {"t": "submit", "seq": 1, "items": "[]"},
+        [],
+        None,
+    ],
+    ids=repr,
+)
+def test_what_is_no_submit_cannot_be_saved(fields: object) -> None:
+    assert salvage(json.dumps(fields).encode()) is None
+
+
+def test_a_refused_message_is_known_by_its_number_where_it_has_one() -> None:
+    assert seq_of(b'{"t":"tomorrow","seq":4,"x":[{}]}') == 4
+    for data in (b"", b"[]", b'{"seq":"4"}', b'{"seq":-4}', b"{", b'{"x":' + b"[" * 100_000, b"\xff"):
+        assert seq_of(data) is None
+
+
+def test_a_message_nested_just_deep_enough_for_one_parser_is_read_or_refused_by_name() -> None:
+    def nested(depth: int) -> str | None:
+        try:
+            decode(b'{"t":"hello","protocol":1,"version":"x","new":' + b"[" * depth + b"]" * depth + b"}")
+        except InvalidInput as error:
+            return error.code
+        return None
+
+    assert nested(10) is None
+    assert {nested(depth) for depth in range(900, 1010, 5)} <= {None, "json.too_deep"}
+    assert nested(5000) == "json.too_deep"
