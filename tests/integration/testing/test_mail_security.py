@@ -4,6 +4,7 @@ import asyncio
 import base64
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -228,3 +229,22 @@ async def test_auth_can_be_answered_by_a_rule(code: int, let_in: bool) -> None:
             await talk.hello()
             assert (await talk("AUTH PLAIN AHB1bXAAczNjcmV0"))[:3] == str(code)
             assert (await talk("MAIL FROM:<a@x.example>"))[:3] == ("250" if let_in else "530")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not run there")
+def test_implicit_tls_on_uvloop_too(served: ssl.SSLContext, trusted: ssl.SSLContext) -> None:
+    """That loop reads the client's hello before anybody asks for it."""
+    import uvloop
+
+    def hear_banner(port: int) -> bytes:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
+            trusted.wrap_socket(plain, server_hostname="mail.example") as secured,
+        ):
+            return secured.recv(100)
+
+    async def serve() -> list[bytes]:
+        async with MailServer(tls=served, tls_mode="implicit") as server:
+            return await asyncio.gather(*(asyncio.to_thread(hear_banner, server.port) for _ in range(3)))
+
+    assert uvloop.run(serve()) == [b"220 mail.example ESMTP\r\n"] * 3

@@ -52,7 +52,7 @@ class Session:
         """Converse. What the network does ends the conversation; what is raised here is a bug, ours or a test's."""
         try:
             if self._offer.implicit_tls is not None:
-                await self._shake_hands(self._offer.implicit_tls)
+                await self._shake_hands(self._offer.implicit_tls, is_first=True)
             self._record.add_verb("connect")
             banner = Reply(220, f"{self._offer.hostname} ESMTP")
             self._is_refused = not await self._voice.settle(self._moment("connect"), banner)
@@ -256,14 +256,14 @@ class Session:
         self._connection.note("client", line)
         return line
 
-    async def _shake_hands(self, context: ssl.SSLContext) -> None:
+    async def _shake_hands(self, context: ssl.SSLContext, *, is_first: bool = False) -> None:
         self._record.add_verb("tls")
         act = self._voice.ask(self._moment("tls"))
         await self._voice.hold(act)
         if act.has_answer:
             await self._voice.speak(act, Reply(220))
         try:
-            await self._wire.start_tls(context, self._offer.limits.tls_handshake_s)
+            await self._wire.start_tls(context, self._offer.limits.tls_handshake_s, is_first=is_first)
         except OSError as error:
             self._connection.tls_error = str(error) or type(error).__name__
             self._record.changed()

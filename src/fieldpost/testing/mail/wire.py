@@ -120,19 +120,38 @@ class Wire(asyncio.Protocol):
         """Leave what comes next to the TLS handshake."""
         self._transport.pause_reading()
 
-    async def start_tls(self, context: ssl.SSLContext, timeout_s: float) -> None:
-        """Shake hands. Raises OSError (of which ssl.SSLError is one) when that fails."""
-        # What came in clear after STARTTLS is not the client's word any more: an attacker may have put it there.
-        self._received.clear()
+    async def start_tls(self, context: ssl.SSLContext, timeout_s: float, *, is_first: bool = False) -> None:
+        """Shake hands; `is_first`: nothing was said before. Raises OSError (of which ssl.SSLError is one)."""
+        if not is_first:
+            # What came in clear after STARTTLS is not the client's word: an attacker may have put it there.
+            self._received.clear()
         self.flush()
         # No await may stand between the answer and the next line, or the client's hello would be read as a command.
-        secured = await asyncio.get_running_loop().start_tls(
+        shaking = asyncio.get_running_loop().start_tls(
             self._transport, self, context, server_side=True, ssl_handshake_timeout=timeout_s
         )
+        if is_first:
+            # uvloop begins to read before anybody can stop it, so the client's hello may be here already.
+            asyncio.get_running_loop().call_soon(self._pass_on_hello, self._transport, 3)
+        secured = await shaking
         if secured is None:
             raise ConnectionResetError("the client left during the TLS handshake")
         self._transport = secured
         self.is_tls = True
+
+    def _pass_on_hello(self, plain: asyncio.Transport, turns: int) -> None:
+        """Give the loop's TLS protocol what was read before it was there, once it has been told of its transport."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._pass_on_hello, plain, turns - 1)
+            return
+        hello = self._take(len(self._received))
+        protocol = cast(asyncio.BufferedProtocol, plain.get_protocol())
+        while hello and hasattr(protocol, "get_buffer"):  # uvloop's is of no class of asyncio's
+            room = memoryview(protocol.get_buffer(len(hello)))
+            count = min(len(room), len(hello))
+            room[:count] = hello[:count]
+            protocol.buffer_updated(count)
+            hello = hello[count:]
 
     def stop(self) -> None:
         """The server goes down: whoever waits for this client wakes."""

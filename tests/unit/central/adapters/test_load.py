@@ -1,13 +1,16 @@
 """Adapters are found by entry point, and a broken one harms nobody else."""
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from fieldpost.central import adapters as adapters_package
 from fieldpost.central.adapters import load
 from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.outbound.outbound import Outbound
 
 Install = Callable[..., None]
 
@@ -45,6 +48,38 @@ def test_our_own_and_third_parties_adapters_are_found_by_their_type(install: Ins
     adapters = load()
     assert isinstance(adapters["email"], EmailAdapter)
     assert adapters["pager"].type == "pager"
+
+
+@pytest.mark.req("ADP-03", "ADP-16")
+async def test_what_adapters_reach_the_world_with_is_made_once_and_handed_to_those_who_ask(install: Install) -> None:
+    asking = GOOD.format(name="Pager", type="pager") + "    def __init__(self, *, outbound): self.outbound = outbound\n"
+    install("acme_asking", asking, "pager = acme_asking:Pager")
+    outbound = Outbound()
+    adapters = load(outbound)
+    assert adapters["pager"].outbound is outbound  # type: ignore[attr-defined]
+    assert adapters["email"]._outbound is outbound  # type: ignore[attr-defined]
+    # It belongs to whoever made it: one adapter that closes does not take it away from the others.
+    session = outbound.admin_http._opened()
+    await adapters["email"].close()
+    assert not session.closed
+    await outbound.close()
+    assert session.closed
+
+
+@pytest.mark.req("ADP-14")
+def test_the_ways_out_know_no_table_no_dispatcher_and_no_console() -> None:
+    """Definitions are operate's job, adapters provide the means; neither store nor dispatch is seen from here."""
+    folder = Path(adapters_package.__file__).parent
+    imported = {
+        name
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+        if name.startswith("fieldpost.")
+    }
+    rooms = ("fieldpost.core", "fieldpost.clock", "fieldpost.outbound", "fieldpost.central.adapters")
+    assert imported
+    assert [name for name in imported if not name.startswith(rooms)] == []
 
 
 BROKEN = {

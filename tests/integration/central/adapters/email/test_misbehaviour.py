@@ -44,6 +44,7 @@ async def test_421_from_mail_on_is_tried_again_and_never_parks(
     assert server.mail_count == 0
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize("code", [450, 554])
 @pytest.mark.parametrize("verb", BEFORE_MAIL)
 async def test_any_refusal_before_mail_holds(server: MailServer, adapter: EmailAdapter, verb: Verb, code: int) -> None:
@@ -53,6 +54,7 @@ async def test_any_refusal_before_mail_holds(server: MailServer, adapter: EmailA
 
 
 @pytest.mark.req("ADP-08")
+@pytest.mark.fault(36)
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
 async def test_5xx_from_mail_on_is_permanent(server: MailServer, adapter: EmailAdapter, verb: Verb) -> None:
     server.on(verb).reply(554, "5.6.0 never")
@@ -64,6 +66,7 @@ async def test_5xx_from_mail_on_is_permanent(server: MailServer, adapter: EmailA
     assert after(notification(A, B), outcome).status is Status.PARKED
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
 async def test_4xx_from_mail_on_is_transient(server: MailServer, adapter: EmailAdapter, verb: Verb) -> None:
     server.on(verb).reply(451, "4.3.0 later")

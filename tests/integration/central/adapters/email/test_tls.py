@@ -100,6 +100,7 @@ def tls_1_0(authority: trustme.CA) -> ssl.SSLContext:
 
 
 @pytest.mark.fault(44)
+@pytest.mark.threat(20)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("fault", "reason"),
@@ -132,6 +133,8 @@ async def test_without_a_context_the_machines_own_trust_holds(authority: trustme
         await server.idle()
 
 
+@pytest.mark.fault(43)
+@pytest.mark.threat(20)
 @pytest.mark.parametrize("how", ["not offered", "refused", "closed", "answered by nonsense"])
 async def test_starttls_that_is_not_to_be_had_holds_and_nothing_is_sent_in_clear(
     authority: trustme.CA, adapter: EmailAdapter, how: str
@@ -154,6 +157,7 @@ async def test_starttls_that_is_not_to_be_had_holds_and_nothing_is_sent_in_clear
         assert server.seen["mail"] == 0
 
 
+@pytest.mark.fault(43)
 async def test_what_was_put_in_clear_behind_the_220_is_not_believed(
     authority: trustme.CA, adapter: EmailAdapter
 ) -> None:
