@@ -1,0 +1,66 @@
+"""A node started without the key of its secrets, or with another: it starts, holds what needs the key, and works on."""
+
+from pathlib import Path
+
+import pytest
+
+from fieldpost.central.store.keyring import key_text
+from fieldpost.testing import MailServer
+from support.running_central import RunningCentral, call, until
+from support.sender import Sender
+
+
+@pytest.mark.fault(67)
+@pytest.mark.parametrize("trouble", ["missing", "wrong", "garbage"])
+async def test_a_node_with_the_wrong_key_holds_its_channel_and_the_rest_works(
+    store_url: str, tmp_path: Path, trouble: str
+) -> None:
+    folder = tmp_path / "central"
+    key_file = folder / "secret.key"
+    async with MailServer(auth=lambda given: given.secret == "right") as mail:
+        async with RunningCentral(store_url, folder) as node:
+            token = (folder / "api-token").read_text().strip()
+            site = await furnish(node, token, mail.port)
+            assert await node.stop() == 0
+        right = key_file.read_text()
+        key_file.unlink()
+        if trouble != "missing":
+            key_file.write_text({"wrong": key_text(b"w" * 32), "garbage": "nonsense"}[trouble])
+        async with RunningCentral(store_url, folder) as node, Sender(site, node.url) as sender:
+            (held,) = await sender.send(1, "locked")
+            await sender.send(1, "open")
+            await mail.received(1, to="open@example.org")
+            found = await until(lambda: held_reason(node, token, held), 20, "the row to be held")
+            assert "the password of channel 'login' cannot be read" in found
+            health = await call(node, token, "GET", "health")
+            assert health["status"] == "troubled"
+            assert any("the password of channel 'login'" in one for one in health["troubles"])
+            assert (await call(node, token, "GET", f"notifications/{held}"))["status"] == "pending"
+            assert await node.stop() == 0
+        key_file.write_text(right)
+        key_file.chmod(0o600)
+        async with RunningCentral(store_url, folder) as node:
+            assert (await call(node, token, "GET", "health"))["status"] == "well"
+            await call(node, token, "POST", "breakers/channel:login/reset", {})
+            await mail.received(1, to="locked@example.org", timeout_s=30)
+
+
+async def furnish(node: RunningCentral, token: str, port: int) -> str:
+    """A channel with a login and one without, a list on each; a site's token."""
+    plain = {"host": "127.0.0.1", "port": port, "tls": "none", "from_address": "ops@example.org"}
+    login = plain | {"auth": "basic", "username": "ops"}
+    channels = [
+        {"name": "login", "type": "email", "settings": login, "secrets": {"password": "right"}},
+        {"name": "plain", "type": "email", "settings": plain},
+    ]
+    for channel in channels:
+        await call(node, token, "POST", "channels", channel)
+    for name, channel_name in (("locked", "login"), ("open", "plain")):
+        body = {"name": name, "targets": [f"{name}@example.org"], "channel": channel_name}
+        await call(node, token, "POST", "lists", body)
+    return str((await call(node, token, "POST", "sites", {"name": "plant-7"}))["token"])
+
+
+async def held_reason(node: RunningCentral, token: str, notification_id: str) -> str | None:
+    found = await call(node, token, "GET", f"notifications/{notification_id}")
+    return str(found["held_reason"]) if found.get("held_by") else None
