@@ -1,0 +1,113 @@
+"""Purge: deletes what was kept long enough, on the leading node, in small steps.
+
+Each batch is a transaction of its own, short enough to stand in nobody's way: a batch that took long makes the next
+one smaller, and between two the purge rests for as long as the last one took. What fails is logged and costs no more
+than this sweep of this table; what was left is deleted by the next.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+from sqlalchemy import Connection
+
+from fieldpost.central.store import retention
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.moment import moment
+from fieldpost.central.store.retention import BEGINNING, Batch, Span
+from fieldpost.central.upkeep.leader import Leader
+from fieldpost.central.upkeep.options import UpkeepOptions
+from fieldpost.clock import Clock
+from fieldpost.core.errors import Unavailable
+
+log = structlog.get_logger()
+
+BATCH_S = 0.05
+"""How long one batch may take before the next one is made smaller."""
+BATCH_MIN = 10
+AGAIN_S = 600.0
+"""How soon a purge that failed is tried again, if that is sooner than the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A kind of row, how long it is kept, and how a batch of it is deleted."""
+
+    name: str
+    retention: timedelta
+    purge: Callable[[Connection, Span], Batch]
+
+
+class Purge:
+    """One for a node."""
+
+    def __init__(self, store: Store, clock: Clock, leader: Leader, options: UpkeepOptions | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._leader = leader
+        self._options = o = options or UpkeepOptions()
+        # Audit entries go only once their notification has gone, so notifications come first.
+        self._kept = (
+            _Kept("notifications", o.terminal_retention, retention.purge_notifications),
+            _Kept("audit", o.audit_retention, retention.purge_audit),
+            _Kept("tombstones", o.tombstone_retention, retention.TOMBSTONES.purge),
+            _Kept("samples", o.sample_retention, retention.SAMPLES.purge),
+            _Kept("nodes", o.node_retention, retention.NODES.purge),
+        )
+
+    async def run(self) -> None:
+        """Purge while this node leads, at once and then at every interval, until cancelled."""
+        while True:
+            await self._leader.elected()
+            is_whole = await self.sweep()
+            interval_s = self._options.purge_interval_s
+            await self._clock.sleep(interval_s if is_whole else min(interval_s, AGAIN_S))
+
+    async def sweep(self) -> bool:
+        """Delete all that is past its retention; False when some of it could not be, or this node lost the lead."""
+        began = self._clock.monotonic()
+        deleted: Counter[str] = Counter()
+        failed = [kept.name for kept in self._kept if not await self._purge_safely(kept, deleted)]
+        log.info(
+            "purge.finished",
+            **{kept.name: deleted[kept.name] for kept in self._kept},
+            failed=failed,
+            duration_s=round(self._clock.monotonic() - began, 3),
+        )
+        return not failed
+
+    async def _purge_safely(self, kept: _Kept, deleted: Counter[str]) -> bool:
+        try:
+            return await self._purge(kept, deleted)
+        except Unavailable as error:
+            log.error("purge.failed", table=kept.name, error=error.message)
+        except Exception:
+            log.exception("purge.faulted", table=kept.name)
+        return False
+
+    async def _purge(self, kept: _Kept, deleted: Counter[str]) -> bool:
+        """Batch after batch until nothing is left; False when this node no longer leads before that."""
+        now = await self._store.read(moment, self._store.now())
+        span = Span(now - kept.retention, BEGINNING, self._options.purge_batch, now)
+        while self._leader.is_leader:
+            batch, took_s = await self._store.write(self._timed, kept.purge, span)
+            deleted[kept.name] += batch.deleted
+            if batch.after is None:
+                return True
+            span = replace(span, after=batch.after, limit=next_limit(span.limit, took_s, self._options.purge_batch))
+            await self._clock.sleep(took_s)
+        return False
+
+    def _timed(self, conn: Connection, purge: Callable[[Connection, Span], Batch], span: Span) -> tuple[Batch, float]:
+        """A batch, and how long it held what it locked; the wait for its turn does not count."""
+        began = self._clock.monotonic()
+        return purge(conn, span), self._clock.monotonic() - began
+
+
+def next_limit(limit: int, took_s: float, limit_max: int) -> int:
+    """How large the next batch may be: half as large after a slow one, twice as large after a quick one."""
+    if took_s > BATCH_S:
+        return max(min(BATCH_MIN, limit_max), limit // 2)
+    return min(limit_max, limit * 2) if took_s < BATCH_S / 4 else limit

@@ -1,0 +1,58 @@
+"""The sampler: keeps the KPIs of every minute, of all sites together and of each, for their history."""
+
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from fieldpost.central.store import kpis, samples
+from fieldpost.central.store.engine import Store
+from fieldpost.central.upkeep.leader import Leader
+from fieldpost.central.upkeep.options import UpkeepOptions
+from fieldpost.clock import Clock
+from fieldpost.core.errors import Unavailable
+from fieldpost.core.kpi import Thresholds
+
+log = structlog.get_logger()
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Sampler:
+    """One for a node; the leading one samples."""
+
+    def __init__(
+        self, store: Store, clock: Clock, leader: Leader, by: Thresholds, options: UpkeepOptions | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._leader = leader
+        self._by = by
+        self._interval = timedelta(seconds=(options or UpkeepOptions()).sample_interval_s)
+
+    async def run(self) -> None:
+        """Take a sample in every interval while this node leads, until cancelled."""
+        while True:
+            await self._leader.elected()
+            await self._clock.sleep(await self._sweep_safely())
+
+    async def sweep(self) -> datetime:
+        """Take a sample, unless one of this interval is there; the database's time at which it was taken."""
+        snapshot = await self._store.read(kpis.snapshot, self._by, now=self._store.now())
+        await self._store.write(samples.add, begin_of(snapshot.as_of, self._interval), snapshot)
+        return snapshot.as_of
+
+    async def _sweep_safely(self) -> float:
+        """A sample whose failure is logged and costs no more than itself; how long to wait for the next."""
+        try:
+            taken_at = await self.sweep()
+            return (begin_of(taken_at, self._interval) + self._interval - taken_at).total_seconds()
+        except Unavailable as error:
+            log.error("sample.failed", error=error.message)
+        except Exception:
+            log.exception("sample.faulted")
+        return self._interval.total_seconds()
+
+
+def begin_of(moment: datetime, interval: timedelta) -> datetime:
+    """The begin of the interval that this moment lies in."""
+    return moment - (moment - _EPOCH) % interval

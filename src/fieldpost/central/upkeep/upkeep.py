@@ -1,0 +1,25 @@
+"""All that one node does for the whole centre."""
+
+from dataclasses import dataclass
+
+from fieldpost.central.store.engine import Store
+from fieldpost.central.upkeep.leader import Leader
+from fieldpost.central.upkeep.options import UpkeepOptions
+from fieldpost.central.upkeep.purge import Purge
+from fieldpost.central.upkeep.sampler import Sampler
+from fieldpost.clock import Clock
+from fieldpost.core.kpi import Thresholds
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    leader: Leader
+    purge: Purge
+    sampler: Sampler
+
+    @classmethod
+    def over(
+        cls, store: Store, node_id: str, clock: Clock, by: Thresholds, options: UpkeepOptions | None = None
+    ) -> "Upkeep":
+        leader = Leader(store, node_id, clock, options)
+        return cls(leader, Purge(store, clock, leader, options), Sampler(store, clock, leader, by, options))

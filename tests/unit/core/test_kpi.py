@@ -1,0 +1,110 @@
+"""The formulas of the KPIs, each on the few rows that show what it means."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fieldpost.core.kpi import KPIS, NAMES, NOTHING, Row, Thresholds, compute, compute_by_site, fold, is_stuck
+from fieldpost.core.notification import Status
+
+NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+BY = Thresholds()
+MICROSECOND = timedelta(microseconds=1)
+PENDING = Row("plant-7", Status.PENDING, NOW, due_at=NOW)
+
+
+def figure(name: str, *rows: Row) -> float:
+    return compute(rows, NOW, BY)[name]
+
+
+def of_each_status() -> list[Row]:
+    return [replace(PENDING, status=status) for status in Status]
+
+
+@pytest.mark.req("KPI-02")
+def test_queue_depth_counts_pending_and_retrying() -> None:
+    assert figure("queue_depth", *of_each_status()) == 2
+    assert figure("queue_depth", PENDING, PENDING, replace(PENDING, status=Status.RETRYING)) == 3
+
+
+@pytest.mark.req("KPI-04")
+def test_parked_counts_parked_alone() -> None:
+    assert figure("parked", *of_each_status()) == 1
+
+
+@pytest.mark.req("KPI-03", "KPI-07", "CFG-05")
+@pytest.mark.parametrize("status", list(Status))
+def test_stuck_is_live_for_longer_than_the_threshold_of_ten_minutes(status: Status) -> None:
+    at_threshold = replace(PENDING, status=status, created_at=NOW - timedelta(minutes=10))
+    beyond = replace(at_threshold, created_at=at_threshold.created_at - MICROSECOND)
+    assert figure("stuck", at_threshold) == 0
+    assert figure("stuck", beyond) == (status in (Status.PENDING, Status.RETRYING))
+    assert is_stuck(status, beyond.created_at, NOW, BY.stuck_after) == bool(figure("stuck", beyond))
+
+
+@pytest.mark.req("DEC-16", "DEC-10")
+def test_stuck_counts_held_rows_and_overdue_leaves_them_out() -> None:
+    old = replace(PENDING, created_at=NOW - timedelta(hours=1), due_at=NOW - timedelta(hours=1))
+    assert (figure("stuck", old), figure("overdue", old)) == (1, 1)
+    held = replace(old, is_held=True)
+    assert (figure("stuck", held), figure("overdue", held)) == (1, 0)
+
+
+@pytest.mark.req("DEC-16")
+def test_overdue_is_due_for_longer_than_two_sweeps_and_not_taken() -> None:
+    at_threshold = replace(PENDING, due_at=NOW - timedelta(seconds=20))
+    beyond = replace(PENDING, due_at=NOW - timedelta(seconds=20) - MICROSECOND)
+    assert figure("overdue", at_threshold) == 0
+    assert figure("overdue", beyond) == 1
+    assert figure("overdue", replace(beyond, lease_until=NOW + timedelta(seconds=90))) == 0
+    assert figure("overdue", replace(beyond, due_at=NOW + timedelta(minutes=5))) == 0
+
+
+@pytest.mark.req("DEC-16")
+def test_a_row_whose_lease_ran_out_is_overdue_two_sweeps_after_that() -> None:
+    old = replace(PENDING, due_at=NOW - timedelta(hours=1))
+    assert figure("overdue", replace(old, lease_until=NOW - timedelta(seconds=20))) == 0
+    assert figure("overdue", replace(old, lease_until=NOW - timedelta(seconds=20) - MICROSECOND)) == 1
+
+
+@pytest.mark.req("KPI-05", "CFG-08")
+def test_delivered_last_interval_counts_the_trailing_minute() -> None:
+    delivered = Row("plant-7", Status.DELIVERED, NOW - timedelta(hours=1), delivered_at=NOW - timedelta(minutes=1))
+    assert figure("delivered_last_interval", delivered) == 0
+    assert figure("delivered_last_interval", replace(delivered, delivered_at=delivered.delivered_at + MICROSECOND)) == 1
+    assert figure("delivered_last_interval", *of_each_status()) == 0
+
+
+@pytest.mark.req("KPI-06")
+def test_oldest_pending_age_is_that_of_the_oldest_row_that_is_not_terminal() -> None:
+    ages = [replace(row, created_at=NOW - timedelta(seconds=30 + i)) for i, row in enumerate(of_each_status())]
+    assert figure("oldest_pending_age_s", *ages) == 31
+    assert figure("oldest_pending_age_s", *ages[2:]) == 0
+
+
+@pytest.mark.req("KPI-01")
+def test_figures_are_told_of_each_site_and_of_all_together() -> None:
+    old = replace(PENDING, site="north", created_at=NOW - timedelta(seconds=90))
+    rows = [PENDING, old, old, replace(PENDING, site="south", status=Status.PARKED)]
+    by_site = compute_by_site(rows, NOW, BY)
+    assert {site: figures["queue_depth"] for site, figures in by_site.items()} == {"plant-7": 1, "north": 2, "south": 0}
+    assert {site: figures["oldest_pending_age_s"] for site, figures in by_site.items()} == {
+        "plant-7": 0,
+        "north": 90,
+        "south": 0,
+    }
+    assert fold(by_site.values()) == compute(rows, NOW, BY)
+
+
+def test_nothing_has_a_figure_of_nought_for_every_kpi() -> None:
+    assert compute([], NOW, BY) == NOTHING == fold([])
+    assert set(NOTHING) == set(NAMES)
+
+
+def test_every_kpi_says_what_it_is_in_which_unit() -> None:
+    assert len(set(NAMES)) == len(KPIS) > 0
+    for kpi in KPIS:
+        assert kpi.unit in ("notifications", "seconds")
+        assert kpi.help.endswith(".")
+        assert kpi.name.endswith("_s") == (kpi.unit == "seconds")
