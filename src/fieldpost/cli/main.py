@@ -64,7 +64,10 @@ def version() -> None:
 def main() -> NoReturn:
     """The entry point: a FieldpostError becomes one line on stderr and its exit code, never a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a reader that has gone is no error, and not at the interpreter's end
     except FieldpostError as error:
         print(f"fieldpost: {error} [{error.code}]", file=sys.stderr)
         sys.exit(exit_code(error))
