@@ -1,4 +1,4 @@
-"""The ways out. One folder each, stateless, no database. Imports: core, clock, own client library."""
+"""The ways out. One folder each, stateless, no database. Imports: core, clock, outbound, own client library."""
 
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
