@@ -11,6 +11,7 @@ import asyncpg
 import msgspec
 import pytest
 from sqlalchemy import Connection
+from structlog.testing import capture_logs
 
 from fieldpost import Site
 from fieldpost.central.store.engine import parse_url, sqlite_module
@@ -223,6 +224,13 @@ async def test_a_persist_that_fails_touches_no_other_and_none_leaves_anything_op
             "create trigger planted before insert on notifications when new.subject = 'poison'"
             " begin select raise(abort, 'planted'); end"
         )
+    with capture_logs():  # tracebacks, of what is planted
+        await _submit_fine_and_poison(front)
+    assert await nothing_is_open(centre)
+
+
+async def _submit_fine_and_poison(front: Front) -> None:
+    centre = front.centre
     async with served(front.app) as url, aiohttp.ClientSession(base_url=url) as http:
         line = Line(front, url, http)
 
@@ -241,7 +249,6 @@ async def test_a_persist_that_fails_touches_no_other_and_none_leaves_anything_op
                 assert isinstance(answer, Ack)
                 assert (await centre.get(item.notification_id)).subject == "fine"
         assert (await line.rows())[0] == 12
-        assert await nothing_is_open(centre)
 
 
 async def nothing_is_open(centre: Centre) -> bool:
