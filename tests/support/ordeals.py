@@ -47,7 +47,7 @@ async def lost_answers(cluster: Cluster, cuts: int) -> Verdict:
         await cluster.furnish(*LISTS)
         stop = asyncio.Event()
         async with cluster.sender() as sender:
-            sending = asyncio.create_task(sender.send_until(stop, *LISTS))
+            sending = asyncio.create_task(sender.send_until(stop, cluster.mail, *LISTS))
             try:
                 for cut in range(cuts):
                     # Under load the next COMMIT is one of ingest, of a claim, or of the ends of attempts.
@@ -72,7 +72,7 @@ async def disturbed(cluster: Cluster, disturb: Callable[[int], Awaitable[None]],
     recovered_s = 0.0
     in_flight = 0
     async with cluster.sender() as sender:
-        sending = asyncio.create_task(sender.send_until(stop, *LISTS))
+        sending = asyncio.create_task(sender.send_until(stop, cluster.mail, *LISTS))
         try:
             for number in range(times):
                 before = cluster.mail.mail_count
@@ -129,7 +129,7 @@ async def _harassed(
     await cluster.furnish(*LISTS)
     stop = asyncio.Event()
     async with cluster.sender() as sender:
-        sending = asyncio.create_task(sender.send_until(stop, *LISTS, batch=50))
+        sending = asyncio.create_task(sender.send_until(stop, cluster.mail, *LISTS, batch=50))
         try:
             for _ in range(times):
                 enough = cluster.mail.mail_count + rng.randrange(20, 200)

@@ -31,14 +31,13 @@ MAIN = "from fieldpost.cli.main import main; main()"
 
 
 class RunningCentral:
-    """One node. `before` is a command to run it under, `first` what its process does first."""
+    """One node. `first` is what its process does first."""
 
     def __init__(
         self,
         store_url: str,
         folder: Path,
         *,
-        before: tuple[str, ...] = (),
         first: str = "",
         environment: Mapping[str, str] | None = None,
         port: int = 0,
@@ -47,7 +46,7 @@ class RunningCentral:
         self.url = ""
         self.process: asyncio.subprocess.Process | None = None
         self._log = folder / f"central-{secrets.token_hex(4)}.log"
-        self._command = [*before, sys.executable, "-P", "-c", first + MAIN, "central"]
+        self._command = [sys.executable, "-P", "-c", first + MAIN, "central"]
         self._command += ["--store", store_url, "--folder", str(folder), "--port", str(port), "--log-json"]
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("FIELDPOST_")}
         self._environment |= QUICK | dict(environment or {})

@@ -14,9 +14,12 @@ import aiohttp
 from fieldpost.core.ids import new_ids
 from fieldpost.link.codec import decode_as, encode
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, Ack, Item, Submit
+from fieldpost.testing import MailServer
 
 AGAIN_S = 0.1
 ANSWER_S = 30.0
+AHEAD_MAX = 400
+"""How much may be on its way at a time: enough to keep every slot busy, and the machine not for long."""
 
 
 class Sender:
@@ -60,10 +63,15 @@ class Sender:
             await self.deliver(items[start : start + batch])
         return [item.notification_id for item in items]
 
-    async def send_until(self, stop: asyncio.Event, *lists: str, batch: int = 20) -> None:
-        """Send batch after batch, none of them given up, until told to stop."""
+    async def send_until(self, stop: asyncio.Event, sink: MailServer, *lists: str, batch: int = 20) -> None:
+        """Send batch after batch, none of them given up, until told to stop; never far ahead of what comes out."""
         while not stop.is_set():
             await self.deliver(self.items(batch, *lists))
+            await sink.until(
+                lambda: stop.is_set() or sink.mail_count >= len(self.acked) - AHEAD_MAX,
+                timeout_s=60,
+                what="the deliveries to keep up",
+            )
 
     async def deliver(self, items: Sequence[Item]) -> None:
         """Offer these again and again until all are acked."""
