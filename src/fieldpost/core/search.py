@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.fingerprint import fingerprint_key, is_fingerprint_key
-from fieldpost.core.notification import LIVE, Status, Summary
+from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.text import check_label, check_list_name, check_subject
 from fieldpost.core.times import from_text, to_text
 
@@ -60,11 +60,11 @@ class Filter:
     def words(self) -> tuple[str, ...]:
         return words(self.subject) if self.subject is not None else ()
 
-    def fits_text(self, n: Summary) -> bool:
+    def fits_text(self, subject: str, error: str | None) -> bool:
         """Whether subject and error fit: what no database judges, so that all judge alike."""
-        if self.subject is not None and not _words_of(self.subject) <= set(words(n.subject)):
+        if self.subject is not None and not _words_of(self.subject) <= set(words(subject)):
             return False
-        return self.error_key is None or (n.last_error is not None and fingerprint_key(n.last_error) == self.error_key)
+        return self.error_key is None or (error is not None and fingerprint_key(error) == self.error_key)
 
     def resolved(self, now: datetime, stuck_after: timedelta) -> "Filter | None":
         """The same without `is_stuck`, as statuses and times; None when nothing at all can fit."""

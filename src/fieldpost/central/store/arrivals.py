@@ -1,7 +1,8 @@
 """Taking notifications in: insert-if-absent with the audit entry of the send, and what stood there already.
 
 Type and delivery key are fixed here, from the list as it is now. The audit entry's id is the notification's own, so
-that a send can never be recorded twice.
+that a send can never be recorded twice. One line for all that came together says that it is still to be indexed for
+search (terms.py).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -62,6 +63,10 @@ _insert_postgresql = Statement(
         order by u.notification_id
         on conflict (notification_id) do nothing
         returning *
+    ),
+    to_index as (
+        insert into search_backlog (notification_id, created_at, count)
+        select (array_agg(notification_id))[1], created_at, count(*) from inserted group by created_at
     )
     {_AUDIT} from inserted returning correlation_id
     """,
@@ -76,6 +81,9 @@ _insert_sqlite_rows = f"""
     values ({", ".join("?" for _ in _ROWS)}, ?, coalesce((select type from lists where list_name = ?), ?), ?, 'pending',
         ?, ?, ?)
 """
+_to_index_sqlite = Statement(
+    "insert into search_backlog (notification_id, created_at, count) values (:id, :at, :count)"
+)
 _audit_sqlite = Statement(f"{_AUDIT} from notifications where notification_id {{any:ids}}", lists={"ids": "id"})
 
 _standing = Statement(
@@ -123,6 +131,7 @@ def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submissi
     conn.exec_driver_sql(_insert_sqlite_rows, rows)
     ids = [s.notification_id for s, _ in fresh]
     _audit_sqlite.run(conn, ids=ids)
+    _to_index_sqlite.run(conn, id=ids[0], at=now, count=len(ids))
     return set(ids)
 
 

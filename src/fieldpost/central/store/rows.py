@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from fieldpost.central.store.tables import notifications
-from fieldpost.core.notification import Notification, Provenance, Status, Target, TargetStatus
+from fieldpost.core.notification import Notification, Provenance, Status, Summary, Target, TargetStatus
 
 NOTIFICATION_COLUMNS = (
     "notification_id, type, list_name, subject, body, status, retry_count, last_error, source_site_id,"
@@ -16,6 +16,8 @@ NOTIFICATION_COLUMNS = (
 )
 NOTIFICATION_TYPES = {name: notifications.c[name].type for name in NOTIFICATION_COLUMNS.replace(" ", "").split(",")}
 _COLUMN_COUNT = len(NOTIFICATION_TYPES)
+SUMMARY_TYPES = {name: type_ for name, type_ in NOTIFICATION_TYPES.items() if name != "body"}
+SUMMARY_COLUMNS = ", ".join(SUMMARY_TYPES)
 
 
 def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
@@ -75,6 +77,25 @@ def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
         site_enqueued_text=site_enqueued_text,
         targets=tuple(targets),
     )
+
+
+def summary(row: Row[Any]) -> Summary:
+    """The row holds SUMMARY_COLUMNS."""
+    given = {name: getattr(row, name) for name in _SUMMARY_FIELDS}
+    given["status"] = Status(row.status)
+    return Summary(
+        **given,
+        provenance=Provenance(
+            row.source_site_id,
+            row.source_instance_id,
+            row.source_script,
+            row.origin_execution_id,
+            row.origin_parent_execution_id,
+        ),
+    )
+
+
+_SUMMARY_FIELDS = [name for name in Summary.__dataclass_fields__ if name in SUMMARY_TYPES]
 
 
 def target(row: Row[Any]) -> Target:

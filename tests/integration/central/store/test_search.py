@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Connection, text
 
-from fieldpost.central.store import search, terms
+from fieldpost.central.store import places, search, terms
 from fieldpost.central.store.search import Found
 from fieldpost.central.store.terms import Place
 from fieldpost.core.ids import new_id
@@ -134,19 +134,20 @@ async def test_every_filter_finds_what_the_formula_says_in_pages_of_any_size(
             (search, "_STEP", 3),
             (search, "_STEP_MAX", 5),
             (terms, "CHUNK_PLACES", 3),
-            (terms, "_CHUNKS_READ", 2),
-            (terms, "_FEW", 4),
+            (places, "_CHUNKS_FIRST", 1),
+            (places, "_CHUNKS_MAX", 2),
+            (places, "_FEW", 4),
         ):
             monkeypatch.setattr(module, name, value)
-    await fill(centre, clock, rng, 150)
+    await fill(centre, clock, rng, 120)
     first = clock.now()
     monkeypatch.setattr(search, "SCAN_MAX", 5000)
     rows = await everything(centre)
     if seed % 2:
         monkeypatch.setattr(search, "SCAN_MAX", 11)
-    assert len(rows) == 150
-    for turn in range(150):
-        if turn == 100:
+    assert len(rows) == 120
+    for turn in range(60):
+        if turn == 40:
             await index_all(centre)
             assert (await centre.store.read(terms.backlog)).count == 0
         wanted = a_filter(rng, rows[-1].created_at, first)
@@ -220,7 +221,7 @@ async def test_a_search_that_meets_nothing_stops_and_can_go_on(
 async def test_no_body_is_read_for_a_list(centre: Centre) -> None:
     await centre.send(body="secret " * 1000, subject="pump")
     await index_all(centre)
-    statements = [search._walks[True], search._walks[False], search._these, terms._arrived]
+    statements = [search._walks[True], search._walks[False], search._these, search._whole, terms._arrived]
     for statement in statements:
         assert all("body" not in str(clause) for clause in statement._texts.values())
     (found,) = (await find(centre, subject="pump")).notifications

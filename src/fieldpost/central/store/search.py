@@ -1,0 +1,262 @@
+"""Finding notifications by any filter, newest first, without a body read and with an end to how much is looked at.
+
+Theory of operation. Every list has one order, by moment of arrival and id, and is walked from a place in it. Which way
+the walk goes depends on what was asked:
+
+    statuses but delivered    the partial index on what was not delivered
+    site, list, type, words   the places of the terms (terms.py), and before them the rows not yet indexed
+    nothing of that           the rows themselves, by the index on their arrival
+
+Where both statuses and terms are asked for it begins with the statuses, of which there are mostly few, and after FEW
+rows goes on by the terms: a place is a place on either way. What the way does not answer is judged on each row. A walk
+that meets nothing that fits could be long, so a search looks at SCAN_MAX rows at most: then it gives what it has found
+and the place where it stopped, and whoever asked may go on from there. So every search ends soon, whatever is asked and
+however many rows there are.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Integer, Row, Text
+
+from fieldpost.central.store import rows as to_core
+from fieldpost.central.store import terms
+from fieldpost.central.store.places import places
+from fieldpost.central.store.rows import SUMMARY_COLUMNS, SUMMARY_TYPES
+from fieldpost.central.store.statement import Statement
+from fieldpost.central.store.tables import IS_UNDELIVERED
+from fieldpost.central.store.terms import Place
+from fieldpost.central.store.types import Id, Moment
+from fieldpost.core.notification import Status, Summary
+from fieldpost.core.search import Filter
+
+SCAN_MAX = 5_000
+"""How many rows one search looks at."""
+FEW = 1_000
+"""So many rows are looked at by their status before the terms are asked."""
+ERRORS_MAX = 20_000
+_STEP, _STEP_MAX = 200, 2_000
+_PLACES_PER_ROW = 5
+"""So many places cost about as much to read as one row to judge."""
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+_FIRST_ID, _LAST_ID = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+TOP: Place = (_EVER, _LAST_ID)
+
+_NEWEST_FIRST = "order by created_at desc, notification_id desc"
+_IN_RANGE = "created_at >= :since and (created_at, notification_id) < (:at, :id)"
+_SOME = tuple(status for status in Status if status is not Status.DELIVERED)
+
+_by_arrival = f"(select {{columns}} from notifications where {_IN_RANGE} {_NEWEST_FIRST} limit :step) as c"
+# One arm for each status, since only so are the rows of several in order without sorting them all. The partial index's
+# own condition stands there in its own words, and the status as a literal: else no database knows that it may use it.
+_by_status = (
+    "(select * from ("
+    + " union all ".join(
+        f"select * from (select {{columns}} from notifications where {IS_UNDELIVERED} and status = '{status.value}'"
+        f" and cast(:is_{status.value} as boolean) and {_IN_RANGE} {_NEWEST_FIRST} limit :step) as {status.value}_rows"
+        for status in _SOME
+    )
+    + f") as arms {_NEWEST_FIRST} limit :step) as c"
+)
+_FITS = """
+    (cast(:any_status as boolean) or status {any:statuses})
+    and (cast(:site as text) is null or source_site_id = :site)
+    and (cast(:list_name as text) is null or list_name = :list_name)
+    and (cast(:type as text) is null or type = :type)
+"""
+_KEY = "created_at, notification_id"
+# What is looked at to judge a row by its text; the whole of it is read when it fits.
+_TEXTS = "created_at, notification_id, subject, last_error"
+_TEXT_TYPES = {name: SUMMARY_TYPES[name] for name in _TEXTS.split(", ")}
+
+
+def _walking(way: str) -> Statement:
+    columns = f"{_TEXTS}, status, source_site_id, list_name, type"
+    return Statement(
+        f"select {_TEXTS} from {way.format(columns=columns)} where {_FITS} {_NEWEST_FIRST}",
+        lists={"statuses": "text"},
+        result=_TEXT_TYPES,
+    )
+
+
+def _ending(way: str) -> Statement:
+    """Where a step of the walk ended: its last row, and how many there were."""
+    return Statement(
+        f"select {_KEY}, count(*) over () as walked from {way.format(columns=_KEY)}"
+        " order by created_at, notification_id limit 1",
+        result={"created_at": Moment, "notification_id": Id, "walked": Integer},
+    )
+
+
+_walks = {False: _walking(_by_arrival), True: _walking(_by_status)}
+_ends = {False: _ending(_by_arrival), True: _ending(_by_status)}
+_these = Statement(
+    f"select {_TEXTS} from notifications where notification_id {{any:ids}} and {_FITS}",
+    lists={"ids": "id", "statuses": "text"},
+    result=_TEXT_TYPES,
+)
+_whole = Statement(
+    f"select {SUMMARY_COLUMNS} from notifications where notification_id {{any:ids}} {_NEWEST_FIRST}",
+    lists={"ids": "id"},
+    result=SUMMARY_TYPES,
+)
+
+_errors = Statement(
+    f"""
+    select last_error, count(*) as size, min(terminal_at) as first_at, max(terminal_at) as last_at,
+        max(cast(notification_id as text)) as notification_id
+    from (
+        select last_error, terminal_at, notification_id from notifications
+        where {IS_UNDELIVERED} and status = 'parked' {_NEWEST_FIRST} limit :limit
+    ) as newest
+    group by last_error
+    """,
+    result={"last_error": Text, "size": BigInteger, "first_at": Moment, "last_at": Moment, "notification_id": Text},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Newest first. `end` is where to go on, None when there is nothing more."""
+
+    notifications: tuple[Summary, ...]
+    end: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedError:
+    """One text of an error, and the parked notifications that have it."""
+
+    error: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    notification_id: str
+
+
+def find(conn: Connection, wanted: Filter, *, limit: int, before: Place | None = None) -> Found:
+    """At most so many that fit, older than `before`; fewer, with an end to go on from, when they are rare."""
+    assert not wanted.is_stuck, "a filter is resolved before it is asked for"
+    found: list[Place] = []
+    looking = _look(conn, wanted, min(before or TOP, _upper(wanted)), limit)
+    while True:
+        try:
+            row = next(looking)
+        except StopIteration as stop:
+            return Found(_summaries(conn, found), stop.value)
+        if wanted.fits_text(row.subject, row.last_error):
+            if len(found) == limit:
+                return Found(_summaries(conn, found), found[-1])
+            found.append((row.created_at, row.notification_id))
+
+
+def parked_errors(conn: Connection) -> tuple[list[ParkedError], bool]:
+    """The errors of the newest ERRORS_MAX parked notifications, and whether these are all."""
+    found = [
+        ParkedError(row.last_error, row.size, row.first_at, row.last_at, row.notification_id)
+        for row in _errors.run(conn, limit=ERRORS_MAX)
+    ]
+    return found, sum(one.count for one in found) < ERRORS_MAX
+
+
+def _look(conn: Connection, wanted: Filter, before: Place, limit: int) -> Generator[Row[Any], None, Place | None]:
+    """The rows that fit but for their text; where it stopped looking, None when it has seen all."""
+    asked = terms.terms_of(wanted)
+    is_rare = bool(wanted.statuses) and Status.DELIVERED not in wanted.statuses
+    looked = 0
+    if is_rare or not asked:
+        most = FEW if asked else SCAN_MAX
+        step = limit + 1 if _is_plain(wanted, is_rare) else _STEP
+        looked, end = yield from _walk(conn, wanted, before, wanted.since, most, is_rare=is_rare, step=step)
+        if end is None or not asked:
+            return end
+        before = end
+    indexed = terms.behind_since(conn)
+    if indexed is not None and before > (indexed, ""):
+        since = max(indexed, wanted.since) if wanted.since else indexed
+        more, end = yield from _walk(conn, wanted, before, since, SCAN_MAX - looked, is_rare=False, step=_STEP_MAX)
+        looked += more
+        if end is not None:
+            return end
+        before = (indexed, _FIRST_ID)
+    return (yield from _by_terms(conn, wanted, asked, before, SCAN_MAX - looked, limit))
+
+
+def _walk(
+    conn: Connection, wanted: Filter, before: Place, since: datetime | None, most: int, *, is_rare: bool, step: int
+) -> Generator[Row[Any], None, tuple[int, Place | None]]:
+    """How many rows it looked at, and where it stopped, None when it has seen all."""
+    statement, ending = _walks[is_rare], _ends[is_rare]
+    looked = 0
+    while looked < most:
+        step = min(step, most - looked)
+        bounds = _bounds(wanted, since, before, is_rare) | {"step": step}
+        rows = statement.run(conn, **bounds, **_judgement(wanted))
+        yield from rows
+        if len(rows) == step:
+            last, walked = rows[-1], step
+        else:
+            ended = ending.run(conn, **bounds)
+            if not ended or ended[0].walked < step:
+                return looked + (ended[0].walked if ended else 0), None
+            last, walked = ended[0], ended[0].walked
+        looked += walked
+        before = (last.created_at, last.notification_id)
+        step = min(4 * step, _STEP_MAX)
+    return looked, before
+
+
+def _by_terms(
+    conn: Connection, wanted: Filter, asked: list[str], before: Place, most: int, limit: int
+) -> Generator[Row[Any], None, Place | None]:
+    looked = 0.0
+    step = _STEP if wanted.statuses or wanted.error_key else limit + 1
+    for some in places(conn, asked, wanted.since, before):
+        if looked >= most:
+            return before
+        for at in range(0, len(some.found), step):
+            if looked >= most:
+                return before
+            ids = [notification_id for _, notification_id in some.found[at : at + step]]
+            rows = {row.notification_id: row for row in _these.run(conn, ids=ids, **_judgement(wanted))}
+            yield from (rows[notification_id] for notification_id in ids if notification_id in rows)
+            looked += len(ids)
+            before = some.found[at + len(ids) - 1]
+        before = some.end
+        looked += some.read / _PLACES_PER_ROW
+    return None
+
+
+def _summaries(conn: Connection, found: list[Place]) -> tuple[Summary, ...]:
+    rows = _whole.run(conn, ids=[i for _, i in found]) if found else []
+    return tuple(to_core.summary(row) for row in rows)
+
+
+def _is_plain(wanted: Filter, is_rare: bool) -> bool:
+    """Whether every row of the walk fits."""
+    has_judgement = wanted.site or wanted.list_name or wanted.type or wanted.subject or wanted.error_key
+    return not has_judgement and (is_rare or not wanted.statuses)
+
+
+def _bounds(wanted: Filter, since: datetime | None, before: Place, is_rare: bool) -> dict[str, Any]:
+    bounds: dict[str, Any] = {"since": since or _NEVER, "at": before[0], "id": before[1]}
+    return bounds | ({f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_rare else {})
+
+
+def _judgement(wanted: Filter) -> dict[str, Any]:
+    return {
+        "any_status": not wanted.statuses,
+        "statuses": [status.value for status in wanted.statuses],
+        "site": wanted.site,
+        "list_name": wanted.list_name,
+        "type": wanted.type,
+    }
+
+
+def _upper(wanted: Filter) -> Place:
+    """The place before which everything arrived in time."""
+    return (wanted.until, _FIRST_ID) if wanted.until is not None else TOP
