@@ -12,7 +12,7 @@ from fieldpost.front import wire
 from fieldpost.front.options import FrontOptions
 from fieldpost.link.messages import FRAME_BYTES_MAX
 from support.front import Front, served
-from support.line import Line, submit_of, without_bugs
+from support.line import DEADLINE_S, Line, submit_of, without_bugs
 
 CHUNKED = "Transfer-Encoding: chunked"
 SMUGGLED = "smuggled"
@@ -143,7 +143,10 @@ async def test_a_body_too_large_is_refused_at_its_announcement_and_the_line_is_c
             await raw.send(line.head(f"Content-Length: {announced}"))
             reply = await raw.reply()
             assert (reply.status, reply.code) == (413, "http.too_large")
-            assert await raw.end() == b"", "whoever does not stop is cut off"
+            async with asyncio.timeout(DEADLINE_S):  # whoever does not stop is cut off
+                while not await raw.heard(0.02):
+                    await raw.send(b" ")
+            assert await raw.end() == b""
 
 
 @pytest.mark.bad_input(16)
