@@ -1,4 +1,4 @@
-"""The process `fieldpost central`: API, link, console, ingest and dispatcher on one store, until SIGTERM or SIGINT."""
+"""The process `fieldpost central`: front, ingest, dispatcher and upkeep on one store, until SIGTERM or SIGINT."""
 
 import asyncio
 import os
@@ -17,11 +17,13 @@ from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.accounts import FirstAccount
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.store import claims, nodes
+from fieldpost.central.store import claims, leases, nodes
 from fieldpost.central.store.engine import Store, open_store, parse_url
 from fieldpost.central.store.keys import load_keyring
 from fieldpost.central.store.lock import StoreLock
 from fieldpost.central.store.migrate import upgrade_async
+from fieldpost.central.upkeep.upkeep import Upkeep
+from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, Unavailable
@@ -85,10 +87,13 @@ async def _serve(
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
     operate = Operate.over(store, found, clock, keyring)
-    ingest = Ingest(store, clock, settings.ingest)
+    metrics = Metrics(clock)
+    ingest = Ingest(store, clock, settings.ingest, metrics)
     rng = random.Random(secrets.randbits(64))
-    dispatcher = Dispatcher(store, found, node_id, clock, rng, settings.dispatch, keyring)
-    watch = Watch.over(store, clock, settings.watch, keyring)
+    dispatcher = Dispatcher(store, found, node_id, clock, rng, settings.dispatch, keyring, metrics)
+    sweep_interval_s = settings.dispatch.interval_s
+    upkeep = Upkeep.over(store, node_id, clock, settings.watch.thresholds(sweep_interval_s), settings.upkeep)
+    watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
     app = create_app(operate, watch, ingest, settings.front, clock)
     server = Server(app, _listen(settings.central.host, settings.central.port), settings.front)
     await _announce_node(store, node_id)
@@ -99,7 +104,17 @@ async def _serve(
     try:
         async with asyncio.TaskGroup() as group:
             dispatching = group.create_task(dispatcher.run())
-            background = [group.create_task(store.wake.listen()), group.create_task(_beat(store, node_id, clock))]
+            background = [
+                group.create_task(loop)
+                for loop in (
+                    store.wake.listen(),
+                    _beat(store, node_id, clock),
+                    upkeep.leader.run(),
+                    upkeep.purge.run(),
+                    upkeep.sampler.run(),
+                    upkeep.indexer.run(),
+                )
+            ]
             serving = group.create_task(server.serve())
             await server.ready()
             on_started(Started(server.url, first, folder / TOKEN_FILE))
@@ -114,6 +129,7 @@ async def _serve(
         for adapter in found.values():
             await adapter.close()
         await outbound.close()
+        await upkeep.leader.resign()
         await store.write(nodes.stop, node_id, now=store.now())
         log.info("central.stopped", node_id=node_id)
 
@@ -134,9 +150,10 @@ def _listen(host: str, port: int) -> socket.socket:
 async def _announce_node(store: Store, node_id: str) -> None:
     await store.write(nodes.start, node_id, socket.gethostname(), fieldpost.__version__, now=store.now())
     if parse_url(store.url).get_backend_name() == "sqlite":
-        # The lock says that nobody else works on the file, so whatever was claimed is nobody's now.
+        # The lock says that nobody else works on the file, so whatever was claimed or led is nobody's now.
         await store.write(nodes.close_others, node_id)
         await store.write(claims.void_all)
+        await store.write(leases.void_all, now=store.now())
 
 
 async def _beat(store: Store, node_id: str, clock: Clock) -> None:

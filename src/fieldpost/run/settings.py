@@ -18,6 +18,7 @@ import msgspec
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.store.keys import SecretsOptions
+from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import WatchOptions
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.options import FrontOptions
@@ -70,6 +71,7 @@ class Settings:
     front: FrontOptions = field(default_factory=FrontOptions)
     ingest: IngestOptions = field(default_factory=IngestOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
+    upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
     watch: WatchOptions = field(default_factory=WatchOptions)
     outbound: OutboundOptions = field(default_factory=OutboundOptions)
     secrets: SecretsOptions = field(default_factory=SecretsOptions)

@@ -32,6 +32,7 @@ from fieldpost.core.adapter import Adapter, ClaimLost
 from fieldpost.core.breaker import Breaker
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.lanes import Lane, retry_first
+from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
 
@@ -50,6 +51,7 @@ class Dispatcher:
         rng: random.Random,
         options: DispatchOptions | None = None,
         keyring: Keyring | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
         self._adapters = adapters
@@ -57,7 +59,8 @@ class Dispatcher:
         self._clock = clock
         self._options = options or DispatchOptions()
         self._keyring = keyring or Keyring()
-        self._results = Results(store, node_id, clock, rng, self._options, self._ended)
+        self._meter = meter or Unmetered()
+        self._results = Results(store, node_id, clock, rng, self._options, self._ended, self._meter)
         self._holds = Holds(store, node_id, self._options)
         self._view = View(is_stale=True)
         self._flights: dict[tuple[str, int], Flight] = {}
@@ -109,8 +112,10 @@ class Dispatcher:
 
     async def _sweep_safely(self) -> float:
         """A sweep whose failure is logged and costs no more than itself; how long to wait for the next."""
+        began = self._clock.monotonic()
         try:
             await self.sweep()
+            self._meter.swept(self._clock.monotonic() - began)
             return await self._wait_s()
         except Unavailable as error:
             log.error("sweep.failed", error=error.message)
@@ -154,6 +159,8 @@ class Dispatcher:
             self._after[lane] = claimed[-1].notification.delivery_key if claimed and count == free else ""
             for one in claimed:
                 self._start(one)
+            if claimed:
+                self._meter.claimed(lane.value, len(claimed))
         return count
 
     def _shares(self, free: int) -> list[Share]:
@@ -199,6 +206,7 @@ class Dispatcher:
         opened = self._view.opened(route, self._keyring)
         flight = Flight(claimed, route, policy, self._clock, self._options.lease_s, is_probe, opened)
         self._flights[flight.key] = flight
+        self._meter.flying(len(self._flights))
         flight.task = asyncio.create_task(self._fly(flight))
 
     async def _fly(self, flight: Flight) -> None:
@@ -232,6 +240,7 @@ class Dispatcher:
                     self._store.wake.nudge()
                 self._busy[key] -= 1
         self._busy = +self._busy
+        self._meter.flying(len(self._flights))
         if any(not isinstance(flight.outcome, Delivered) for flight in flights):
             # They may be due again sooner than the dispatcher means to wait: it looked while they were in flight.
             self._store.wake.nudge()

@@ -24,6 +24,7 @@ from fieldpost.core.breaker import Breaker, BreakerPolicy, give_back_probe, next
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Hold, decide
+from fieldpost.core.meter import Meter
 from fieldpost.core.outcome import Outcome
 from fieldpost.core.text import cut
 
@@ -43,6 +44,7 @@ class Results:
         rng: random.Random,
         options: DispatchOptions,
         on_ended: Callable[[Sequence[Flight], dict[str, Breaker]], None],
+        meter: Meter,
     ) -> None:
         self._store = store
         self._node_id = node_id
@@ -50,6 +52,7 @@ class Results:
         self._rng = rng
         self._options = options
         self._on_ended = on_ended
+        self._meter = meter
         self._waiting: list[Flight] = []
         self._news = asyncio.Event()
 
@@ -109,8 +112,10 @@ class Results:
         for flight, f in zip(batch, finished, strict=True):
             n = flight.claimed.notification
             if f.notification_id in late:
+                self._meter.late()
                 log.warning("attempt.late", notification_id=f.notification_id, token=f.token, outcome=f.outcome)
             else:
+                self._meter.finished(n.type, f.outcome, flight.duration_s)
                 log.info(
                     "attempt.finished",
                     notification_id=f.notification_id,

@@ -28,6 +28,7 @@ from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import new_ids, parse_notification_id
+from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
 from fieldpost.link.codec import too_many
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ack, Item, Result, Submit
@@ -48,10 +49,13 @@ class IngestOptions:
 class Ingest:
     """One for a central node, used by every connection."""
 
-    def __init__(self, store: Store, clock: Clock, options: IngestOptions | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, options: IngestOptions | None = None, meter: Meter | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._options = options or IngestOptions()
+        self._meter = meter or Unmetered()
 
     @property
     def credits(self) -> int:
@@ -75,6 +79,8 @@ class Ingest:
         results = [c if isinstance(c, Result) else verdicts[id(c)] for c in checked]
         for place in sorted(unfit):
             results.insert(place, unfit[place])
+        for verdict, count in Counter(result.verdict for result in results).items():
+            self._meter.submitted(verdict, count)
         return Ack(message.seq, tuple(results), self._options.credits)
 
     async def _take(self, site: str, submissions: list[Submission]) -> dict[int, Result]:

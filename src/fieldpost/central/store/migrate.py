@@ -1,6 +1,8 @@
 """Migrations: applied at start or by `fieldpost migrate`, under a lock, forward only."""
 
 import asyncio
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -37,6 +39,36 @@ async def upgrade_async(url: str) -> None:
         await engine.dispose()
 
 
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The schema that a database has, and the one that this version wants."""
+
+    current: str | None
+    wanted: str | None
+    is_newer: bool
+    """Whether this version has never heard of it."""
+
+
+def schema_of(conn: Connection) -> Schema:
+    """What schema this database has."""
+    current = MigrationContext.configure(conn).get_current_revision()
+    wanted, known = _known()
+    return Schema(current, wanted, current is not None and current not in known)
+
+
+@cache
+def _known() -> tuple[str | None, frozenset[str]]:
+    """The newest schema of this version, and all that it knows."""
+    scripts = ScriptDirectory.from_config(_config())
+    return scripts.get_current_head(), frozenset(script.revision for script in scripts.walk_revisions())
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
 def _check_version(conn: Connection) -> None:
     version = conn.dialect.server_version_info or (0,)
     if version < POSTGRESQL_MIN:
@@ -55,17 +87,15 @@ def _upgrade_sqlite(url: str) -> None:
 
 
 def _upgrade(conn: Connection) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = conn
-    scripts = ScriptDirectory.from_config(config)
-    current = MigrationContext.configure(conn).get_current_revision()
-    if current == scripts.get_current_head():
+    schema = schema_of(conn)
+    if schema.current == schema.wanted:
         return
-    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+    if schema.is_newer:
         raise ConfigError(
             "store.newer",
-            f"the database has schema {current}, which this version does not know",
+            f"the database has schema {schema.current}, which this version does not know",
             hint="it was made by a newer Fieldpost: run that version, or a newer one",
         )
+    config = _config()
+    config.attributes["connection"] = conn
     command.upgrade(config, "head")

@@ -1,36 +1,80 @@
-"""Is central well: can the store be used, and how much is where."""
+"""Is central well: can the store be used, does this node dispatch, who leads, and how much is where."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import Connection
 
 from fieldpost.central.store import kpis, lists
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import Keyring
-from fieldpost.central.store.moment import moment
+from fieldpost.central.store.migrate import Schema, schema_of
+from fieldpost.central.watch.glance import Glance
+from fieldpost.central.watch.metrics import Metrics
+from fieldpost.central.watch.nodes import Centre, look
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status
 
-FRESH_S = 2.0
-REST = 20.0
-"""Counting rests for so many times as long as it took, so that looking never becomes the load."""
+SILENT_S = 30.0
+"""For how long at least an idle dispatcher may be silent; or for three sweeps, if they come less often."""
+FLIGHT_S = 20 * 60.0
+"""For how long one may be silent that waits for what is in flight: no attempt lasts longer."""
+
+
+class Verdict(StrEnum):
+    """Of a check. A warning is for people to look at; what fails keeps a node from being ready."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    verdict: Verdict
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    checks: tuple[Check, ...]
+
+    @property
+    def is_ready(self) -> bool:
+        return all(check.verdict is not Verdict.FAILING for check in self.checks)
 
 
 class Health:
-    """Looking at central itself."""
+    """Looking at central itself; `metrics` is where a node's dispatcher is heard of, if it has one."""
 
-    def __init__(self, store: Store, clock: Clock, keyring: Keyring | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        keyring: Keyring | None = None,
+        metrics: Metrics | None = None,
+        sweep_interval_s: float = 10.0,
+    ) -> None:
         self._store = store
-        self._clock = clock
         self._keyring = keyring or Keyring()
-        self._counts: Mapping[Status, int] = {}
-        self._counted_until: float | None = None
+        self._metrics = metrics
+        self._sweep_interval_s = sweep_interval_s
+        self._counts = Glance(self._count, clock)
 
-    async def check_store(self) -> None:
-        """Returns when the store answers and takes writes, raises Unavailable when it does not."""
-        await self._store.read(moment, self._store.now())
-        # A store that is read-only or full answers every question: only its last write tells.
-        if (trouble := self._store.trouble) is not None:
-            raise Unavailable(trouble.code, trouble.message, hint=trouble.hint)
+    async def readiness(self) -> Readiness:
+        """Whether this node can do its work, with the reasons either way."""
+        try:
+            schema, centre = await self._store.read(_look, self._store)
+            # A store that is read-only or full answers every question: only its last write tells.
+            if (trouble := self._store.trouble) is not None:
+                raise Unavailable(trouble.code, trouble.message, hint=trouble.hint)
+        except Unavailable as error:
+            return Readiness((Check("store", Verdict.FAILING, error.message), *self._dispatcher()))
+        store = Check("store", Verdict.OK, "the store answers and takes writes")
+        return Readiness((store, migrations_check(schema), *self._dispatcher(), leader_check(centre)))
 
     async def troubles(self) -> list[str]:
         """What is wrong although central works: keys that are missing, and channels whose secrets they would open."""
@@ -40,9 +84,41 @@ class Health:
 
     async def counts(self) -> Mapping[Status, int]:
         """How many notifications stand in each status, as of a moment ago."""
-        began = self._clock.monotonic()
-        if self._counted_until is None or began >= self._counted_until:
-            self._counts = await self._store.read(kpis.count_by_status)
-            ended = self._clock.monotonic()
-            self._counted_until = ended + max(FRESH_S, REST * (ended - began))
-        return self._counts
+        return await self._counts.get()
+
+    async def _count(self) -> Mapping[Status, int]:
+        return await self._store.read(kpis.count_by_status)
+
+    def _dispatcher(self) -> tuple[Check, ...]:
+        if self._metrics is None:
+            return ()
+        return (dispatcher_check(self._metrics.silent_s, self._metrics.in_flight, self._sweep_interval_s),)
+
+
+def dispatcher_check(silent_s: float, in_flight: int, interval_s: float) -> Check:
+    """Whether the dispatcher lives: it sweeps, or waits for what is in flight."""
+    allowed_s = FLIGHT_S if in_flight else max(SILENT_S, 3 * interval_s)
+    if silent_s > allowed_s:
+        return Check("dispatcher", Verdict.FAILING, f"the dispatcher has not swept for {silent_s:.0f} s")
+    return Check("dispatcher", Verdict.OK, f"{in_flight} in flight")
+
+
+def leader_check(centre: Centre) -> Check:
+    """Purge and history wait while nobody leads; nothing else does."""
+    if centre.leader is None:
+        return Check("leader", Verdict.WARNING, "no node leads: purge and the history of the KPIs wait")
+    return Check("leader", Verdict.OK, f"node {centre.leader} leads")
+
+
+def migrations_check(schema: Schema) -> Check:
+    """A newer schema is that of a newer node, beside which this one goes on; an older one is nobody's."""
+    if schema.current == schema.wanted:
+        return Check("migrations", Verdict.OK, f"the schema is {schema.current}")
+    if schema.is_newer:
+        return Check("migrations", Verdict.WARNING, f"the schema is {schema.current}, newer than this version's own")
+    detail = f"the schema is {schema.current or 'not there'}, this version needs {schema.wanted}"
+    return Check("migrations", Verdict.FAILING, detail)
+
+
+def _look(conn: Connection, store: Store) -> tuple[Schema, Centre]:
+    return schema_of(conn), look(conn, now=store.now())

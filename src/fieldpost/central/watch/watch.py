@@ -1,13 +1,21 @@
 """All that people can see."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import Keyring
+from fieldpost.central.watch.exposition import Exposition
 from fieldpost.central.watch.health import Health
+from fieldpost.central.watch.kpis import Kpis
+from fieldpost.central.watch.metrics import Metrics
+from fieldpost.central.watch.nodes import Nodes
 from fieldpost.central.watch.notifications import Notifications
 from fieldpost.clock import Clock
+from fieldpost.core.errors import ConfigError
+from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
+
+SECONDS_MAX = 10 * 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,16 +24,52 @@ class WatchOptions:
 
     stuck_after_s: float = 600.0
     """Pending or retrying for longer than this counts as stuck; it is shown and never acted on."""
+    delivered_window_s: float = 60.0
+    """How far back `delivered_last_interval` counts."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if not 0 < getattr(self, field.name) <= SECONDS_MAX:
+                raise ConfigError(
+                    "settings.range",
+                    f"watch.{field.name} must be greater than 0 and at most ten years",
+                    field=f"watch.{field.name}",
+                )
+
+    def thresholds(self, sweep_interval_s: float) -> Thresholds:
+        """What the KPIs are measured by, where the dispatcher sweeps so often."""
+        return Thresholds(
+            timedelta(seconds=self.stuck_after_s),
+            timedelta(seconds=SWEEPS_UNTIL_OVERDUE * sweep_interval_s),
+            timedelta(seconds=self.delivered_window_s),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     notifications: Notifications
     health: Health
+    kpis: Kpis
+    nodes: Nodes
+    exposition: Exposition
 
     @classmethod
     def over(
-        cls, store: Store, clock: Clock, options: WatchOptions | None = None, keyring: Keyring | None = None
+        cls,
+        store: Store,
+        clock: Clock,
+        options: WatchOptions | None = None,
+        keyring: Keyring | None = None,
+        metrics: Metrics | None = None,
+        sweep_interval_s: float = 10.0,
     ) -> "Watch":
-        stuck_after = timedelta(seconds=(options or WatchOptions()).stuck_after_s)
-        return cls(Notifications(store, clock, stuck_after), Health(store, clock, keyring))
+        """`metrics` are those of this node's work; without any there is nothing to see of its dispatcher."""
+        by = (options or WatchOptions()).thresholds(sweep_interval_s)
+        kpis, nodes = Kpis(store, clock, by), Nodes(store)
+        return cls(
+            Notifications(store, clock, by.stuck_after),
+            Health(store, clock, keyring, metrics, sweep_interval_s),
+            kpis,
+            nodes,
+            Exposition(store, metrics or Metrics(clock), kpis, nodes),
+        )

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from fieldpost.front.api.call import Answer, Call
+from fieldpost.front.api.call import Answer, Call, Text
+from fieldpost.front.api.errors import RETRY_AFTER_S
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -14,10 +15,32 @@ async def alive(_call: Call) -> Answer:
     return Answer(Probe("alive"))
 
 
+class CheckView(msgspec.Struct, frozen=True):
+    name: str
+    status: str
+    detail: str
+
+
+class ReadinessView(msgspec.Struct, frozen=True):
+    """`ready` or `not_ready`, with the reasons."""
+
+    status: str
+    checks: list[CheckView]
+
+
 async def ready(call: Call) -> Answer:
-    """The store can be used; Unavailable (503) while it cannot."""
-    await call.watch.health.check_store()
-    return Answer(Probe("ready"))
+    """Whether this node can do its work: the store, its schema, the dispatcher; 503 while it cannot, and why."""
+    found = await call.watch.health.readiness()
+    checks = [CheckView(check.name, check.verdict.value, check.detail) for check in found.checks]
+    if found.is_ready:
+        return Answer(ReadinessView("ready", checks))
+    return Answer(ReadinessView("not_ready", checks), 503, {"Retry-After": str(RETRY_AFTER_S)})
+
+
+async def metrics(call: Call) -> Answer:
+    """The metrics of this node and of the centre, as Prometheus reads them."""
+    call.query()
+    return Answer(Text(await call.watch.exposition.text(), call.watch.exposition.content_type))
 
 
 class HealthView(msgspec.Struct, frozen=True):

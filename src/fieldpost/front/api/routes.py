@@ -1,6 +1,6 @@
 """The whole API as one table. What is not here, or in the console's table, is not reachable."""
 
-from fieldpost.front.api import breakers, channels, health, link, lists, notifications, secrets, sites
+from fieldpost.front.api import breakers, channels, health, kpis, link, lists, nodes, notifications, secrets, sites
 from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
 
@@ -10,7 +10,12 @@ LINK_SOCKET = "/link/v1/data"
 ROUTES = (
     Route("GET", "/healthz", health.alive, Access.ANYONE),
     Route("GET", "/readyz", health.ready, Access.ANYONE),
+    Route("GET", "/metrics", health.metrics, Access.VIEWER),
     Route("GET", "/api/v1/health", health.show, Access.VIEWER),
+    Route("GET", "/api/v1/kpis", kpis.show, Access.VIEWER),
+    Route("GET", "/api/v1/kpis/sites", kpis.by_site, Access.VIEWER),
+    Route("GET", "/api/v1/kpis/history", kpis.history, Access.VIEWER),
+    Route("GET", "/api/v1/nodes", nodes.show_all, Access.VIEWER),
     Route("GET", "/api/v1/notifications", notifications.page, Access.VIEWER),
     Route("GET", "/api/v1/notifications/{notification_id}", notifications.show, Access.VIEWER),
     Route("POST", "/api/v1/notifications/{notification_id}/retry", notifications.retry, Access.OPERATOR),

@@ -1,0 +1,71 @@
+"""The KPIs as people and programs see them: now, of all sites or each, and how they were."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fieldpost.central.store import kpis, samples
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.moment import moment
+from fieldpost.central.watch.glance import Glance
+from fieldpost.clock import Clock
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.kpi import NAMES, Snapshot, Thresholds
+from fieldpost.core.text import check_label
+
+HISTORY_DEFAULT = timedelta(days=1)
+HISTORY_MAX = timedelta(days=3660)
+POINTS_MAX = 1500
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How a KPI was: points in the order of time, each the largest value of its step."""
+
+    kpi: str
+    site: str | None
+    """None for all sites together."""
+    begin: datetime
+    end: datetime
+    step: timedelta
+    points: Sequence[tuple[datetime, float]]
+
+
+class Kpis:
+    """Looking at the KPIs."""
+
+    def __init__(self, store: Store, clock: Clock, by: Thresholds) -> None:
+        self._store = store
+        self.by = by
+        self._glance = Glance(self._look, clock)
+
+    async def now(self) -> Snapshot:
+        """All KPIs of all sites, as of a moment ago."""
+        return await self._glance.get()
+
+    async def history(
+        self, kpi: str, site: str | None = None, begin: datetime | None = None, end: datetime | None = None
+    ) -> History:
+        """How a KPI was from `begin` (a day before the end, if not given) to `end` (now); InvalidInput otherwise."""
+        if kpi not in NAMES:
+            raise InvalidInput("kpi.unknown", f"kpi must be one of {', '.join(NAMES)}, not {kpi[:64]!r}", field="kpi")
+        if site is not None:
+            check_label(site, "site")
+        until = end if end is not None else await self._store.read(moment, self._store.now())
+        if until < EARLIEST:
+            raise InvalidInput("history.range", "to lies before anything that could be known", field="to")
+        since = begin or until - HISTORY_DEFAULT
+        if not timedelta(0) < until - since <= HISTORY_MAX:
+            raise InvalidInput(
+                "history.range", f"from must be before to, by at most {HISTORY_MAX.days} days", field="from"
+            )
+        step = _MINUTE * -((since - until) // (_MINUTE * POINTS_MAX))
+        points = await self._store.read(
+            samples.history, kpi, site or samples.ALL_SITES, begin=since, end=until, step=step
+        )
+        return History(kpi, site, since, until, step, points)
+
+    async def _look(self) -> Snapshot:
+        return await self._store.read(kpis.snapshot, self.by, now=self._store.now())

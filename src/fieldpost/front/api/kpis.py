@@ -1,0 +1,102 @@
+"""`/kpis`: the figures of now, of all sites or each, and how they were."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.times import from_text, to_text
+from fieldpost.front.api.call import Answer, Call
+
+
+class ThresholdsView(msgspec.Struct, frozen=True):
+    """What the figures are measured by."""
+
+    stuck_after_s: float
+    overdue_after_s: float
+    delivered_window_s: float
+
+
+class KpisView(msgspec.Struct, frozen=True):
+    kpis: Mapping[str, float]
+    thresholds: ThresholdsView
+    as_of: str
+
+
+class SiteKpisView(msgspec.Struct, frozen=True):
+    site: str
+    kpis: Mapping[str, float]
+
+
+class SitesKpisView(msgspec.Struct, frozen=True):
+    sites: list[SiteKpisView]
+    as_of: str
+
+
+class Point(msgspec.Struct, frozen=True):
+    at: str
+    value: float
+
+
+class HistoryView(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
+    kpi: str
+    site: str | None
+    begin: str
+    end: str
+    step_s: float
+    points: list[Point]
+
+
+async def show(call: Call) -> Answer:
+    """The KPIs of all sites together, as of a moment ago."""
+    call.query()
+    found = await call.watch.kpis.now()
+    by = call.watch.kpis.by
+    thresholds = ThresholdsView(
+        by.stuck_after.total_seconds(), by.overdue_after.total_seconds(), by.delivered_window.total_seconds()
+    )
+    return Answer(KpisView(found.total, thresholds, to_text(found.as_of)))
+
+
+async def by_site(call: Call) -> Answer:
+    """The KPIs of each site, as of a moment ago."""
+    call.query()
+    found = await call.watch.kpis.now()
+    sites = [SiteKpisView(site, figures) for site, figures in sorted(found.of_sites.items())]
+    return Answer(SitesKpisView(sites, to_text(found.as_of)))
+
+
+async def history(call: Call) -> Answer:
+    """How one `kpi` was, of all sites or of one `site`, `from` a time `to` another (the last day by default).
+
+    A point is the largest value of its step; a step is a minute, or more where there would be too many.
+    """
+    query = call.query("kpi", "site", "from", "to")
+    if "kpi" not in query:
+        raise InvalidInput("query.missing", "kpi must be given", field="kpi")
+    found = await call.watch.kpis.history(
+        query["kpi"][0],
+        query["site"][0] if "site" in query else None,
+        _moment(query, "from"),
+        _moment(query, "to"),
+    )
+    points = [Point(to_text(at), value) for at, value in found.points]
+    return Answer(
+        HistoryView(found.kpi, found.site, to_text(found.begin), to_text(found.end), found.step.total_seconds(), points)
+    )
+
+
+def _moment(query: dict[str, list[str]], name: str) -> datetime | None:
+    if name not in query:
+        return None
+    # A plus in a query stands for a space, so an offset such as +01:00 may arrive with one.
+    moment = from_text(re.sub(r" (?=\d\d:\d\d$)", "+", query[name][0]))
+    if moment is None:
+        raise InvalidInput(
+            "time.invalid",
+            f"{name} must be a time with its zone, such as 2026-11-15T08:00:00Z",
+            field=name,
+        )
+    return moment
