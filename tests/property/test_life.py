@@ -3,10 +3,13 @@
 `make chaos` walks further: tests/chaos/test_life.py. A failure prints the steps that lead to it, each as a call.
 """
 
+from copy import copy
 from functools import partial
 
 import pytest
+from sqlalchemy import text
 
+from fieldpost.central.store import attempts
 from support.databases import apart
 from support.life_machine import walk
 
@@ -14,4 +17,19 @@ from support.life_machine import walk
 @pytest.mark.req("LIF-06", "LIF-08", "LIF-09", "LIF-10", "AUD-01", "AUD-02", "AUD-03")
 @pytest.mark.req("DEC-03", "DEC-05", "DEC-06", "DEC-07", "DEC-10", "DEC-11", "DEC-12", "DEC-14")
 def test_every_life_is_as_the_model_has_it(store_url: str) -> None:
-    apart(partial(walk, store_url, lives=50, steps=30))
+    apart(partial(walk, store_url, lives=40, steps=25))
+
+
+@pytest.mark.req("DEC-03")
+def test_the_walk_notices_a_result_that_is_written_without_its_claim(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the update that ends an attempt, without the token that it was claimed under."""
+    careful, condition = attempts._write_sqlite, "and notifications.claim_token = u.claim_token"
+    sql = careful._texts["sqlite"].element.text  # type: ignore[attr-defined]
+    assert condition in sql
+    careless = copy(careful)
+    careless._texts = {"sqlite": text(sql.replace(condition, ""))}
+    monkeypatch.setattr(attempts, "_write_sqlite", careless)
+    with pytest.raises(Exception, match=r"owner is None, should be|audit\.event_id"):
+        apart(partial(walk, sqlite_url, lives=200, steps=30, is_shrunk=False))

@@ -60,7 +60,7 @@ class Life:
         self.rows: dict[str, Row] = {}
         self.items: dict[str, Item] = {}
         self.flights: dict[str, list[Flight]] = {"a": [], "b": []}
-        self.last_batch: tuple[Any, ...] | None = None
+        self.batches: list[tuple[str, list[Finished], list[str]]] = []
         self.seen: dict[str, Row] = {}
         world.begin_anew()
 
@@ -207,8 +207,8 @@ class Life:
     def finish(self, node: str, ending: list[tuple[Flight, Outcome]]) -> None:
         """These attempts come to their ends, in one batch."""
         batch = [self._finished(flight, outcome) for flight, outcome in ending]
-        self.last_batch = (node, batch, [self.world.new_id() for _ in range(2 * len(batch))])
-        late = self.world.write(attempts.apply, *self.last_batch)
+        self.batches.append((node, batch, [self.world.new_id() for _ in range(2 * len(batch))]))
+        late = self.world.write(attempts.apply, *self.batches[-1])
         expected = set()
         for flight, outcome in ending:
             self.flights[node].remove(flight)
@@ -219,10 +219,10 @@ class Life:
         assert late == expected, "late are those whose claim was lost"
         self.check()
 
-    def finish_the_same_again(self) -> None:
-        """As after a commit whose answer was lost."""
-        if self.last_batch is not None:
-            assert self.world.write(attempts.apply, *self.last_batch) == set()
+    def finish_again(self, batches_ago: int) -> None:
+        """As after a commit whose answer was lost, or came very late."""
+        for batch in self.batches[-1 - batches_ago :][:1]:
+            assert self.world.write(attempts.apply, *batch) == set(), "what is written already is no news"
             self.check()
 
     def _finished(self, flight: Flight, outcome: Outcome) -> Finished:

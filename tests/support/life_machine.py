@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -73,10 +73,15 @@ moves = st.sampled_from([1, -1, HOLD.seconds, DELAY.seconds, -DELAY.seconds, LEA
 several = st.lists(outcomes, min_size=1, max_size=4)
 
 
-def walk(store_url: str, *, lives: int, steps: int) -> None:
-    """So many random lives of at most so many steps each. Raises at the first that differs from the model."""
+def walk(store_url: str, *, lives: int, steps: int, is_shrunk: bool = True) -> None:
+    """So many random lives of at most so many steps each. Raises at the first that differs from the model, with the
+    fewest steps that lead there unless that would take too long."""
     as_asked = settings(
-        max_examples=lives, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=lives,
+        stateful_step_count=steps,
+        phases=tuple(Phase) if is_shrunk else (Phase.generate,),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     with World(store_url) as world:
         run_state_machine_as_test(partial(LifeMachine, world), settings=as_asked)
@@ -108,21 +113,28 @@ class LifeMachine(RuleBasedStateMachine):
 
     # Attempts as they go
 
-    @rule(node=nodes, told=several)
-    def attempt(self, node: str, told: list[Told]) -> None:
-        """Time passes until something is due, the node takes it and comes to an end; and again."""
+    @rule(node=nodes, told=several, is_heard=st.booleans())
+    def attempt(self, node: str, told: list[Told], is_heard: bool = True) -> None:
+        """Time passes until something is due, the node takes it and comes to an end; and again. Where it does not hear
+        that a result was written it writes that once more, with the row in its hands anew."""
         for one in told:
             self.wait_until_something_is_due()
             self.life.claim_all(node)
+            if not is_heard:
+                self.life.finish_again(0)
             self.end(node, [one] * NOTIFICATIONS_MAX)
 
-    @rule(node=nodes, told=several, comes_back=st.booleans())
-    def freeze(self, node: str, told: list[Told], comes_back: bool) -> None:
-        """The node takes what is due and stands still past its leases; the other takes over; the first comes back with
-        its results, or has crashed."""
+    @rule(node=nodes, told=several, comes_back=st.booleans(), breaks=st.sampled_from(["nothing", "before", "after"]))
+    def freeze(self, node: str, told: list[Told], comes_back: bool, breaks: str) -> None:
+        """The node takes what is due and stands still past its leases; the channel breaks before or after these are
+        over; the other node takes over; the first comes back with its results, or has crashed."""
         self.wait_until_something_is_due()
         self.life.claim_all(node)
+        if breaks == "before":
+            self.life.hold(set(TARGETS))
         self.clock.advance(LEASE_S)
+        if breaks == "after":
+            self.life.hold(set(TARGETS))
         self.life.claim_all("b" if node == "a" else "a")
         if comes_back:
             self.end(node, told)
@@ -156,7 +168,7 @@ class LifeMachine(RuleBasedStateMachine):
                 self.give_work(node)
                 self.life.give_back(node)
             case "finish_again":
-                self.life.finish_the_same_again()
+                self.life.finish_again(1)
             case "start" if self.is_embedded:
                 self.life.void_all()
             case _:
