@@ -17,6 +17,7 @@ from fieldpost.central.store import attempts, audit, breakers, lists, notificati
 from fieldpost.central.store.attempts import AttemptRecord
 from fieldpost.central.store.engine import Store, open_store
 from fieldpost.central.store.keyring import Key, Keyring
+from fieldpost.central.watch.metrics import Metrics
 from fieldpost.clock import Clock
 from fieldpost.core import lifecycle
 from fieldpost.core.adapter import Adapter, Envelope
@@ -132,7 +133,8 @@ class Centre:
         self.clock = clock
         self.adapter = adapter
         self.adapters: dict[str, Adapter] = {adapter.type: adapter}
-        self.ingest = Ingest(store, clock)
+        self.metrics = Metrics(clock)
+        self.ingest = Ingest(store, clock, meter=self.metrics)
         self.keyring = Keyring([Key.of(bytes(32))])
 
     def item(self, list_name: str = "ops", subject: str = "Pump 3 stopped", **more: Any) -> Item:
@@ -174,6 +176,7 @@ class Centre:
             random.Random(7),
             DispatchOptions(**options),
             self.keyring,
+            self.metrics,
         )
 
     async def deliver(self, dispatcher: Dispatcher | None = None, **options: Any) -> None:

@@ -88,7 +88,7 @@ async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]
     """On this store, with accounts viewer, operator and admin, and the site that the centre's tests send from."""
     async with open_centre(store_url, clock) as centre:
         operate = Operate.over(centre.store, adapters.load(), clock, centre.keyring)
-        watch = Watch.over(centre.store, clock, keyring=centre.keyring)
+        watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics)
         front = Front(centre, clock, operate, watch, create_app(operate, watch, centre.ingest))
         for role in Role:
             await _add_account(front, role)

@@ -37,7 +37,7 @@ def central(
     from fieldpost.run import logs
     from fieldpost.run.central import Started, run_central
 
-    settings = _settings(config, store, folder, host, port, log_level, log_json)
+    settings = settings_with(config, store, folder, host, port, log_level, log_json)
     logs.configure(settings.log.level, json=settings.log.json)
 
     def say(started: Started) -> None:
@@ -55,12 +55,12 @@ def migrate(config: ConfigOption = None, store: StoreOption = None, folder: Fold
 
     from fieldpost.run.central import migrate as migrate_store
 
-    settings = _settings(config, store, folder)
+    settings = settings_with(config, store, folder)
     asyncio.run(migrate_store(settings.central.store_url))
     print("The store has the present schema.")
 
 
-def _settings(
+def settings_with(
     config: Path | None,
     store: str | None,
     folder: str | None,

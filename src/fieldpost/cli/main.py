@@ -4,7 +4,7 @@ A new noun is one module beside this one and one line below. Such a module impor
 at its top, and the rest inside its functions, so that `fieldpost --help` stays quick.
 
 Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 invalid input, 4 not found, 5 conflict, 6 denied, 7 unavailable (try again
-later), 8 wrong configuration, 130 interrupted.
+later), 8 wrong configuration, 9 the doctor found something that fails, 130 interrupted.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import breakers, central, channels, demo, lists, notifications, secrets, site, sites
+from fieldpost.cli import breakers, central, channels, demo, doctor, kpis, lists, notifications, secrets, site, sites
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -50,6 +50,9 @@ app.add_typer(sites.app, name="sites")
 app.add_typer(breakers.app, name="breakers")
 app.command()(central.central)
 app.command()(central.migrate)
+app.command()(doctor.doctor)
+app.command()(kpis.kpis)
+app.command()(kpis.nodes)
 app.command()(site.send)
 app.command()(site.status)
 app.command()(demo.demo)

@@ -1,0 +1,134 @@
+"""What `fieldpost doctor` looks at on a machine that runs central, or should: disk, store, clock, schema, leader.
+
+It changes nothing. An embedded store that a running central works on is not opened; that central is asked instead.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from fieldpost.central.store.engine import Store, open_store, parse_url
+from fieldpost.central.store.lock import StoreLock
+from fieldpost.central.store.migrate import schema_of
+from fieldpost.central.store.moment import moment
+from fieldpost.central.watch.health import Check, Verdict, leader_check, migrations_check
+from fieldpost.central.watch.nodes import Centre, NodeState, look
+from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.errors import Conflict, FieldpostError
+from fieldpost.run.settings import Settings
+
+DISK_FAILING_BYTES = 100 * 1024**2
+DISK_WARNING_BYTES = 1024**3
+CLOCK_WARNING = timedelta(seconds=5)
+ASK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    checks: tuple[Check, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all."""
+        order = (Verdict.OK, Verdict.WARNING, Verdict.FAILING)
+        return max((check.verdict for check in self.checks), key=order.index)
+
+
+async def examine(settings: Settings, clock: Clock | None = None) -> Diagnosis:
+    """Look at everything; what cannot be looked at is a check that fails, not an error."""
+    url = settings.central.store_url
+    parsed = parse_url(url)
+    is_embedded = parsed.get_backend_name() == "sqlite"
+    file = Path(parsed.database or "") if is_embedded else None
+    disk = disk_check(file.parent if file else Path(settings.central.folder))
+    if file is not None and not file.exists():
+        missing = f"there is no database {file}: `fieldpost central` makes it at its first start"
+        return Diagnosis((disk, Check("store", Verdict.FAILING, missing)))
+    try:
+        with StoreLock(url):
+            return Diagnosis((disk, *await _of_store(url, is_embedded, clock or SystemClock())))
+    except Conflict as held:
+        told = await asyncio.to_thread(_ask, settings.central.host, settings.central.port)
+        return Diagnosis((disk, Check("store", Verdict.OK, f"{held.message}; it is asked instead"), *told))
+
+
+async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:
+    store = open_store(url, clock if is_embedded else None)
+    try:
+        found = [await _clock_check(store, is_embedded, clock)]
+        found += await store.read(_look, store)
+    except FieldpostError as error:
+        return [Check("store", Verdict.FAILING, error.message)]
+    finally:
+        await store.close()
+    kind = "SQLite" if is_embedded else "PostgreSQL"
+    return [Check("store", Verdict.OK, f"the {kind} store answers"), *found]
+
+
+def _look(conn: Connection, store: Store) -> list[Check]:
+    schema = schema_of(conn)
+    checks = [migrations_check(schema)]
+    if schema.current is not None:
+        centre = look(conn, now=store.now())
+        checks += _nodes_checks(centre)
+    return checks
+
+
+def _nodes_checks(centre: Centre) -> Iterator[Check]:
+    counts = {state: sum(node.state is state for node in centre.nodes) for state in NodeState}
+    running, lost = counts[NodeState.RUNNING], counts[NodeState.LOST]
+    detail = f"{running} running, {lost} lost"
+    yield Check("nodes", Verdict.WARNING if lost or not running else Verdict.OK, detail)
+    if running:
+        yield leader_check(centre)
+
+
+async def _clock_check(store: Store, is_embedded: bool, clock: Clock) -> Check:
+    if is_embedded:
+        return Check("clock", Verdict.OK, "the store goes by this machine's clock")
+    before = clock.now()
+    theirs = await store.read(moment, None)
+    ours = before + (clock.now() - before) / 2
+    return clock_check(ours - theirs)
+
+
+def clock_check(ahead: timedelta) -> Check:
+    """Leases and due times go by the database's clock, so a wrong one here shows in logs and ids only."""
+    seconds = ahead.total_seconds()
+    where = "ahead of" if seconds > 0 else "behind"
+    detail = f"this machine's clock is {abs(seconds):.1f} s {where} the database's"
+    return Check("clock", Verdict.WARNING if abs(ahead) > CLOCK_WARNING else Verdict.OK, detail)
+
+
+def disk_check(folder: Path) -> Check:
+    """How much room there is where central keeps its data."""
+    place = next((p for p in (folder.absolute(), *folder.absolute().parents) if p.exists()), Path("/"))
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return Check("disk", Verdict.FAILING, f"{place} cannot be looked at: {error.strerror or error}")
+    detail = f"{free / 1024**3:.1f} GiB free in {place}"
+    if free < DISK_FAILING_BYTES:
+        return Check("disk", Verdict.FAILING, detail)
+    return Check("disk", Verdict.WARNING if free < DISK_WARNING_BYTES else Verdict.OK, detail)
+
+
+def _ask(host: str, port: int) -> list[Check]:
+    """What the central at this address says of itself."""
+    connection = HTTPConnection(host, port, timeout=ASK_S)
+    try:
+        connection.request("GET", "/readyz", headers={"Accept": "application/json"})
+        told = json.loads(connection.getresponse().read(65536))
+        return [Check(f"central's {c['name']}", Verdict(c["status"]), str(c["detail"])) for c in told["checks"]]
+    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        reason = str(error) or type(error).__name__
+        return [Check("central", Verdict.FAILING, f"what should answer at {host} port {port} does not: {reason}")]
+    finally:
+        connection.close()
