@@ -8,7 +8,6 @@ from support.cluster import Cluster
 from support.need import cannot_have
 from support.ordeals import LISTS
 from support.running_central import LEASE_S
-from support.verdict import broken_rules
 
 pytestmark = pytest.mark.timeout(600)
 DELAY_S = 2.0
@@ -58,4 +57,4 @@ async def test_a_node_whose_machine_has_the_wrong_time_neither_steals_nor_stalls
     )
     made_at = (entry["event_id"].int >> 80) / 1000
     assert abs(made_at - entry["occurred_at"].timestamp() - {"+1h": 3600, "-1h": -3600}[off]) < 60
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}

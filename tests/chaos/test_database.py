@@ -12,7 +12,6 @@ from fieldpost.testing import MailServer
 from support.cluster import Cluster
 from support.ordeals import disturbed, lost_answers
 from support.postgres import PostgresServer
-from support.verdict import broken_rules
 
 pytestmark = pytest.mark.timeout(1800)
 RECOVERY_S = 10.0
@@ -28,7 +27,7 @@ async def test_ten_restarts_of_the_database_lose_nothing(durable_cluster: Cluste
     assert recovery.verdict.is_whole
     assert recovery.verdict.copies_too_many <= recovery.in_flight
     assert recovery.recovered_s <= RECOVERY_S
-    assert await broken_rules(durable_cluster.url) == {}
+    assert await durable_cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(28)
@@ -43,7 +42,7 @@ async def test_ten_deaths_of_a_backend_lose_nothing(durable_cluster: Cluster) ->
     assert recovery.verdict.is_whole
     assert recovery.verdict.copies_too_many <= recovery.in_flight
     assert recovery.recovered_s <= RECOVERY_S
-    assert await broken_rules(durable_cluster.url) == {}
+    assert await durable_cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(29)
@@ -52,7 +51,7 @@ async def test_a_hundred_lost_answers_to_a_commit_have_no_second_effect(cluster:
     verdict = await lost_answers(cluster, cuts=100)
     assert verdict.is_whole
     assert verdict.duplicates == {}
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 HOLD = """

@@ -8,7 +8,6 @@ import pytest
 
 from support.cluster import Cluster
 from support.ordeals import killed_again_and_again, paused_again_and_again, two_dispatchers
-from support.verdict import broken_rules
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -27,7 +26,7 @@ async def test_two_dispatchers_deliver_ten_thousand_notifications_once_each(clus
     assert (verdict.is_whole, verdict.delivered, verdict.duplicates) == (True, 10_000, {})
     assert sum(attempts.values()) == 10_000
     assert len(attempts) == 2
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(22)
@@ -36,7 +35,7 @@ async def test_fifty_kills_lose_nothing(cluster: Cluster, rng: random.Random) ->
     verdict, copies_max = await killed_again_and_again(cluster, 50, rng)
     assert verdict.is_whole
     assert verdict.copies_too_many <= copies_max
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(23)
@@ -47,4 +46,4 @@ async def test_twenty_pauses_lose_nothing_and_turn_nothing_back(cluster: Cluster
     assert verdict.is_whole
     assert verdict.copies_too_many <= copies_max
     assert await cluster.steps_back() == []
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}

@@ -13,7 +13,7 @@ import asyncpg
 from fieldpost.testing import MailServer
 from support.running_central import RunningCentral, call, until
 from support.sender import Sender
-from support.verdict import Verdict, deliveries_of, judge, statuses_of
+from support.verdict import Verdict, broken_rules, deliveries_of, judge, statuses_of
 
 SETTLE_S = 60.0
 TOKEN_FILE = "api-token"
@@ -114,6 +114,11 @@ class Cluster:
     async def verdict(self, sender: Sender) -> Verdict:
         statuses = await statuses_of(self.url)
         return judge(sender.acked, deliveries_of(self.mail.mails), statuses, sender.sent)
+
+    async def broken_rules(self) -> dict[str, list[str]]:
+        """What must always hold once nothing is under way, and does not; nodes that met with a surprise included."""
+        surprises = [f"{event['event']}: {event['exception']}" for node in self.nodes for event in node.surprises()]
+        return await broken_rules(self.url) | ({"nobody expected that": surprises} if surprises else {})
 
     async def watch_statuses(self) -> None:
         """From now on the database notes every change of a status, whoever makes it."""

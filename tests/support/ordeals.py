@@ -87,6 +87,7 @@ async def disturbed(cluster: Cluster, disturb: Callable[[int], Awaitable[None]],
             await sending
         await cluster.settle()
         assert [node.pid for node in nodes if node.is_running] == pids, "no process may end for that"
+        assert sender.refused.keys() <= {"503"}, "whoever sends is put off, and told so"
         return Recovery(await cluster.verdict(sender), recovered_s, in_flight)
 
 

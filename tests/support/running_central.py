@@ -7,6 +7,7 @@ lasts two seconds here, so that what takes minutes in earnest is over in seconds
 import asyncio
 import json
 import os
+import re
 import secrets
 import signal
 import sys
@@ -123,6 +124,10 @@ class RunningCentral:
             if isinstance(entry, dict) and name in (None, entry.get("event")):
                 found.append(entry)
         return found
+
+    def surprises(self) -> list[dict[str, Any]]:
+        """What it logged with a traceback: troubles of the world have a word and need none."""
+        return [e for e in self.events() if "exception" in e and re.fullmatch(r"[a-z]+\.[a-z_]+", e["event"])]
 
     @property
     def node_id(self) -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.fingerprint import fingerprint_key, is_fingerprint_key
 from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.text import check_label, check_list_name, check_subject
+from fieldpost.core.text import check_label, check_subject
 from fieldpost.core.times import from_text, to_text
 
 WORD_LENGTH_MAX = 64
@@ -106,7 +106,7 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> Filter:
         statuses=tuple(dict.fromkeys(_status(text) for text in ([asked] if isinstance(asked, str) else asked))),
         type=check_label(one["type"], "type") if "type" in one else None,
         site=check_label(one["site"], "site") if "site" in one else None,
-        list_name=_list_name(one["list"]) if "list" in one else None,
+        list_name=check_label(one["list"], "list") if "list" in one else None,
         since=since,
         until=until,
         is_stuck=_is_true(one, "stuck"),
@@ -129,13 +129,6 @@ def _status(text: str) -> Status:
         raise InvalidInput(
             "status.unknown", f"status must be one of {known}, not {text[:64]!r}", field="status"
         ) from None
-
-
-def _list_name(text: str) -> str:
-    try:
-        return check_list_name(text)
-    except InvalidInput as error:
-        raise InvalidInput(error.code, error.message, hint=error.hint, field="list") from None
 
 
 def _moment(given: Mapping[str, str], field: str) -> datetime | None:

@@ -108,7 +108,7 @@ def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
 
 
 def _check_values(data: bytes) -> None:
-    if _marks(data) <= VALUES_MAX:
+    if len(data) <= VALUES_MAX or _marks(data) <= VALUES_MAX:
         return
     # Texts may hold as many commas and brackets as they like: what stands between the quotation marks is left out.
     plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -117,7 +117,7 @@ def _check_values(data: bytes) -> None:
 
 
 def _marks(data: bytes) -> int:
-    """How many values there are at most, but for the last: each is begun by one of these marks."""
+    """How many values there are at most, but for the first: each is begun by one of these marks."""
     return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 

@@ -112,6 +112,7 @@ async def _serve(
                     upkeep.leader.run(),
                     upkeep.purge.run(),
                     upkeep.sampler.run(),
+                    upkeep.indexer.run(),
                 )
             ]
             serving = group.create_task(server.serve())

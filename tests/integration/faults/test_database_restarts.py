@@ -9,7 +9,6 @@ import pytest
 from support.cluster import Cluster
 from support.ordeals import disturbed
 from support.postgres import PostgresServer
-from support.verdict import broken_rules
 
 RECOVERY_S = 10.0
 
@@ -27,7 +26,7 @@ async def test_a_restart_of_the_database_loses_nothing_and_ends_no_process(
     assert recovery.verdict.is_whole
     assert recovery.verdict.copies_too_many <= recovery.in_flight
     assert recovery.recovered_s <= RECOVERY_S
-    assert await broken_rules(durable_cluster.url) == {}
+    assert await durable_cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(28)
@@ -42,4 +41,4 @@ async def test_the_death_of_one_backend_loses_nothing_and_ends_no_process(durabl
     assert recovery.verdict.is_whole
     assert recovery.verdict.copies_too_many <= recovery.in_flight
     assert recovery.recovered_s <= RECOVERY_S
-    assert await broken_rules(durable_cluster.url) == {}
+    assert await durable_cluster.broken_rules() == {}

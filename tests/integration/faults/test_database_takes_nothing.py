@@ -9,7 +9,6 @@ import pytest
 from support.cluster import Cluster
 from support.postgres import PostgresServer
 from support.running_central import RunningCentral, until
-from support.verdict import broken_rules
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ async def test_a_database_that_takes_nothing_is_waited_for(durable_cluster: Clus
     assert (verdict.is_whole, verdict.acked) == (True, 14 * len(TROUBLES))
     assert verdict.duplicates == {}
     assert (node.is_running, node.pid) == (True, pid)
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 async def do(cluster: Cluster, *statements: str) -> bool:

@@ -6,7 +6,6 @@ import pytest
 
 from support.cluster import Cluster
 from support.running_central import INTERVAL_S
-from support.verdict import broken_rules
 
 SLACK_S = 4.0
 """What a loaded machine may add."""
@@ -46,4 +45,4 @@ async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(c
         waited_s = (row["started_at"] - orphans[row["id"]]["lease_until"]).total_seconds()
         assert 0 <= waited_s <= INTERVAL_S + SLACK_S
     assert {row["node_id"] for row in again} == {survivor.node_id}
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}

@@ -4,7 +4,6 @@ import pytest
 
 from support.cluster import Cluster
 from support.ordeals import lost_answers
-from support.verdict import broken_rules
 
 
 @pytest.mark.fault(29)
@@ -13,6 +12,6 @@ async def test_a_commit_whose_answer_was_lost_has_no_second_effect(cluster: Clus
     verdict = await lost_answers(cluster, cuts=12)
     assert verdict.is_whole
     assert verdict.duplicates == {}
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
     again = await cluster.query("select 1 from notifications where retry_count > 0 or status <> 'delivered'")
     assert again == [], "an answer lost between us and the database is no failure of the mail"

@@ -6,7 +6,6 @@ import pytest
 
 from support.cluster import Cluster
 from support.running_central import until
-from support.verdict import broken_rules
 
 
 @pytest.mark.fault(23)
@@ -50,7 +49,7 @@ async def test_what_a_paused_node_reports_late_is_audited_and_changes_nothing(cl
     assert {row["source_node"] for row in audited} == {paused.node_id}
     assert verdict.is_whole
     assert verdict.copies_too_many <= 8
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(23)
@@ -75,4 +74,4 @@ async def test_a_node_paused_before_the_final_dot_does_not_send_it(cluster: Clus
     assert verdict.is_whole
     assert verdict.duplicates == {}
     assert await cluster.steps_back() == []
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}

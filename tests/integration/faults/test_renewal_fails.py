@@ -6,7 +6,6 @@ import pytest
 
 from support.cluster import Cluster
 from support.pg_proxy import pg_proxy
-from support.verdict import broken_rules
 
 
 @pytest.mark.fault(24)
@@ -34,7 +33,7 @@ async def test_an_attempt_whose_lease_was_not_renewed_is_abandoned_unsent(cluste
             verdict = await cluster.verdict(sender)
     assert verdict.is_whole
     assert verdict.duplicates == {}
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(24)
@@ -62,4 +61,4 @@ async def test_a_send_without_an_answer_is_recorded_as_uncertain_when_the_databa
     assert first_ends == dict.fromkeys(sent, ("uncertain", "dot"))
     assert verdict.is_whole
     assert verdict.copies_too_many == 4, "each of them was sent once more, since nobody knew"
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from support.cluster import Cluster
-from support.verdict import broken_rules
 
 GRACE_S = 1.5
 LONG_LEASE = {"FIELDPOST_DISPATCH__LEASE_S": "60", "FIELDPOST_DISPATCH__RENEW_S": "1"}
@@ -40,7 +39,7 @@ async def test_a_stopping_node_claims_no_more_and_gives_back_what_it_cannot_fini
     assert verdict.is_whole
     assert verdict.duplicates == {}
     assert await cluster.query("select 1 from notifications where orphan_count > 0") == []
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(59)
@@ -60,7 +59,7 @@ async def test_what_a_stopping_node_can_finish_within_its_grace_time_it_finishes
     assert verdict.duplicates == {}
     outcomes = await cluster.query("select outcome, count(*) from attempts group by 1")
     assert [tuple(row) for row in outcomes] == [("delivered", 8)]
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}
 
 
 @pytest.mark.fault(59)

@@ -4,7 +4,6 @@ import pytest
 
 from support.cluster import Cluster
 from support.ordeals import two_dispatchers
-from support.verdict import broken_rules
 
 
 @pytest.mark.fault(21)
@@ -14,4 +13,4 @@ async def test_two_dispatchers_deliver_each_notification_once(cluster: Cluster) 
     assert (verdict.is_whole, verdict.delivered, verdict.duplicates) == (True, 1500, {})
     assert sum(attempts.values()) == 1500, "a row claimed twice has two attempts"
     assert len(attempts) == 2, "both nodes dispatch"
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}

@@ -6,7 +6,6 @@ import pytest
 
 from support.cluster import Cluster
 from support.running_central import LEASE_S, clock_off_by
-from support.verdict import broken_rules
 
 DELAY_S = 2.0
 SLACK_S = 3.0
@@ -54,4 +53,4 @@ async def test_a_node_with_a_wrong_clock_neither_steals_nor_stalls(cluster: Clus
     )
     made_at = (entry["event_id"].int >> 80) / 1000
     assert abs(made_at - entry["occurred_at"].timestamp() - off_s) < 60
-    assert await broken_rules(cluster.url) == {}
+    assert await cluster.broken_rules() == {}

@@ -1,19 +1,56 @@
 """Looking at notifications, and operators' changes to them. Arrivals, claims and attempts have their own modules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, and_, or_, select, update
+from sqlalchemy import Connection, select
 
 from fieldpost.central.store import rows as to_core
 from fieldpost.central.store.attempts import settle_targets
 from fieldpost.central.store.claims import targets_of
+from fieldpost.central.store.statement import Kind, Statement
 from fieldpost.central.store.tables import notifications
+from fieldpost.central.store.types import Id
 from fieldpost.core.explain import Claim
 from fieldpost.core.lifecycle import Transition
-from fieldpost.core.notification import Notification, Status
+from fieldpost.core.notification import Notification
 
 _COLUMNS = [notifications.c[name] for name in to_core.NOTIFICATION_TYPES]
+
+_without_bodies = Statement(
+    f"""
+    select {to_core.NOTIFICATION_COLUMNS.replace(" body,", " '' as body,")}
+    from notifications where notification_id {{any:ids}}
+    """,
+    lists={"ids": "id"},
+    result=to_core.NOTIFICATION_TYPES,
+)
+
+_CHANGE: Mapping[str, Kind] = {
+    "status": "text",
+    "retry_count": "int",
+    "cycle": "int",
+    "last_error": "text",
+    "next_attempt_at": "moment",
+    "due_at": "moment",
+    "delivered_at": "moment",
+    "terminal_at": "moment",
+    "held_by": "text",
+    "held_reason": "text",
+}
+_change_many = Statement(
+    f"""
+    update notifications set {", ".join(f"{name} = u.{name}" for name in _CHANGE)},
+        cycle_started_at = case when u.cycle = notifications.cycle then cycle_started_at else :at end,
+        version = notifications.version + 1
+    from {{rows}} where notifications.notification_id = u.notification_id and notifications.status = u.seen_status
+        and notifications.version = u.seen_version and notifications.claim_owner is null
+    returning notifications.notification_id
+    """,
+    rows={"notification_id": "id", "seen_status": "text", "seen_version": "int", **_CHANGE},
+    result={"notification_id": Id},
+)
 
 
 def get(conn: Connection, notification_id: str, site: str | None = None) -> Notification | None:
@@ -35,32 +72,11 @@ def claim_of(conn: Connection, notification_id: str) -> Claim:
     return Claim(*row) if row is not None else Claim(None, None)
 
 
-def newest(
-    conn: Connection,
-    *,
-    limit: int,
-    before: tuple[datetime, str] | None = None,
-    statuses: Sequence[Status] = (),
-    list_name: str | None = None,
-    site: str | None = None,
-) -> list[Notification]:
-    """A page of notifications without targets, newest first; `before` is the last of the page above."""
-    query = select(*_COLUMNS).order_by(notifications.c.created_at.desc(), notifications.c.notification_id.desc())
-    if before is not None:
-        at, last = before
-        query = query.where(
-            or_(
-                notifications.c.created_at < at,
-                and_(notifications.c.created_at == at, notifications.c.notification_id < last),
-            )
-        )
-    if statuses:
-        query = query.where(notifications.c.status.in_([status.value for status in statuses]))
-    if list_name is not None:
-        query = query.where(notifications.c.list_name == list_name)
-    if site is not None:
-        query = query.where(notifications.c.source_site_id == site)
-    return [to_core.notification(row) for row in conn.execute(query.limit(limit))]
+def without_bodies(conn: Connection, ids: Sequence[str]) -> dict[str, Notification]:
+    """Those of these that are there, with their targets; their bodies, which may be large, are left empty."""
+    found = _without_bodies.run(conn, ids=ids) if ids else []
+    targets = targets_of(conn, [row.notification_id for row in found])
+    return {row.notification_id: to_core.notification(row, targets.get(row.notification_id, ())) for row in found}
 
 
 def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[Notification]:
@@ -78,32 +94,18 @@ def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[No
 
 def change(conn: Connection, seen: Notification, transition: Transition, now: datetime) -> bool:
     """A transition outside a claim (an operator's, or the end of a long hold), if the row is still as seen."""
-    n = notifications.c
-    is_new_cycle = transition.cycle != seen.cycle
-    changed = (
-        update(notifications)
-        .where(
-            n.notification_id == seen.notification_id,
-            n.status == seen.status.value,
-            n.version == seen.version,
-            n.claim_owner.is_(None),
-        )
-        .values(
-            status=transition.status.value,
-            retry_count=transition.retry_count,
-            cycle=transition.cycle,
-            cycle_started_at=now if is_new_cycle else seen.cycle_started_at,
-            last_error=transition.last_error,
-            next_attempt_at=transition.next_attempt_at,
-            due_at=transition.due_at,
-            delivered_at=transition.delivered_at,
-            terminal_at=transition.terminal_at,
-            held_by=transition.held_by,
-            held_reason=transition.held_reason,
-            version=seen.version + 1,
-        )
-    )
-    if conn.execute(changed).rowcount != 1:
-        return False
-    settle_targets(conn, [(seen.notification_id, transition, now)])
-    return True
+    return bool(change_many(conn, [(seen, transition)], now))
+
+
+def change_many(conn: Connection, changes: Sequence[tuple[Notification, Transition]], now: datetime) -> set[str]:
+    """Such transitions of several rows; the ids of those that were still as seen, and so have changed."""
+    if not changes:
+        return set()
+    rows = [(n.notification_id, n.status.value, n.version, *_change(t)) for n, t in changes]
+    changed = {row.notification_id for row in _change_many.run(conn, rows, at=now)}
+    settle_targets(conn, [(n.notification_id, t, now) for n, t in changes if n.notification_id in changed])
+    return changed
+
+
+def _change(t: Transition) -> tuple[Any, ...]:
+    return t.status.value, *(getattr(t, name) for name in _CHANGE if name != "status")

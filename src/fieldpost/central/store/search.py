@@ -43,7 +43,7 @@ _PLACES_PER_ROW = 5
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)
-_FIRST_ID, _LAST_ID = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_FIRST_ID, _LAST_ID = "00000000-0000-1000-8000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 TOP: Place = (_EVER, _LAST_ID)
 
 _NEWEST_FIRST = "order by created_at desc, notification_id desc"

@@ -9,7 +9,7 @@ makes few large chunks of many small ones. A search looks into the terms for wha
 themselves for what was not (`behind_since`), so it never misses what has just arrived.
 
 The day comes first in the key: the index grows at its end, as the rows do, instead of everywhere; and days whose
-notifications were all purged are cut off at the other end (`forget`). A place whose notification is gone finds nothing.
+notifications were all purged are cut off at the other end (`purge`). A place whose notification is gone finds nothing.
 Chunks of different sweeps may overlap in time; a place that stands twice counts once.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, Row, Text
 
+from fieldpost.central.store.retention import Batch, Span
 from fieldpost.central.store.statement import Kind, Statement
 from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.search import Filter, words
@@ -45,7 +46,10 @@ class Backlog:
 
 
 _backlog = Statement(
-    "select cast(coalesce(sum(count), 0) as bigint) as size, min(created_at) as since from search_backlog",
+    """
+    select cast(coalesce(sum(size), 0) as bigint) as size, min(created_at) as since
+    from (select count as size, created_at from search_backlog order by created_at limit :limit) as oldest
+    """,
     result={"size": Integer, "since": Moment},
 )
 _behind = Statement("select min(created_at) as since from search_backlog", result={"since": Moment})
@@ -107,9 +111,9 @@ _forget = Statement(
 )
 
 
-def backlog(conn: Connection) -> Backlog:
-    """How many arrivals were not indexed yet, and since when."""
-    found = _backlog.run(conn)[0]
+def backlog(conn: Connection, limit: int = _BATCHES) -> Backlog:
+    """How many arrivals were not indexed yet, counted in no more than so many batches, and since when."""
+    found = _backlog.run(conn, limit=limit)[0]
     return Backlog(found.size, found.since)
 
 
@@ -136,14 +140,14 @@ def index(conn: Connection, rows_max: int, sweep: int) -> int:
     return count
 
 
-def forget(conn: Connection, limit: int) -> int:
-    """Remove chunks of days that have no notification any more, at most so many; how many."""
+def purge(conn: Connection, span: Span) -> Batch:
+    """Remove chunks of days that have no notification any more, at most so many."""
     count = 0
     for row in _empty_days.run(conn):
-        if count >= limit:
+        if count >= span.limit:
             break
-        count += len(_forget.run(conn, day=row.day, limit=limit - count))
-    return count
+        count += len(_forget.run(conn, day=row.day, limit=span.limit - count))
+    return Batch(count, span.after if count >= span.limit else None)
 
 
 def terms_of(wanted: Filter) -> list[str]:

@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import retention
+from fieldpost.central.store import retention, terms
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
 from fieldpost.central.store.retention import BEGINNING, Batch, Span
@@ -55,6 +55,7 @@ class Purge:
             _Kept("tombstones", o.tombstone_retention, retention.TOMBSTONES.purge),
             _Kept("samples", o.sample_retention, retention.SAMPLES.purge),
             _Kept("nodes", o.node_retention, retention.NODES.purge),
+            _Kept("search_terms", o.terminal_retention, terms.purge),
         )
 
     async def run(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fieldpost.central.store.engine import Store
+from fieldpost.central.upkeep.indexer import Indexer
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
@@ -16,10 +17,16 @@ class Upkeep:
     leader: Leader
     purge: Purge
     sampler: Sampler
+    indexer: Indexer
 
     @classmethod
     def over(
         cls, store: Store, node_id: str, clock: Clock, by: Thresholds, options: UpkeepOptions | None = None
     ) -> "Upkeep":
         leader = Leader(store, node_id, clock, options)
-        return cls(leader, Purge(store, clock, leader, options), Sampler(store, clock, leader, by, options))
+        return cls(
+            leader,
+            Purge(store, clock, leader, options),
+            Sampler(store, clock, leader, by, options),
+            Indexer(store, clock, leader),
+        )

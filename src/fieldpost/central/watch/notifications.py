@@ -6,51 +6,67 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import attempts, audit, breakers
+from fieldpost.central.store import attempts, audit, breakers, search
 from fieldpost.central.store import notifications as rows
 from fieldpost.central.store.attempts import AttemptRecord
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
+from fieldpost.central.store.terms import Place
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.explain import explain
+from fieldpost.core.fingerprint import fingerprint, fingerprint_key
 from fieldpost.core.ids import is_id
-from fieldpost.core.notification import LIVE, Notification, Status
-from fieldpost.core.text import check_label
+from fieldpost.core.kpi import is_stuck
+from fieldpost.core.notification import Notification, Summary
+from fieldpost.core.search import Filter
 
-__all__ = ["AttemptRecord", "Detail", "Filter", "Line", "Notifications", "Page"]
+__all__ = ["AttemptRecord", "Detail", "ErrorGroup", "ErrorGroups", "Line", "Notifications", "Page"]
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
-    """Which notifications are asked for; what is not given is not filtered by."""
-
-    statuses: tuple[Status, ...] = ()
-    list_name: str | None = None
-    site: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Line:
     """One notification of a page."""
 
-    notification: Notification
+    notification: Summary
     attempt_count: int
     is_stuck: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Newest first; `next_cursor` is None on the last page."""
+    """Newest first; `next_cursor` is None on the last page. A page may hold fewer than asked for, even none, and still
+    have a next: what is rare is looked for in pieces, so that no look takes long."""
 
     lines: tuple[Line, ...]
     next_cursor: str | None
     as_of: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Parked notifications whose errors are the same but for what is particular to each."""
+
+    key: str
+    fingerprint: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example_id: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroups:
+    """The largest first; `is_whole` is False when only the newest parked notifications were looked at."""
+
+    groups: tuple[ErrorGroup, ...]
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +97,14 @@ class Notifications:
         if not 1 <= limit <= LIMIT_MAX:
             raise InvalidInput("limit.range", f"limit must be from 1 to {LIMIT_MAX}", field="limit")
         before = None if cursor is None else from_cursor(cursor)
-        wanted = _checked(wanted or Filter())
-        found, counts = await self._store.read(_page, wanted, limit + 1, before)
-        now = self._clock.now()
-        lines = tuple(
-            Line(n, counts.get(n.notification_id, 0), _is_stuck(n, now, self._stuck_after)) for n in found[:limit]
+        return await self._store.read(
+            _page, wanted or Filter(), limit, before, self._stuck_after, now=self._store.now()
         )
-        last = lines[-1].notification if len(found) > limit else None
-        return Page(lines, to_cursor((last.created_at, last.notification_id)) if last else None, now)
+
+    async def parked_groups(self) -> ErrorGroups:
+        """What is parked, by what went wrong."""
+        errors, is_whole = await self._store.read(search.parked_errors)
+        return ErrorGroups(_grouped(errors), is_whole)
 
     async def detail(self, notification_id: str) -> Detail:
         """The notification with targets, attempts and audit entries, read at one moment; NotFound if there is none."""
@@ -104,22 +120,41 @@ class Notifications:
         return found
 
 
-def _checked(wanted: Filter) -> Filter:
-    """The filter, or InvalidInput when a name in it is none: a database may refuse the very text."""
-    if wanted.list_name is not None:
-        check_label(wanted.list_name, "list")
-    if wanted.site is not None:
-        check_label(wanted.site, "site")
-    return wanted
-
-
 def _page(
-    conn: Connection, wanted: Filter, limit: int, before: tuple[datetime, str] | None
-) -> tuple[Sequence[Notification], dict[str, int]]:
-    found = rows.newest(
-        conn, limit=limit, before=before, statuses=wanted.statuses, list_name=wanted.list_name, site=wanted.site
+    conn: Connection, wanted: Filter, limit: int, before: Place | None, stuck_after: timedelta, *, now: datetime | None
+) -> Page:
+    as_of = moment(conn, now)
+    resolved = wanted.resolved(as_of, stuck_after)
+    if resolved is None:
+        return Page((), None, as_of)
+    found = search.find(conn, resolved, limit=limit, before=before)
+    counts = attempts.counts(conn, [n.notification_id for n in found.notifications])
+    lines = tuple(
+        Line(n, counts.get(n.notification_id, 0), is_stuck(n.status, n.created_at, as_of, stuck_after))
+        for n in found.notifications
     )
-    return found, attempts.counts(conn, [n.notification_id for n in found])
+    return Page(lines, to_cursor(found.end) if found.end else None, as_of)
+
+
+def _grouped(errors: Sequence[search.ParkedError]) -> tuple[ErrorGroup, ...]:
+    same: dict[str, list[search.ParkedError]] = {}
+    for error in errors:
+        same.setdefault(fingerprint(error.error), []).append(error)
+    groups = []
+    for text, found in same.items():
+        newest = max(found, key=lambda error: error.last_at)
+        groups.append(
+            ErrorGroup(
+                fingerprint_key(newest.error),
+                text,
+                sum(error.count for error in found),
+                min(error.first_at for error in found),
+                newest.last_at,
+                newest.notification_id,
+                newest.error,
+            )
+        )
+    return tuple(sorted(groups, key=lambda group: (-group.count, group.key)))
 
 
 def _detail(conn: Connection, notification_id: str, stuck_after: timedelta, *, now: datetime | None) -> Detail:
@@ -133,10 +168,6 @@ def _detail(conn: Connection, notification_id: str, stuck_after: timedelta, *, n
         tuple(attempts.history(conn, notification_id)),
         tuple(audit.of_notification(conn, notification_id)),
         explain(found, rows.claim_of(conn, notification_id), breaker, as_of),
-        _is_stuck(found, as_of, stuck_after),
+        is_stuck(found.status, found.created_at, as_of, stuck_after),
         as_of,
     )
-
-
-def _is_stuck(n: Notification, now: datetime, stuck_after: timedelta) -> bool:
-    return n.status in LIVE and now - n.created_at > stuck_after

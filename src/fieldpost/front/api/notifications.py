@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 
-from fieldpost.central.watch.notifications import LIMIT_DEFAULT, AttemptRecord, Detail, Filter, Line
+from fieldpost.central.watch.notifications import LIMIT_DEFAULT, AttemptRecord, Detail, ErrorGroup, Line
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.notification import Notification, Status
+from fieldpost.core.notification import Notification
+from fieldpost.core.search import FIELDS, parse
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Body, Call
 
@@ -40,6 +41,23 @@ class NotificationPage(msgspec.Struct, frozen=True):
     as_of: str
 
 
+class ErrorGroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """Parked notifications with the same error."""
+
+    key: str
+    fingerprint: str
+    count: int
+    first_parked_at: str
+    last_parked_at: str
+    example_id: str
+    example_error: str
+
+
+class ErrorGroupsView(msgspec.Struct, frozen=True):
+    groups: list[ErrorGroupView]
+    is_whole: bool
+
+
 class TargetView(msgspec.Struct, frozen=True):
     address: str
     status: str
@@ -66,6 +84,7 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None
     duration_ms: int | None
     error_message: str | None
+    request_summary: str | None
     response_summary: str | None
 
 
@@ -100,15 +119,24 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 async def page(call: Call) -> Answer:
-    """A page, newest first; filtered by `status` (repeatable), `list`, `site`; paged by `limit` and `cursor`."""
-    query = call.query("list", "site", "limit", "cursor", many=("status",))
-    wanted = Filter(tuple(_status(text) for text in query.get("status", [])), _one(query, "list"), _one(query, "site"))
-    found = await call.watch.notifications.page(wanted, limit=_limit(query), cursor=_one(query, "cursor"))
+    """A page, newest first; filtered by `status` (repeatable), `type`, `site`, `list`, `from` and `to` (arrival, in
+    UTC), `stuck`, `subject` (words that must all occur) and `error` (a group's key); paged by `limit` and `cursor`.
+    While `next_cursor` is given there may be more, also on a page with fewer notifications than `limit`."""
+    query = call.query(*(name for name in FIELDS if name != "status"), "limit", "cursor", many=("status",))
+    given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
+    found = await call.watch.notifications.page(parse(given), limit=_limit(query), cursor=_one(query, "cursor"))
     return Answer(
         NotificationPage(
             [NotificationLine(**_line(line)) for line in found.lines], found.next_cursor, to_text(found.as_of)
         )
     )
+
+
+async def parked_groups(call: Call) -> Answer:
+    """What is parked, grouped by what went wrong, the largest group first; `key` goes into the filter `error`."""
+    call.query()
+    found = await call.watch.notifications.parked_groups()
+    return Answer(ErrorGroupsView([_group(group) for group in found.groups], found.is_whole))
 
 
 async def show(call: Call) -> Answer:
@@ -131,16 +159,6 @@ async def discard(call: Call) -> Answer:
 
 def _changed(n: Notification) -> Answer:
     return Answer(Changed(n.notification_id, n.status.value, n.version))
-
-
-def _status(text: str) -> Status:
-    try:
-        return Status(text)
-    except ValueError:
-        known = ", ".join(Status)
-        raise InvalidInput(
-            "status.unknown", f"status must be one of {known}, not {text[:64]!r}", field="status"
-        ) from None
 
 
 def _limit(query: dict[str, list[str]]) -> int:
@@ -177,6 +195,18 @@ def _line(line: Line) -> dict[str, Any]:
         "next_attempt_at": to_text(n.next_attempt_at) if n.next_attempt_at else None,
         "delivered_at": to_text(n.delivered_at) if n.delivered_at else None,
     }
+
+
+def _group(group: ErrorGroup) -> ErrorGroupView:
+    return ErrorGroupView(
+        key=group.key,
+        fingerprint=group.fingerprint,
+        count=group.count,
+        first_parked_at=to_text(group.first_at),
+        last_parked_at=to_text(group.last_at),
+        example_id=group.example_id,
+        example_error=group.example,
+    )
 
 
 def _detail(detail: Detail) -> NotificationDetail:
@@ -223,5 +253,6 @@ def _audit(entry: AuditEntry) -> AuditView:
         target=entry.target,
         duration_ms=entry.duration_ms,
         error_message=entry.error_message,
+        request_summary=entry.request_summary,
         response_summary=entry.response_summary,
     )

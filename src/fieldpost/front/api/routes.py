@@ -17,6 +17,7 @@ ROUTES = (
     Route("GET", "/api/v1/kpis/history", kpis.history, Access.VIEWER),
     Route("GET", "/api/v1/nodes", nodes.show_all, Access.VIEWER),
     Route("GET", "/api/v1/notifications", notifications.page, Access.VIEWER),
+    Route("GET", "/api/v1/notifications/parked-groups", notifications.parked_groups, Access.VIEWER),
     Route("GET", "/api/v1/notifications/{notification_id}", notifications.show, Access.VIEWER),
     Route("POST", "/api/v1/notifications/{notification_id}/retry", notifications.retry, Access.OPERATOR),
     Route("POST", "/api/v1/notifications/{notification_id}/discard", notifications.discard, Access.OPERATOR),

@@ -1,12 +1,14 @@
 """The outbox page: the list of notifications, newest first, live."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from fieldpost.central.watch.notifications import Filter
 from fieldpost.core.notification import Status
+from fieldpost.core.search import FIELDS, Filter, parse
 from fieldpost.front.console.visit import Visit
 
 NOTICES = {
@@ -17,10 +19,7 @@ NOTICES = {
 
 async def page(visit: Visit) -> Response:
     query = visit.request.query_params
-    status = query.get("status") or None
-    wanted = Filter(
-        (Status(status),) if status in list(Status) else (), query.get("list") or None, query.get("site") or None
-    )
+    wanted = _wanted(query)
     cursor = query.get("cursor") or None
     found = await visit.rooms.watch.notifications.page(wanted, cursor=cursor)
     values: dict[str, Any] = {
@@ -30,6 +29,8 @@ async def page(visit: Visit) -> Response:
         "counts": await visit.rooms.watch.health.counts(),
         "statuses": list(Status),
         "link": _Links(wanted),
+        "is_filtered": wanted != Filter(),
+        "is_parked_only": wanted == Filter(statuses=(Status.PARKED,)),
         "notice": NOTICES.get(query.get("done", "")),
     }
     if visit.is_live_update:
@@ -39,6 +40,17 @@ async def page(visit: Visit) -> Response:
     return visit.page("outbox.html", **values, sites=sites, lists=lists)
 
 
+def _wanted(query: Mapping[str, str]) -> Filter:
+    """What the form says; a field left empty says nothing, and its times, which have no zone, are in UTC."""
+    given = {name: query[name] for name in FIELDS if query.get(name)}
+    if given.get("status") not in list(Status):
+        given.pop("status", None)
+    for name in ("from", "to"):
+        if name in given and len(given[name]) == len("2026-11-15T08:00"):
+            given[name] += "Z"
+    return parse(given)
+
+
 class _Links:
     """Addresses of this page with another status, or the next page, keeping the other filters."""
 
@@ -46,21 +58,14 @@ class _Links:
         self._wanted = wanted
 
     def status(self, *statuses: Status) -> str:
-        return self._to(statuses[0] if statuses else None)
+        return self._to(replace(self._wanted, statuses=statuses))
 
     def cursor(self, cursor: str | None) -> str:
-        status = self._wanted.statuses[0] if self._wanted.statuses else None
-        return self._to(status, cursor)
+        return self._to(self._wanted, cursor)
 
     def here(self) -> str:
         return self.cursor(None)
 
-    def _to(self, status: Status | None, cursor: str | None = None) -> str:
-        given = {
-            "status": status.value if status else None,
-            "site": self._wanted.site,
-            "list": self._wanted.list_name,
-            "cursor": cursor,
-        }
-        query = urlencode({name: value for name, value in given.items() if value})
+    def _to(self, wanted: Filter, cursor: str | None = None) -> str:
+        query = urlencode(wanted.fields() | ({"cursor": cursor} if cursor else {}), doseq=True)
         return f"/?{query}" if query else "/"

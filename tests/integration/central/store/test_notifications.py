@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,6 @@ from fieldpost.core.notification import Notification, Status, Target, TargetStat
 from fieldpost.core.outcome import PermanentFailure, TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
-
-
-async def newest(centre: Centre, **more: Any) -> list[str]:
-    found = await centre.store.read(notifications.newest, **{"limit": 100} | more)
-    return [n.notification_id for n in found]
 
 
 async def park(centre: Centre, list_name: str = "ops") -> Notification:
@@ -34,31 +28,6 @@ async def test_of_another_site_there_is_no_notification(centre: Centre) -> None:
     assert await centre.store.read(notifications.get, sent, SITE) is not None
     assert await centre.store.read(notifications.get, sent, "another") is None
     assert await centre.store.read(notifications.get, "019b76da-a800-7000-8000-000000000000") is None
-
-
-async def test_pages_tell_all_rows_once_newest_first(centre: Centre, clock: ManualClock) -> None:
-    sent = []
-    for _ in range(3):
-        sent += sorted(await centre.send_many(3))
-        clock.advance(1)
-    expected = [i for at in range(6, -1, -3) for i in reversed(sent[at : at + 3])]
-    assert await newest(centre) == expected
-    seen: list[str] = []
-    before = None
-    while page := await centre.store.read(notifications.newest, limit=2, before=before):
-        seen += [n.notification_id for n in page]
-        before = (page[-1].created_at, page[-1].notification_id)
-    assert seen == expected
-
-
-async def test_a_page_can_be_narrowed(mailing: Centre) -> None:
-    parked = (await park(mailing)).notification_id
-    ops, other = await mailing.send("ops"), await mailing.send("it", site="another")
-    assert await newest(mailing, statuses=[Status.PARKED]) == [parked]
-    assert set(await newest(mailing, statuses=[Status.PARKED, Status.PENDING])) == {parked, ops, other}
-    assert await newest(mailing, list_name="it") == [other]
-    assert set(await newest(mailing, site=SITE)) == {parked, ops}
-    assert await newest(mailing, site=SITE, list_name="it") == []
 
 
 async def test_every_status_is_counted(mailing: Centre) -> None:

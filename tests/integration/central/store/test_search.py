@@ -1,4 +1,4 @@
-"""Finding notifications: every filter against a plain formula, on both databases, indexed or not, in pages of any size."""
+"""Finding notifications: every filter against a plain formula, on both databases, indexed or not, in any pages."""
 
 import os
 import random
@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from fieldpost.central.store import places, search, terms
+from fieldpost.central.store.retention import BEGINNING, Batch, Span
 from fieldpost.central.store.search import Found
 from fieldpost.central.store.terms import Place
 from fieldpost.core.ids import new_id
@@ -238,8 +239,9 @@ async def test_terms_of_days_without_notifications_are_forgotten(centre: Centre,
     for one in (old, gone):
         await centre.execute(f"delete from notifications where notification_id = '{one}'")
     assert await ids(centre, subject="pump") == [kept], "a place without a notification finds nothing"
-    removed = [await centre.store.write(terms.forget, 4) for _ in range(4)]
-    assert removed == [4, 4, 2, 0]
+    span = Span(clock.now(), BEGINNING, 4, clock.now())
+    removed = [await centre.store.write(terms.purge, span) for _ in range(4)]
+    assert removed == [Batch(4, BEGINNING), Batch(4, BEGINNING), Batch(2, None), Batch(0, None)]
     days = await centre.store.read(lambda conn: conn.execute(text("select distinct day from search_terms")).all())
     assert len(days) == 1
     assert await ids(centre, subject="pump") == [kept]

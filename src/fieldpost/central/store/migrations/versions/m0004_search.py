@@ -1,9 +1,9 @@
-"""Search: what notifications are found by, filled behind the arrivals; and acts on many at once."""
+"""Search: what notifications are found by, filled behind the arrivals."""
 
 import sqlalchemy as sa
 from alembic import op
 
-from fieldpost.central.store.types import Id, Json, Moment
+from fieldpost.central.store.types import Id, Moment
 
 revision = "0004"
 down_revision = "0003"
@@ -43,51 +43,4 @@ def upgrade() -> None:
     op.execute(
         "insert into search_backlog (notification_id, created_at, count)"
         f" select {first}, created_at, count(*) from notifications group by created_at"
-    )
-    op.create_table(
-        "bulk_acts",
-        sa.Column("act_id", Id(), nullable=False),
-        sa.Column("act", sa.Text(), nullable=False),
-        sa.Column("filter", Json, nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("is_cut", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
-        sa.Column("found", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("done", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("changed", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("not_parked", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("gone", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("created_at", Moment(), nullable=False),
-        sa.Column("finished_at", Moment(), nullable=True),
-        sa.CheckConstraint("act in ('retry', 'discard')", name=op.f("ck_bulk_acts_act")),
-        sa.CheckConstraint(
-            "state in ('gathering', 'ready', 'running', 'done', 'stopped')", name=op.f("ck_bulk_acts_state")
-        ),
-        sa.CheckConstraint(
-            "(state in ('done', 'stopped')) = (finished_at is not null)", name=op.f("ck_bulk_acts_finished")
-        ),
-        sa.CheckConstraint("length(reason) > 0", name=op.f("ck_bulk_acts_reason")),
-        sa.PrimaryKeyConstraint("act_id", name=op.f("pk_bulk_acts")),
-    )
-    op.create_index("ix_bulk_acts_created_at", "bulk_acts", ["created_at"], unique=False)
-    op.create_table(
-        "bulk_act_rows",
-        sa.Column("act_id", Id(), nullable=False),
-        sa.Column("notification_id", Id(), nullable=False),
-        sa.Column("version", sa.BigInteger(), nullable=False),
-        sa.Column("result", sa.Text(), nullable=True),
-        sa.CheckConstraint("result in ('done', 'changed', 'not_parked', 'gone')", name=op.f("ck_bulk_act_rows_result")),
-        sa.ForeignKeyConstraint(
-            ["act_id"], ["bulk_acts.act_id"], name=op.f("fk_bulk_act_rows_act_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("act_id", "notification_id", name=op.f("pk_bulk_act_rows")),
-    )
-    op.create_index(
-        "ix_bulk_act_rows_open",
-        "bulk_act_rows",
-        ["act_id", "notification_id"],
-        unique=False,
-        postgresql_where=sa.text("result is null"),
-        sqlite_where=sa.text("result is null"),
     )

@@ -1,0 +1,65 @@
+"""A look that many share."""
+
+import asyncio
+
+import pytest
+
+from fieldpost.central.watch.glance import FRESH_S, REST, Glance
+from fieldpost.testing import ManualClock
+
+
+class Looking:
+    """Counts how often it is looked, and takes its time."""
+
+    def __init__(self, clock: ManualClock, takes_s: float = 0.0) -> None:
+        self.clock = clock
+        self.takes_s = takes_s
+        self.count = 0
+
+    async def __call__(self) -> int:
+        self.clock.advance(self.takes_s)
+        self.count += 1
+        await asyncio.sleep(0)
+        return self.count
+
+
+async def test_a_quick_look_is_used_for_a_second() -> None:
+    clock = ManualClock()
+    glance = Glance(Looking(clock), clock)
+    assert [await glance.get(), await glance.get()] == [1, 1]
+    clock.advance(FRESH_S)
+    assert await glance.get() == 2
+
+
+async def test_a_slow_look_rests_many_times_as_long_as_it_took() -> None:
+    clock = ManualClock()
+    glance = Glance(Looking(clock, takes_s=2), clock)
+    assert await glance.get() == 1
+    clock.advance(2 * REST - 0.001)
+    assert await glance.get() == 1
+    clock.advance(0.001)
+    assert await glance.get() == 2
+
+
+async def test_whoever_asks_at_once_shares_one_look() -> None:
+    clock = ManualClock()
+    looking = Looking(clock)
+    glance = Glance(looking, clock)
+    assert await asyncio.gather(*(glance.get() for _ in range(20))) == [1] * 20
+    assert looking.count == 1
+
+
+async def test_a_look_that_failed_is_not_kept() -> None:
+    clock = ManualClock()
+    answers = iter([ValueError("no"), 7])
+
+    async def look() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    glance = Glance(look, clock)
+    with pytest.raises(ValueError, match="no"):
+        await glance.get()
+    assert await glance.get() == 7
