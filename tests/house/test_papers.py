@@ -50,6 +50,7 @@ def test_tests_run_with_the_versions_that_fieldpost_runs_with(project: Path) -> 
     assert {name: dev.get(name) for name in run} == run
 
 
+@pytest.mark.req("CFG-14")
 def test_sql_is_written_only_in_its_rooms(project: Path) -> None:
     source = project / "src/fieldpost"
     found = [

@@ -61,7 +61,7 @@ async def test_kpis_and_nodes_are_shown_on_the_command_line(sqlite_url: str, tmp
         async def has_history() -> list[str] | None:
             _, out, _ = await fieldpost(node, "kpis", "--history", "parked", "--site", "north")
             lines = out.splitlines()
-            return lines if any(line.endswith(" 1") for line in lines) else None
+            return lines if any(line.split()[-1:] == ["1"] for line in lines) else None
 
         lines = await until(has_history, 30, "a sample of the parked row")
         assert lines[0].split() == ["at", "parked"]

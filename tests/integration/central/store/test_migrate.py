@@ -73,6 +73,7 @@ def schema_of(conn: Connection) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.req("DEC-05")
+@pytest.mark.req("CFG-14")
 async def test_migrations_lead_exactly_to_the_tables(empty_store_url: str, other_empty_url: str) -> None:
     """Compared as the database itself describes them: columns, keys, checks, indexes with their conditions."""
     await upgrade_async(empty_store_url)
