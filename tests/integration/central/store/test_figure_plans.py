@@ -1,0 +1,101 @@
+"""KPIs and purge cost what waits, is parked or was just delivered; history costs them nothing."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Connection
+
+from fieldpost.central.store import kpis, retention
+from fieldpost.central.store.retention import BEGINNING, Span
+from fieldpost.core.kpi import Thresholds
+from fieldpost.testing import ManualClock
+from support.centre import Centre
+from support.plans import fill, plans_of, reads_of
+
+LIVE = 200
+FEW, MANY = 2_000, 20_000
+BY = Thresholds()
+
+
+async def grow(centre: Centre, history: int) -> None:
+    """So many more delivered rows, all of the day before the clock's."""
+
+    def work(conn: Connection) -> None:
+        fill(conn, f"old-{history}", history)
+        conn.exec_driver_sql(
+            "update notifications set status = 'delivered', delivered_at = created_at, terminal_at = created_at,"
+            f" due_at = null where list_name = 'old-{history}'"
+        )
+
+    await centre.store.write(work)
+    await centre.execute("analyze")
+
+
+@pytest.fixture
+async def grown(centre: Centre) -> Centre:
+    """Some history, 200 live rows and 50 parked ones."""
+    await grow(centre, FEW)
+    await centre.store.write(fill, "live", LIVE)
+    await centre.store.write(fill, "parked", 50)
+    await centre.execute(
+        "update notifications set status = 'parked', last_error = 'x', terminal_at = created_at, due_at = null"
+        " where list_name = 'parked'"
+    )
+    return centre
+
+
+async def reads(centre: Centre, clock: ManualClock) -> int:
+    def work(conn: Connection) -> int:
+        return reads_of(conn, lambda c: kpis.snapshot(c, BY, now=clock.now()))
+
+    return await centre.store.write(work)
+
+
+@pytest.mark.req("KPI-01")
+async def test_kpis_read_no_more_when_history_grows(grown: Centre, clock: ManualClock) -> None:
+    before = await reads(grown, clock)
+    await grow(grown, MANY)
+    after = await reads(grown, clock)
+    # Rows read on PostgreSQL, thousands of steps on SQLite: a walk over the history would be 20,000 rows or 100 more.
+    assert after <= before + (LIVE if grown.is_postgresql else 5)
+
+
+@pytest.mark.req("KPI-01")
+async def test_every_kpi_is_read_from_an_index_without_history_or_by_its_end(grown: Centre, clock: ManualClock) -> None:
+    await grow(grown, MANY)
+
+    def work(conn: Connection) -> list[str]:
+        return plans_of(conn, lambda c: kpis.snapshot(c, BY, now=clock.now()))
+
+    live, overdue, parked, delivered = await grown.store.write(work)
+    assert re.search("ix_notifications_(live|undelivered)", live)
+    assert re.search("ix_notifications_(claim|live|undelivered)", overdue)
+    assert re.search("ix_notifications_(parked|undelivered)", parked)
+    assert "ix_notifications_terminal" in delivered
+    assert re.search(r"terminal_at ?>", delivered), "from the window on, not from the beginning"
+
+
+@pytest.mark.req("DEC-18")
+async def test_a_batch_of_the_purge_reads_its_own_rows_alone(grown: Centre, clock: ManualClock) -> None:
+    """Also one late in the sweep: it goes on behind the last, instead of walking over what is gone."""
+    await grow(grown, MANY)
+    clock.advance(timedelta(days=366).total_seconds())
+    span = Span(clock.now() - timedelta(days=365), BEGINNING, 100, clock.now())
+    counts = []
+
+    def work(conn: Connection) -> None:
+        nonlocal span
+        for _ in range(20):
+            found: list[retention.Batch] = []
+            counts.append(
+                reads_of(conn, lambda c: found.append(retention.purge_notifications(c, span)))  # noqa: B023
+            )
+            assert found[0].deleted == 100
+            assert found[0].after is not None
+            span = Span(span.cutoff, found[0].after, 100, span.now)
+
+    await grown.store.write(work)
+    # A hundred rows are found, buried and deleted; on SQLite each of them with what belongs to it.
+    assert max(counts) <= (5 * 100 if grown.is_postgresql else 60)
+    assert counts[-1] <= 2 * counts[0] + 10
