@@ -28,6 +28,8 @@ QUICK = {
     "FIELDPOST_DISPATCH__INTERVAL_S": str(INTERVAL_S),
     "FIELDPOST_DISPATCH__GRACE_S": "5",
 }
+# Where there is prctl the node dies with the test's own process, however that ends, even while it is paused.
+TETHER = "import ctypes, sys; sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 9); "
 MAIN = "from fieldpost.cli.main import main; main()"
 
 
@@ -47,7 +49,7 @@ class RunningCentral:
         self.url = ""
         self.process: asyncio.subprocess.Process | None = None
         self._log = folder / f"central-{secrets.token_hex(4)}.log"
-        self._command = [sys.executable, "-P", "-c", first + MAIN, "central"]
+        self._command = [sys.executable, "-P", "-c", TETHER + first + MAIN, "central"]
         self._command += ["--store", store_url, "--folder", str(folder), "--port", str(port), "--log-json"]
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("FIELDPOST_")}
         self._environment |= QUICK | dict(environment or {})

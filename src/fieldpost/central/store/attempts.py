@@ -100,41 +100,41 @@ _write_postgresql = Statement(
     with u as materialized (select * from {{rows}}),
     mine as (
         update notifications set {_SET_ROW} from u where {_IS_MINE}
-        returning notifications.notification_id, notifications.claim_token, list_name, source_site_id,
-            source_instance_id, source_script, origin_execution_id, origin_parent_execution_id
+        returning u.notification_id, u.claim_token, list_name, source_site_id,
+            source_instance_id, source_script, origin_execution_id, origin_parent_execution_id, u.status,
+            u.finished_at, u.duration_ms, u.error, u.reply, u.event_id, u.terminal_id, u.terminal_error
     ),
     ended as (
         update attempts set {_SET_END} from u where {_IS_ITS_ATTEMPT}
         returning attempts.notification_id, attempts.claim_token
     ),
     settled as (
-        update targets set status = 'delivered', error = null, settled_at = u.finished_at
-        from u join mine using (notification_id, claim_token)
-        where targets.notification_id = u.notification_id and u.status = 'delivered' and targets.status = 'due'
+        update targets set status = 'delivered', error = null, settled_at = mine.finished_at from mine
+        where targets.notification_id = mine.notification_id and mine.status = 'delivered' and targets.status = 'due'
     ),
     entries as (
-        select u.*, u.event_id as id, 'attempted' as entry_status, u.error as entry_error, u.duration_ms as entry_ms,
-            u.reply as entry_reply
-        from u
+        select event_id as id, 'attempted' as entry_status, error as entry_error, duration_ms as entry_ms,
+            reply as entry_reply, mine.*
+        from mine
         union all
-        select u.*, u.terminal_id, u.status, u.terminal_error, null, null from u where u.terminal_id is not null
+        select terminal_id, status, terminal_error, null, null, mine.* from mine where terminal_id is not null
     ),
     audited as (
         insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id,
             channel, kind, status, source_site_id, source_node, source_instance_id, source_script, actor, target,
             duration_ms, error_message, response_summary)
-        select e.id, e.finished_at, e.finished_at, mine.notification_id, origin_execution_id,
-            origin_parent_execution_id, 'notification', 'notify_deliver', e.entry_status, source_site_id, :owner,
-            source_instance_id, source_script, :actor, list_name, e.entry_ms, e.entry_error, e.entry_reply
-        from entries e join mine using (notification_id, claim_token)
+        select id, finished_at, finished_at, notification_id, origin_execution_id, origin_parent_execution_id,
+            'notification', 'notify_deliver', entry_status, source_site_id, :owner, source_instance_id, source_script,
+            :actor, list_name, entry_ms, entry_error, entry_reply
+        from entries
     )
-    select u.notification_id, u.claim_token, mine.notification_id is not null as is_mine,
-        ended.notification_id is not null as is_news
-    from u left join mine using (notification_id, claim_token) left join ended using (notification_id, claim_token)
+    select notification_id, claim_token, true as is_mine from mine
+    union all
+    select notification_id, claim_token, false from ended
     """,
     sqlite="select 1",
     rows={**_CLAIM, **_TRANSITION, **_END, **_EVENTS},
-    result={**_CLAIM_TYPES, "is_mine": Boolean, "is_news": Boolean},
+    result={**_CLAIM_TYPES, "is_mine": Boolean},
 )
 _write_sqlite = Statement(
     f"""
@@ -265,7 +265,7 @@ def _apply_postgresql(
     mine = {(row.notification_id, row.claim_token) for row in written if row.is_mine}
     # What is delivered has reached all its targets; the statement knows that by itself.
     _settle_all(conn, [f for f in finished if _claim(f) in mine and f.transition.status is not Status.DELIVERED])
-    return mine, {(row.notification_id, row.claim_token) for row in written if row.is_news}
+    return mine, {(row.notification_id, row.claim_token) for row in written if not row.is_mine}
 
 
 def _apply_sqlite(

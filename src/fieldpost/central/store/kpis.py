@@ -1,7 +1,7 @@
 """The KPIs of `core.kpi` as SQL, per source site; those of all sites together are folded from them.
 
 What is read lies in partial indexes on live, parked and terminal rows, and it is never grouped over history: the cost
-follows what waits now and what was delivered within the window, not the size of the table (ADR 0016). Terminal rows
+follows what waits now and what was delivered within the window, not the size of the table. Terminal rows
 stand in the index by the time they became terminal, which for a delivered one is when it was delivered.
 """
 

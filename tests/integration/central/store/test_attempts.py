@@ -252,6 +252,6 @@ def forget(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _RESULT: dict[str, dict[str, Any]] = {
-    "_write_postgresql": {"notification_id": Id, "is_mine": Boolean, "is_news": Boolean},
+    "_write_postgresql": {"notification_id": Id, "is_mine": Boolean},
     "_write_sqlite": {"notification_id": Id},
 }
