@@ -57,7 +57,7 @@ class Cluster:
     async def furnish(self, *lists: str, **settings: Any) -> None:
         """A channel to the mail server, these lists and a site."""
         given = {"host": self.mail.host, "port": self.mail.port, "tls": "none", "from_address": "alerts@plant.example"}
-        given |= {"max_retries": 10, "retry_delay_s": 1.0} | settings
+        given |= {"max_retries": 10, "retry_delay_s": 1.0, "max_connections": 100} | settings
         channel = {"name": "mail", "type": "email", "settings": given, "is_default": True}
         await self.call("POST", "channels", channel)
         for name in lists:

@@ -26,7 +26,7 @@ async def test_a_node_loads_its_adapters_once_and_closes_them_when_it_stops(
 ) -> None:
     loaded = []
 
-    def load() -> dict[str, Counting]:
+    def load(*_: object) -> dict[str, Counting]:
         loaded.append(Counting())
         return {"email": loaded[-1]}
 

@@ -31,6 +31,9 @@ async def test_the_others_first_attempts_are_not_slower_for_it(store_url: str, h
             await centre.add_list(name)
         without = await first_attempts(centre)
         await centre.store.write(fill, "blocked", BLOCKED_ROWS)
+        if centre.is_postgresql:
+            # As autovacuum does within a minute of such a burst; when it comes must not decide this test.
+            await centre.execute("analyze notifications")
         saturated = Hanging()
         centre.adapter.always["blocked"] = saturated if how == "saturated" else Held("no connection", phase="connect")
         with_them = await first_attempts(centre)
