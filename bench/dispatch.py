@@ -5,8 +5,8 @@ target, attempt's end, two audit entries; two workers with batches of 128, each 
 knows no lanes, breakers, policies or late results. Ours: one `Dispatcher` with 256 slots and batches of 128, 100 lists.
 Two processes of ours on one PostgreSQL are compared with one.
 
-The target (0.5 of the reference) is not reached. Profile of 4,000 rows on a quiet machine, per row: 148 µs of CPU in our
-process (making the notification 12, arrays for asyncpg 20, attempt and task 20, decide and finish 20, log line 10,
+The target (0.5 of the reference) is not reached. Profile of 4,000 rows on a quiet machine, per row: 148 µs of CPU in
+our process (making the notification 12, arrays for asyncpg 20, attempt and task 20, decide and finish 20, log line 10,
 SQLAlchemy and the loop the rest) and 250 µs of waiting on statements: end of an attempt 89, claim with attempt 72,
 walk of the keys 45, targets 42. The claim was 33 and the end 45 before the indexes for KPIs and search came: they make
 every change of status write more, and a claim and its targets are planned anew with the walk. Both are where to begin.
