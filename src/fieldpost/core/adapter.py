@@ -69,3 +69,12 @@ class Doubting(Protocol):
 
     def doubts(self, settings: Mapping[str, object]) -> list[str]:
         """A sentence for each, to be shown to whoever sets the channel up. Secrets are not among the settings."""
+
+
+@runtime_checkable
+class Locating(Protocol):
+    """An adapter whose settings name hosts, and that can say whether there are such hosts."""
+
+    async def locate(self, settings: Mapping[str, object]) -> None:
+        """Raises InvalidInput naming the field whose host does not exist, or may not be reached. A name that cannot be
+        looked up now passes: it is the name that is judged, not the network."""

@@ -8,10 +8,15 @@ from ipaddress import ip_address
 
 import structlog
 
+from fieldpost.core.errors import InvalidInput
 from fieldpost.outbound.ranges import Address, Allowed, Mode, refusal
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """A host and a port to addresses as text. Raises OSError (of which socket.gaierror is one) when there are none."""
+
+LOCATE_S = 5.0
+"""How long whoever typed a host waits for the word that there is none."""
+_NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 log = structlog.get_logger()
 
@@ -50,6 +55,22 @@ class Guard:
         for address in found:
             self.check(address, host)
         return found
+
+    async def locate(self, host: str, field: str) -> None:
+        """For when a host is typed: raises InvalidInput when there is no such name, or its address is refused. What
+        cannot be looked up within `LOCATE_S` passes."""
+        try:
+            async with asyncio.timeout(LOCATE_S):
+                await self.addresses(host, 0)
+        except Blocked as blocked:
+            raise InvalidInput("host.blocked", str(blocked), field=field) from None
+        except socket.gaierror as error:
+            if error.errno in _NO_SUCH_NAME:
+                raise InvalidInput(
+                    "host.unknown", f"there is no host {host!r}", hint="mend the name, or give an address", field=field
+                ) from None
+        except OSError:  # a time-out among them
+            pass
 
     def check(self, address: Address, host: str) -> None:
         """Raises Blocked."""

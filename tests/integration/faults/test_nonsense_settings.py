@@ -22,7 +22,7 @@ COUNT = 1000
 PASSWORD = "the right one"
 NONSENSE: dict[str, dict[str, Any]] = {
     "port": {"settings": {"port": 1}},
-    "host": {"settings": {"host": "nothing.invalid", "auth": None, "username": None}, "secrets": {"password": None}},
+    "host": {"settings": {"host": "127.0.0.9", "auth": None, "username": None}, "secrets": {"password": None}},
     "tls": {"settings": {"tls": "implicit"}},
     "password": {"secrets": {"password": "a wrong one"}},
 }

@@ -18,7 +18,7 @@ from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import NONCE_BYTES, Keyring
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.adapter import Adapter, Doubting, Envelope
+from fieldpost.core.adapter import Adapter, Doubting, Envelope, Locating
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.ids import NotificationId
@@ -70,6 +70,7 @@ class Channels:
         policy = None if retry is None else parse(retry)
         empty = Channel(check_label(name, "name"), type_, {}, is_default, retry=policy)
         added = self._checked(adapter, empty, settings, secrets or {})
+        await _locate(adapter, added.settings)
         # The entry names settings and secrets, and never tells a value.
         extra = {"type": type_, "settings": sorted(settings), "secrets": sorted(added.secrets)}
         entry = record(actor, "channel.add", name, self._clock.now(), {**extra, "is_default": is_default})
@@ -100,7 +101,10 @@ class Channels:
             is_default=seen.is_default if is_default is KEEP else is_default,
             retry=seen.retry if retry is KEEP else None if retry is None else parse(retry),
         )
-        wanted = self._checked(adapter_of(self._adapters, seen.type), wanted, settings, secrets or {})
+        adapter = adapter_of(self._adapters, seen.type)
+        wanted = self._checked(adapter, wanted, settings, secrets or {})
+        # Only what is new is looked up: a name that has gone since must not keep anybody from mending the rest.
+        await _locate(adapter, {n: v for n, v in wanted.settings.items() if seen.settings.get(n) != v})
         extra = {"settings": sorted(settings), "secrets": sorted(secrets or {}), "is_default": wanted.is_default}
         entry = record(actor, "channel.change", name, self._clock.now(), extra)
         await commit(self._store, f"channel {name!r}", _change, wanted, entry, now=self._store.now())
@@ -175,6 +179,16 @@ class Channels:
         checked = {n: v for n, v in _check_settings(adapter, merged).items() if n not in adapter.secrets}
         sealed = {n: self._keyring.seal(s, base.name, n, os.urandom(NONCE_BYTES)) for n, s in fresh.items()}
         return replace(base, settings=checked, secrets=kept | sealed)
+
+
+async def _locate(adapter: object, settings: Mapping[str, object]) -> None:
+    if not isinstance(adapter, Locating):
+        return
+    try:
+        await adapter.locate(settings)
+    except InvalidInput as error:
+        field = f"settings.{error.field}"
+        raise InvalidInput(error.code, f"{field}: {error.message}", hint=error.hint, field=field) from None
 
 
 _KEPT = Secret("a secret that stays as it is")

@@ -4,6 +4,8 @@ import ssl
 from collections.abc import Mapping
 from functools import cached_property
 
+from yarl import URL
+
 from fieldpost.central.adapters.email.address import check_address
 from fieldpost.central.adapters.email.attempt import Attempt
 from fieldpost.central.adapters.email.conversation import Conversation
@@ -58,6 +60,12 @@ class EmailAdapter:
 
     def doubts(self, settings: Mapping[str, object]) -> list[str]:
         return doubts(settings)
+
+    async def locate(self, settings: Mapping[str, object]) -> None:
+        if isinstance(host := settings.get("host"), str):
+            await self._outbound.admin.locate(host, "host")
+        if isinstance(url := settings.get("oauth_token_url"), str):
+            await self._outbound.admin.locate(URL(url).raw_host or "", "oauth_token_url")
 
     def check_target(self, address: str) -> str:
         return check_address(address)

@@ -12,8 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, Held, Outcome
+from fieldpost.outbound import guard
 from fieldpost.outbound.guard import Resolve
 from fieldpost.outbound.outbound import Outbound, OutboundOptions
 from fieldpost.testing import MailServer, MailServerThread
@@ -65,6 +67,36 @@ async def test_a_name_that_leads_nowhere_holds(resolve: Resolve, reason: str) ->
     assert (outcome.phase, reason in outcome.error) == ("connect", True)
     held = after(notification(), outcome)
     assert (held.status, held.retry_count, due(held)) == (Status.PENDING, 0, ("ops@plant.example",))
+    await adapter.close()
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize("field", ["host", "oauth_token_url"])
+async def test_a_name_that_does_not_exist_is_refused_when_it_is_typed(field: str) -> None:
+    adapter = adapter_with(failing(socket.EAI_NONAME, "Name or service not known"))
+    value = "mail.plant.example" if field == "host" else "https://mail.plant.example/token"
+    with pytest.raises(InvalidInput) as refused:
+        await adapter.locate({field: value})
+    assert (refused.value.code, refused.value.field) == ("host.unknown", field)
+    assert "mail.plant.example" in refused.value.message
+    await adapter.close()
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize("resolve", [failing(socket.EAI_AGAIN, "try again"), failing(socket.EAI_FAIL, "failed"), never])
+async def test_a_name_that_cannot_be_looked_up_now_may_be_typed(
+    resolve: Resolve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LOCATE_S", 0.1)
+    adapter = adapter_with(resolve)
+    await adapter.locate(NAME)
+    await adapter.close()
+
+
+async def test_a_host_of_a_denied_range_is_refused_when_it_is_typed() -> None:
+    adapter = adapter_with(resolving("169.254.169.254"))
+    with pytest.raises(InvalidInput, match="may not be reached"):
+        await adapter.locate(NAME)
     await adapter.close()
 
 
