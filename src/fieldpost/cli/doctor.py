@@ -25,7 +25,7 @@ def doctor(
     """
     import asyncio
 
-    from fieldpost.central.watch.health import Verdict
+    from fieldpost.core.checks import Verdict
     from fieldpost.run import logs
     from fieldpost.run.doctor import examine
 

@@ -7,7 +7,6 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -18,27 +17,15 @@ from fieldpost.central.store.engine import Store, open_store, parse_url
 from fieldpost.central.store.lock import StoreLock
 from fieldpost.central.store.migrate import schema_of
 from fieldpost.central.store.moment import moment
-from fieldpost.central.watch.health import Check, Verdict, leader_check, migrations_check
+from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.nodes import Centre, NodeState, look
 from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
 from fieldpost.core.errors import Conflict, FieldpostError
 from fieldpost.run.settings import Settings
 
-DISK_FAILING_BYTES = 100 * 1024**2
-DISK_WARNING_BYTES = 1024**3
 CLOCK_WARNING = timedelta(seconds=5)
 ASK_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    checks: tuple[Check, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of all."""
-        order = (Verdict.OK, Verdict.WARNING, Verdict.FAILING)
-        return max((check.verdict for check in self.checks), key=order.index)
 
 
 async def examine(settings: Settings, clock: Clock | None = None) -> Diagnosis:
@@ -114,10 +101,7 @@ def disk_check(folder: Path) -> Check:
         free = shutil.disk_usage(place).free
     except OSError as error:
         return Check("disk", Verdict.FAILING, f"{place} cannot be looked at: {error.strerror or error}")
-    detail = f"{free / 1024**3:.1f} GiB free in {place}"
-    if free < DISK_FAILING_BYTES:
-        return Check("disk", Verdict.FAILING, detail)
-    return Check("disk", Verdict.WARNING if free < DISK_WARNING_BYTES else Verdict.OK, detail)
+    return room_check(free, str(place))
 
 
 def _ask(host: str, port: int) -> list[Check]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.central.watch.health import Check, Verdict
-from fieldpost.run.doctor import Diagnosis, clock_check, disk_check
+from fieldpost.core.checks import Check, Diagnosis, Verdict
+from fieldpost.run.doctor import clock_check, disk_check
 
 
 @pytest.mark.parametrize(

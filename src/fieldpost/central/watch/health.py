@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from sqlalchemy import Connection
 
@@ -14,6 +13,7 @@ from fieldpost.central.watch.glance import Glance
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, look
 from fieldpost.clock import Clock
+from fieldpost.core.checks import Check, Verdict
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status
 
@@ -21,21 +21,6 @@ SILENT_S = 30.0
 """For how long at least an idle dispatcher may be silent; or for three sweeps, if they come less often."""
 FLIGHT_S = 20 * 60.0
 """For how long one may be silent that waits for what is in flight: no attempt lasts longer."""
-
-
-class Verdict(StrEnum):
-    """Of a check. A warning is for people to look at; what fails keeps a node from being ready."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILING = "failing"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    verdict: Verdict
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,9 @@ import pytest
 from fieldpost.central.store.leases import LEADER, Lease
 from fieldpost.central.store.migrate import Schema
 from fieldpost.central.store.nodes import NodeRecord
-from fieldpost.central.watch.health import (
-    Check,
-    Readiness,
-    Verdict,
-    dispatcher_check,
-    leader_check,
-    migrations_check,
-)
+from fieldpost.central.watch.health import Readiness, dispatcher_check, leader_check, migrations_check
 from fieldpost.central.watch.nodes import LOST_AFTER, Centre, NodeState, state_of
+from fieldpost.core.checks import Check, Verdict
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
