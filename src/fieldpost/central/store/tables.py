@@ -14,23 +14,17 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
     Text,
     text,
 )
 
+from fieldpost.central.store import site_tables
+from fieldpost.central.store.naming import metadata
 from fieldpost.central.store.types import Id, Json, Moment
 
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    }
-)
+# The tables that sites fill have a module of their own; it is imported here so that the catalogue is whole.
+__all__ = ["metadata", "site_tables"]
 
 IS_LIVE = "status in ('pending', 'retrying')"
 IS_CLAIMABLE = "status in ('pending', 'retrying') and held_by is null"
