@@ -1,25 +1,19 @@
 """The agent: what runs beside the scripts of one site and forwards what they buffer. One per folder."""
 
 import asyncio
-import os
-import sys
-from pathlib import Path
 from random import Random
-from typing import IO
 
 import structlog
 
 from fieldpost.clock import Clock
-from fieldpost.core.errors import Conflict
 from fieldpost.link.client import LinkClient
 from fieldpost.link.session import Session
+from fieldpost.site.agent_lock import AgentLock
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import Forwarder
 from fieldpost.site.options import ForwardOptions
-
-LOCK_FILE = "agent.lock"
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
@@ -38,7 +32,7 @@ class Agent:
 
         Raises Conflict when another agent runs for the folder, ConfigError when the token cannot be used.
         """
-        with AgentLock(self._folder.path / LOCK_FILE):
+        with AgentLock(self._folder.path):
             self._folder.endpoint()
             buffer = Buffer(self._folder.buffer_path)
             session = Session(self._options.batch_items, self._options.batch_bytes)
@@ -65,50 +59,3 @@ class Agent:
             results = await asyncio.gather(running, stopped, return_exceptions=True)
         if isinstance(results[0], Exception):
             raise results[0]
-
-
-class AgentLock:
-    """Keeps a second agent away from the folder, for as long as this process lives."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[str] | None = None
-
-    def __enter__(self) -> "AgentLock":
-        file = self._path.open("a+", encoding="utf-8")
-        try:
-            _lock(file)
-        except OSError:
-            file.seek(0)
-            holder = file.read(32).strip()
-            file.close()
-            raise Conflict(
-                "agent.running",
-                f"another agent runs for {self._path.parent}" + (f" (process {holder})" if holder else ""),
-                hint="stop it first; a folder has one agent",
-            ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        self._file = file
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: IO[str]) -> None:
-        # Far behind the content, so that others can still read who holds it.
-        file.seek(1 << 30)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(file: IO[str]) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

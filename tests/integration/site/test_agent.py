@@ -1,6 +1,7 @@
 """The agent as the process it is: started, stopped, killed, started twice."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ import pytest
 from fieldpost import Site
 from fieldpost.core.errors import Conflict
 from fieldpost.link.messages import Result
-from fieldpost.site.agent import AgentLock
+from fieldpost.site.agent_lock import AgentLock, running_agent
 from support.link_central import LinkCentral, link_central
 from support.site_folders import make_site
 from support.site_writers import ids_in
@@ -89,11 +90,11 @@ async def test_a_second_agent_of_the_same_folder_is_refused_in_clear_words(
 
 
 def test_the_lock_of_a_dead_agent_holds_nobody_up(tmp_path: Path) -> None:
-    lock = tmp_path / "agent.lock"
-    with AgentLock(lock), pytest.raises(Conflict), AgentLock(lock):
+    with AgentLock(tmp_path), pytest.raises(Conflict), AgentLock(tmp_path):
         pass
-    with AgentLock(lock):
-        pass
+    assert running_agent(tmp_path) is None
+    with AgentLock(tmp_path):
+        assert running_agent(tmp_path) == str(os.getpid())
 
 
 @pytest.mark.fault(1)

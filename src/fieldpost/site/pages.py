@@ -1,0 +1,184 @@
+"""A damaged buffer's file, read page by page without SQLite, which gives up where a page is not what it should be.
+
+The pages are those of the file, under those that the write-ahead log (`-wal`) holds up to its last whole commit, just
+as SQLite would see them. A log that is damaged in its middle ends there for SQLite, and whatever was committed behind
+the damage is gone without a word; so the log is judged here, and `beyond_damage` looks at what is behind.
+
+Nothing may have the file open by SQLite in this process: closing a file drops the locks that the process has on it.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+PAGE_BYTES_DEFAULT = 4096
+"""Of every buffer that Fieldpost makes; used where the header of a file is not readable."""
+
+_MAGIC = b"SQLite format 3\0"
+_LOG_MAGICS = {0x377F0682: "<", 0x377F0683: ">"}
+_LOG_HEADER = struct.Struct(">8I")
+_FRAME_HEADER = struct.Struct(">6I")
+
+
+class Pages:
+    """The pages of one file with its log; numbered from 1, as SQLite numbers them."""
+
+    def __init__(self, file: Path, log: Path, *, beyond_damage: bool = False) -> None:
+        self._file = file.open("rb")
+        try:
+            self._log: IO[bytes] | None = log.open("rb")
+        except FileNotFoundError:
+            self._log = None
+        header = self._file.read(100)
+        found = read_log(self._log, beyond_damage=beyond_damage) if self._log is not None else Log()
+        self.size = _page_bytes(header) or found.page_bytes or PAGE_BYTES_DEFAULT
+        reserved = header[20] if _page_bytes(header) else 0
+        self.usable = self.size - min(reserved, self.size - 480)
+        self._in_log = found.pages if found.page_bytes in (0, self.size) else {}
+        in_file = self._file.seek(0, 2) // self.size
+        self.count = max(in_file, max(self._in_log, default=0))
+
+    def page(self, number: int) -> bytes | None:
+        """One page whole; None for one that is not there."""
+        offset = self._in_log.get(number)
+        if offset is not None and self._log is not None:
+            self._log.seek(offset)
+            content = self._log.read(self.size)
+        elif 1 <= number <= self.count:
+            self._file.seek((number - 1) * self.size)
+            content = self._file.read(self.size)
+        else:
+            return None
+        return content if len(content) == self.size else None
+
+    def free(self) -> Iterator[int]:
+        """The pages that hold nothing any more, as far as their own list can be read."""
+        first = self.page(1)
+        trunk = int.from_bytes(first[32:36]) if first is not None and first[:16] == _MAGIC else 0
+        seen: set[int] = set()
+        while trunk and trunk not in seen and (content := self.page(trunk)) is not None:
+            seen.add(trunk)
+            yield trunk
+            leaves = min(int.from_bytes(content[4:8]), self.size // 4 - 2)
+            yield from struct.unpack_from(f">{leaves}I", content, 8)
+            trunk = int.from_bytes(content[:4])
+
+    def close(self) -> None:
+        self._file.close()
+        if self._log is not None:
+            self._log.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What a write-ahead log holds."""
+
+    page_bytes: int = 0
+    pages: dict[int, int] = field(default_factory=dict)
+    """Where in the log the newest committed content of a page lies."""
+    is_header_damaged: bool = False
+    commits_behind_damage: int = 0
+    """Commits that SQLite does not see, because something before them is damaged. One may be a commit that a power cut
+    interrupted; two cannot, since each is synced before the next begins."""
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.is_header_damaged or self.commits_behind_damage > 1
+
+
+def judge_log(path: Path) -> Log:
+    """What the log holds, and whether something that was committed is hidden behind damage."""
+    try:
+        with path.open("rb") as file:
+            return read_log(file)
+    except FileNotFoundError:
+        return Log()
+
+
+def is_log_header_damaged(path: Path) -> bool:
+    """Whether SQLite would take this log for an empty one, and write over what is in it.
+
+    A log that never was synced is empty or begins with zeros: that is no damage.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            # Another process may be writing the header at this moment; twice in a row it is not.
+            return all(_log_order(_read_header(file)) is None for _ in range(2))
+    except OSError:
+        return False
+
+
+def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> Log:
+    """The newest committed content of each page. With `beyond_damage` every page image of this log's run counts."""
+    header = _read_header(file)
+    order = _log_order(header)
+    if not any(header) or len(header) < _LOG_HEADER.size:
+        return Log()
+    _, _, page_bytes, _, salt_1, salt_2, *sums = _LOG_HEADER.unpack(header)
+    if order is None:
+        # The salts cannot be trusted either: those of the first frame tell which frames belong together.
+        page_bytes = page_bytes if page_bytes in _PAGE_SIZES else PAGE_BYTES_DEFAULT
+        first = file.read(_FRAME_HEADER.size)
+        if len(first) < _FRAME_HEADER.size:
+            return Log(page_bytes, is_header_damaged=True)
+        salt_1, salt_2 = _FRAME_HEADER.unpack(first)[2:4]
+    checksum = (sums[0], sums[1])
+    committed: dict[int, int] = {}
+    pending: dict[int, int] = {}
+    is_whole = order is not None
+    commits_behind = 0
+    offset = _LOG_HEADER.size
+    while True:
+        file.seek(offset)
+        frame = file.read(_FRAME_HEADER.size + page_bytes)
+        if len(frame) < _FRAME_HEADER.size + page_bytes:
+            break
+        number, pages_after, *salts = _FRAME_HEADER.unpack_from(frame)
+        is_ours = salts[:2] == [salt_1, salt_2] and number > 0
+        if is_whole and is_ours:
+            assert order is not None
+            checksum = _checksum(frame[:8], order, checksum)
+            checksum = _checksum(frame[_FRAME_HEADER.size :], order, checksum)
+        is_whole = is_whole and is_ours and checksum == (salts[2], salts[3])
+        if is_ours and (is_whole or beyond_damage):
+            pending[number] = offset + _FRAME_HEADER.size
+        if is_ours and pages_after:
+            commits_behind += not is_whole
+            committed |= pending
+            pending.clear()
+        offset += len(frame)
+    return Log(page_bytes, committed, order is None, commits_behind)
+
+
+_PAGE_SIZES = {2**power for power in range(9, 17)}
+
+
+def _page_bytes(header: bytes) -> int | None:
+    size = int.from_bytes(header[16:18])
+    size = 65536 if size == 1 else size
+    return size if header[:16] == _MAGIC and size in _PAGE_SIZES else None
+
+
+def _read_header(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read(_LOG_HEADER.size)
+
+
+def _log_order(header: bytes) -> str | None:
+    """In which order of bytes the log adds up; None for a header that is damaged."""
+    if len(header) < _LOG_HEADER.size or not any(header):
+        return "<"
+    magic, *_, sum_1, sum_2 = _LOG_HEADER.unpack(header)
+    order = _LOG_MAGICS.get(magic)
+    return order if order and _checksum(header[:24], order, (0, 0)) == (sum_1, sum_2) else None
+
+
+def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int]:
+    one, two = start
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for index in range(0, len(words), 2):
+        one = (one + words[index] + two) & 0xFFFFFFFF
+        two = (two + words[index + 1] + one) & 0xFFFFFFFF
+    return one, two
