@@ -22,6 +22,8 @@ class OutboundOptions:
         self.allowed()
 
     def allowed(self) -> Allowed:
+        if type(self.allow) is not str:
+            raise ConfigError("settings.allow", "outbound.allow must be one text", field="outbound.allow")
         try:
             return parse_allowed(self.allow.split())
         except InvalidInput as error:

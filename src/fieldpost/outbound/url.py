@@ -11,10 +11,11 @@ URL_CHARACTERS_MAX = 2048
 _WEB_PORTS = (80, 443)
 
 
-def check_url(value: object, mode: Mode, field: str = "url") -> URL:
+def check_url(value: object, mode: Mode, field: str = "url", *, is_plain_allowed: bool = False) -> URL:
     """The URL as it will be asked for, or InvalidInput naming the rule it breaks; where its host leads is judged later.
 
-    Plain `http` is taken in the admin mode to loopback alone, since what is sent there are credentials.
+    Plain `http` is taken in the admin mode to loopback alone, since what is sent there are credentials, unless whoever
+    defined the URL said besides that it may be plain.
     """
     if type(value) is not str:
         raise _refused(field, f"must be a str, not {type(value).__name__}")
@@ -40,7 +41,7 @@ def check_url(value: object, mode: Mode, field: str = "url") -> URL:
         raise _refused(field, "must have a port from 1 to 65535")
     if mode == "strict" and port < 1024 and port not in _WEB_PORTS:
         raise _refused(field, "must not name a port under 1024 other than 80 and 443")
-    if mode == "admin" and url.scheme == "http" and not is_loopback(host):
+    if mode == "admin" and url.scheme == "http" and not is_plain_allowed and not is_loopback(host):
         raise _refused(field, "must begin with https:// unless its host is this machine")
     return url
 

@@ -1,4 +1,5 @@
-"""A site's folder: `site.toml` (what it is), `token` (what it shows central, mode 0600), `buffer.db` (what waits).
+"""A site's folder: `site.toml` (what it is), `token` (what it shows central, mode 0600), `buffer.db` (what waits), and
+whatever secret files `site.toml` names.
 
 A mistake in any of them is a ConfigError that names the file and the key; nothing is guessed.
 """
@@ -6,7 +7,8 @@ A mistake in any of them is a ConfigError that names the file and the key; nothi
 import os
 import stat
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,13 +16,20 @@ from fieldpost.core.errors import ConfigError, Conflict, InvalidInput
 from fieldpost.core.text import check_label
 from fieldpost.link.credentials import prefix_of
 from fieldpost.link.endpoint import Endpoint, check_central_url
+from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.site.definitions import Database, External, read_definitions, wrong
 from fieldpost.site.options import ForwardOptions
 
 SETTINGS_FILE = "site.toml"
 TOKEN_FILE = "token"
 BUFFER_FILE = "buffer.db"
 
-_KEYS = {"site": {"name"}, "central": {"url", "ca_file"}, "forward": {field.name for field in fields(ForwardOptions)}}
+_OPTIONS: dict[str, type[Any]] = {"forward": ForwardOptions, "outbound": OutboundOptions}
+_KEYS = {"site": {"name"}, "central": {"url", "ca_file"}} | {
+    section: {field.name for field in fields(kind)} for section, kind in _OPTIONS.items()
+}
+_DEFINITIONS = ("external", "database")
+"""Sections of sections, whose names are the site's own."""
 
 O = TypeVar("O")  # noqa: E741
 
@@ -34,6 +43,9 @@ class Folder:
     central_url: str
     ca_file: Path | None
     forward: ForwardOptions
+    outbound: OutboundOptions = field(default_factory=OutboundOptions)
+    externals: Mapping[str, External] = field(default_factory=dict)
+    databases: Mapping[str, Database] = field(default_factory=dict)
 
     @property
     def buffer_path(self) -> Path:
@@ -59,7 +71,7 @@ def read_folder(path: Path) -> Folder:
     _refuse_unknown(settings, file)
     ca_file = settings.get("central", {}).get("ca_file")
     if ca_file is not None and not isinstance(ca_file, str):
-        raise _wrong(file, "central.ca_file", "must be the path of a file")
+        raise wrong(file, "central.ca_file", "must be the path of a file")
     try:
         name = check_label(_required(settings, file, "site", "name"), "site.name")
         url = check_central_url(_required(settings, file, "central", "url"))
@@ -71,6 +83,9 @@ def read_folder(path: Path) -> Folder:
         central_url=url,
         ca_file=None if ca_file is None else path / ca_file,
         forward=_options(settings.get("forward", {}), ForwardOptions, file, "forward"),
+        outbound=_options(settings.get("outbound", {}), OutboundOptions, file, "outbound"),
+        externals=read_definitions(settings.get("external", {}), External, path, file),
+        databases=read_definitions(settings.get("database", {}), Database, path, file),
     )
 
 
@@ -130,13 +145,13 @@ def _write_new(file: Path, text: str, mode: int) -> None:
 
 def _refuse_unknown(settings: dict[str, Any], file: Path) -> None:
     for section, values in settings.items():
-        if section not in _KEYS:
-            raise _wrong(file, section, f"is unknown; there are: {', '.join(_KEYS)}")
+        if section not in _KEYS and section not in _DEFINITIONS:
+            raise wrong(file, section, f"is unknown; there are: {', '.join((*_KEYS, *_DEFINITIONS))}")
         if not isinstance(values, dict):
-            raise _wrong(file, section, f"must be a section, written [{section}]")
-        for key in values:
+            raise wrong(file, section, f"must be a section, written [{section}]")
+        for key in values if section in _KEYS else ():
             if key not in _KEYS[section]:
-                raise _wrong(file, f"{section}.{key}", f"is unknown; there are: {', '.join(sorted(_KEYS[section]))}")
+                raise wrong(file, f"{section}.{key}", f"is unknown; there are: {', '.join(sorted(_KEYS[section]))}")
 
 
 def _required(settings: dict[str, Any], file: Path, section: str, key: str) -> object:
@@ -150,11 +165,9 @@ def _options(values: dict[str, Any], kind: type[O], file: Path, section: str) ->
     try:
         return kind(**values)
     except InvalidInput as error:
-        raise _wrong(file, f"{section}.{error.field}", error.message) from None
-
-
-def _wrong(file: Path, key: str, what: str) -> ConfigError:
-    return ConfigError("site.settings", f"{file}: {key} {what}", field=key)
+        raise wrong(file, f"{section}.{error.field}", error.message) from None
+    except ConfigError as error:
+        raise ConfigError(error.code, f"{file}: {error.message}", hint=error.hint, field=error.field) from None
 
 
 def _toml(text: str) -> str:
