@@ -5,8 +5,8 @@ from pathlib import Path
 
 from markdown import code, page, table
 
-from fieldpost.front.api import errors, link
-from fieldpost.front.api.routes import LINK_SOCKET, ROUTES
+from fieldpost.front.api import errors
+from fieldpost.front.api.routes import ROUTES, SOCKETS
 from fieldpost.front.auth import Access
 
 INTRODUCTION = """\
@@ -29,7 +29,9 @@ it stands now (`current_status`, `current_version`)."""
 
 def render(_root: Path) -> str:
     rows = [(code(route.method), code(_plain(route.path)), _who(route.access), _said(route)) for route in ROUTES]
-    rows.append((code("WebSocket"), code(LINK_SOCKET), _who(Access.SITE), _first_sentence(link.data)))
+    rows += [
+        (code("WebSocket"), code(path), _who(Access.SITE), _first_sentence(serve)) for path, serve in SOCKETS.items()
+    ]
     statuses = [
         (code(kind.__name__), code(f"{prefix}…") if prefix else "any other", code(status))
         for kind, prefix, status in errors.STATUSES

@@ -2,13 +2,14 @@
 
 Items and bytes are counted by buckets that fill at a steady rate. A message is taken while its site's buckets are not
 in debt, and charged afterwards, so that none is too large ever to pass; a site in debt is told how long to wait, and
-keeps what it has.
+keeps what it has. Data and control are counted apart: a backlog must not keep a health report waiting.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
@@ -18,6 +19,13 @@ BUSY_S = 5.0
 """How long to wait for a connection to come free."""
 PAUSE_S = 1.0
 """A connection whose site is in debt is not read for so long, however fast it sends."""
+
+
+class Lane(StrEnum):
+    """What a connection of the link is for."""
+
+    DATA = "data"
+    CONTROL = "control"
 
 
 class TooMuch(Unavailable):
@@ -53,47 +61,44 @@ class Allowances:
     def __init__(self, options: FrontOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
-        self._connections: Counter[str] = Counter()
-        self._buckets: dict[str, tuple[Bucket, Bucket]] = {}
+        self._connections: Counter[tuple[str, Lane]] = Counter()
+        self._buckets: dict[tuple[str, Lane], tuple[Bucket, Bucket]] = {}
 
     @contextmanager
-    def connection(self, site: str) -> Iterator[None]:
+    def connection(self, site: str, lane: Lane = Lane.DATA) -> Iterator[None]:
         """Held while a connection, or a request that is being read, is the site's; TooMuch when it has too many."""
-        if self._connections[site] >= self._options.connections_per_site:
-            raise TooMuch(
-                "link.connections",
-                f"the site has {self._connections[site]} connections, at most {self._options.connections_per_site}",
-                BUSY_S,
-            )
-        self._connections[site] += 1
+        count, count_max = self._connections[site, lane], self._options.connections_per_site
+        if count >= count_max:
+            raise TooMuch("link.connections", f"the site has {count} connections, at most {count_max}", BUSY_S)
+        self._connections[site, lane] += 1
         try:
             yield
         finally:
-            self._connections[site] -= 1
-            if not self._connections[site]:
-                del self._connections[site]
+            self._connections[site, lane] -= 1
+            if not self._connections[site, lane]:
+                del self._connections[site, lane]
 
-    def check(self, site: str) -> None:
+    def check(self, site: str, lane: Lane = Lane.DATA) -> None:
         """Raise TooMuch while the site is in debt."""
         now = self._clock.monotonic()
-        wait_s = max(bucket.debt_s(now) for bucket in self._of(site))
+        wait_s = max(bucket.debt_s(now) for bucket in self._of(site, lane))
         if wait_s > 0:
             raise TooMuch("link.quota", "the site has sent more than it may for now", wait_s)
 
-    def charge(self, site: str, *, items: int = 0, bytes: int = 0) -> None:
-        by_items, by_bytes = self._of(site)
+    def charge(self, site: str, lane: Lane = Lane.DATA, *, items: int = 0, bytes: int = 0) -> None:
+        by_items, by_bytes = self._of(site, lane)
         by_items.charge(items)
         by_bytes.charge(bytes)
 
     async def pause(self) -> None:
         await self._clock.sleep(PAUSE_S)
 
-    def _of(self, site: str) -> tuple[Bucket, Bucket]:
-        found = self._buckets.get(site)
+    def _of(self, site: str, lane: Lane) -> tuple[Bucket, Bucket]:
+        found = self._buckets.get((site, lane))
         if found is None:
             rates = (self._options.items_per_s, self._options.bytes_per_s)
             now = self._clock.monotonic()
             bursts = [(rate, rate * self._options.burst_s) for rate in rates]
             items, bytes_ = (Bucket(rate, burst, burst, now) for rate, burst in bursts)
-            found = self._buckets[site] = (items, bytes_)
+            found = self._buckets[site, lane] = (items, bytes_)
         return found

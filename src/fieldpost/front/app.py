@@ -44,6 +44,7 @@ def create_app(
         redirect_slashes=False,
         exception_handlers={HTTPException: http_error},
     )
+    app.state.rooms = rooms
     api.add_routes(app, rooms)
     console.add_routes(app)
     app.add_middleware(Guard)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from fieldpost.core.errors import ConfigError
 
 DATA_PATH = "/link/v1/data"
+CONTROL_PATH = "/link/v1/control"
 SUBMIT_PATH = "/link/v1/submit"
 STATUS_PATH = "/link/v1/status/"
 

@@ -11,7 +11,7 @@ from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied
 from fieldpost.front.api.call import Route
-from fieldpost.front.api.routes import LINK_SOCKET, ROUTES
+from fieldpost.front.api.routes import ROUTES, SOCKETS
 from fieldpost.front.auth import Access
 from fieldpost.front.console.pages import PAGES, STATIC
 from fieldpost.front.console.visit import PageRoute
@@ -70,7 +70,7 @@ async def test_an_api_token_opens_no_page(front: Front) -> None:
 
 async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) -> None:
     reachable = sorted(path_of(route) for route in front.app.router.routes)
-    assert reachable == sorted([*(r.path for r in ROUTES), *(p.path for p in PAGES), LINK_SOCKET, STATIC])
+    assert reachable == sorted([*(r.path for r in ROUTES), *(p.path for p in PAGES), *SOCKETS, STATIC])
     anyone = {route.path for route in (*ROUTES, *PAGES) if route.access is Access.ANYONE}
     assert anyone == {"/healthz", "/readyz", "/login"}
 

@@ -1,12 +1,15 @@
-"""What sites speak to: the WebSocket they open, POST where a proxy forbids that, and the status of what they sent.
+"""What sites speak to: the WebSockets they open, POST where a proxy forbids that, and the status of what they sent.
+
+Two WebSockets, one for data and one for control, so that health reports and commands never wait behind a backlog: they
+share neither a queue nor an allowance.
 
 A frame that cannot be understood is refused and never fatal: a newer site may say things that this version does not
 know. What the store cannot take now, or the site may not send now, is refused with a time to wait, and the connection
 stays.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -15,11 +18,13 @@ import fieldpost
 from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
 from fieldpost.core.times import to_text
 from fieldpost.front import auth
-from fieldpost.front.allowance import TooMuch
+from fieldpost.front.allowance import Lane, TooMuch
+from fieldpost.front.api import control as control_messages
 from fieldpost.front.api.call import Answer, Call
 from fieldpost.front.api.errors import problem, wait_of
 from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.guard import internal_refusal, report_bug
+from fieldpost.front.links import ControlLink
 from fieldpost.front.rooms import Rooms
 from fieldpost.link.codec import UNFIT, decode, decode_as, encode, salvage, seq_of
 from fieldpost.link.messages import (
@@ -39,34 +44,68 @@ M = TypeVar("M", bound=Message)
 NO_LONGER_WELCOME = 1008
 
 
+Answering = Callable[[Message, dict[int, Result]], Awaitable[bytes | None]]
+"""What a connection makes of one message; the second are the items of a Submit that could not be read."""
+
+
 async def data(websocket: WebSocket, rooms: Rooms) -> None:
-    """`/link/v1/data`: one site's connection, for as long as it lasts."""
-    try:
-        site = await auth.site(websocket.headers, rooms.operate.accounts)
-        with rooms.allowances.connection(site):
-            await websocket.accept()
-            with suppress(WebSocketDisconnect):
-                await _converse(websocket, site, rooms)
-    except FieldpostError as error:
-        await websocket.send_denial_response(problem(error))
+    """`/link/v1/data`: one site's connection for what it submits, for as long as it lasts."""
+    async with _welcomed(websocket, Lane.DATA, rooms) as site:
+
+        async def answer(message: Message, unfit: dict[int, Result]) -> bytes | None:
+            match message:
+                case Submit():
+                    return encode(await _take(message, unfit, site, rooms))
+                case Hello():
+                    await _saw(rooms, site)
+                    return None
+                case _:
+                    raise InvalidInput(UNFIT, f"central does not take {type(message).__name__}")
+
+        await _converse(websocket, site, Lane.DATA, rooms, answer)
+
+
+async def control(websocket: WebSocket, rooms: Rooms) -> None:
+    """`/link/v1/control`: one site's connection for health reports, telemetry and commands."""
+    async with _welcomed(websocket, Lane.CONTROL, rooms) as site:
+        link = ControlLink(site, websocket.send_bytes)
+
+        async def answer(message: Message, unfit: dict[int, Result]) -> bytes | None:
+            if isinstance(message, Hello):
+                is_first, link.hello = link.hello is None, message
+                await _saw(rooms, site)
+                if is_first:
+                    await control_messages.connected(site, link, rooms)
+                return None
+            reply = await control_messages.handle(message, site, rooms)
+            if reply is not None:
+                await link.send(reply)
+            return None
+
+        with rooms.links.held(link):
+            try:
+                await _converse(websocket, site, Lane.CONTROL, rooms, answer)
+            finally:
+                link.end()
+                await control_messages.disconnected(site, link, rooms)
 
 
 async def submit(call: Call) -> Answer:
     """`POST /link/v1/submit`: one Submit, answered by its Ack."""
     allowances = call.rooms.allowances
     check_content_type(call.request, "application/json")
-    with allowances.connection(call.site):
-        allowances.check(call.site)
+    with allowances.connection(call.site, Lane.DATA):
+        allowances.check(call.site, Lane.DATA)
         content = await read_body(call.request, FRAME_BYTES_MAX)
-        allowances.charge(call.site, items=1, bytes=len(content))
+        allowances.charge(call.site, Lane.DATA, items=1, bytes=len(content))
         message, unfit = _read(content, lambda: decode_as(content, Submit))
         return Answer(await _take(message, unfit, call.site, call.rooms))
 
 
 async def status(call: Call) -> Answer:
     """`GET /link/v1/status/{notification_id}`: central's record, for the site that sent it and no other."""
-    call.rooms.allowances.check(call.site)
-    call.rooms.allowances.charge(call.site, items=1)
+    call.rooms.allowances.check(call.site, Lane.DATA)
+    call.rooms.allowances.charge(call.site, Lane.DATA, items=1)
     n = await call.watch.notifications.of_site(call.path("notification_id"), call.site)
     return Answer(
         StatusAnswer(
@@ -82,7 +121,20 @@ async def status(call: Call) -> Answer:
     )
 
 
-async def _converse(websocket: WebSocket, site: str, rooms: Rooms) -> None:
+@asynccontextmanager
+async def _welcomed(websocket: WebSocket, lane: Lane, rooms: Rooms) -> AsyncIterator[str]:
+    """Around an accepted connection: the site it is of. Whoever is not welcome gets an answer of HTTP instead."""
+    try:
+        site = await auth.site(websocket.headers, rooms.operate.accounts)
+        with rooms.allowances.connection(site, lane):
+            await websocket.accept()
+            with suppress(WebSocketDisconnect):
+                yield site
+    except FieldpostError as error:
+        await websocket.send_denial_response(problem(error))
+
+
+async def _converse(websocket: WebSocket, site: str, lane: Lane, rooms: Rooms, answering: Answering) -> None:
     await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, rooms.ingest.credits)))
     while True:
         frame = await websocket.receive()
@@ -90,9 +142,9 @@ async def _converse(websocket: WebSocket, site: str, rooms: Rooms) -> None:
             return
         content = frame.get("bytes")
         try:
-            rooms.allowances.check(site)
-            rooms.allowances.charge(site, items=1, bytes=len(frame.get("text") or content or b""))
-            answer = await _answer(content, websocket, site, rooms)
+            rooms.allowances.check(site, lane)
+            rooms.allowances.charge(site, lane, items=1, bytes=len(frame.get("text") or content or b""))
+            answer = await _answer(content, websocket, rooms, answering)
         except TooMuch as error:
             # Neither read nor judged: a flood must not cost more than it takes to put it off.
             await websocket.send_bytes(encode(_refusal(error, content)))
@@ -106,22 +158,14 @@ async def _converse(websocket: WebSocket, site: str, rooms: Rooms) -> None:
                 await websocket.send_bytes(answer)
 
 
-async def _answer(content: bytes | None, websocket: WebSocket, site: str, rooms: Rooms) -> bytes | None:
+async def _answer(content: bytes | None, websocket: WebSocket, rooms: Rooms, answering: Answering) -> bytes | None:
     """The answer to one frame; none to a greeting. Denied when the token is no longer a site's."""
     try:
         if content is None:
             raise InvalidInput(UNFIT, "only binary frames are taken")
         await auth.site(websocket.headers, rooms.operate.accounts)
-        message, unfit = _read(content, lambda: decode(content))
-        match message:
-            case Submit():
-                return encode(await _take(message, unfit, site, rooms))
-            case Hello():
-                await _saw(rooms, site)
-                return None
-            case _:
-                raise InvalidInput(UNFIT, f"central does not take {type(message).__name__}")
-    except Denied:
+        return await answering(*_read(content, lambda: decode(content)))
+    except (Denied, WebSocketDisconnect):
         raise
     except FieldpostError as error:
         return encode(_refusal(error, content))
@@ -142,7 +186,7 @@ def _read(content: bytes, decoded: Callable[[], M]) -> tuple[M | Submit, dict[in
 
 async def _take(message: Submit, unfit: dict[int, Result], site: str, rooms: Rooms) -> Ack:
     # The message itself was charged as one.
-    rooms.allowances.charge(site, items=max(0, len(message.items) + len(unfit) - 1))
+    rooms.allowances.charge(site, Lane.DATA, items=max(0, len(message.items) + len(unfit) - 1))
     ack = await rooms.ingest.submit(site, message, unfit)
     await _saw(rooms, site)
     return ack

@@ -3,9 +3,10 @@
 from fieldpost.front.api import breakers, channels, health, kpis, link, lists, nodes, notifications, secrets, sites
 from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
+from fieldpost.link.endpoint import CONTROL_PATH, DATA_PATH
 
-LINK_SOCKET = "/link/v1/data"
-"""The one WebSocket; it serves sites (`link.data`)."""
+SOCKETS = {DATA_PATH: link.data, CONTROL_PATH: link.control}
+"""The WebSockets; they serve sites."""
 
 ROUTES = (
     Route("GET", "/healthz", health.alive, Access.ANYONE),

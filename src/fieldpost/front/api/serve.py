@@ -14,10 +14,9 @@ from starlette.websockets import WebSocket
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
-from fieldpost.front.api import link
 from fieldpost.front.api.call import Answer, Call, Route, Text
 from fieldpost.front.api.errors import problem
-from fieldpost.front.api.routes import LINK_SOCKET, ROUTES
+from fieldpost.front.api.routes import ROUTES, SOCKETS
 from fieldpost.front.auth import Access
 from fieldpost.front.rooms import Rooms
 
@@ -29,10 +28,8 @@ def add_routes(app: FastAPI, rooms: Rooms) -> None:
     for route in ROUTES:
         app.router.routes.append(HttpRoute(route.path, _endpoint(route, rooms), methods=[route.method]))
 
-    async def data(websocket: WebSocket) -> None:
-        await link.data(websocket, rooms)
-
-    app.router.routes.append(WebSocketRoute(LINK_SOCKET, data))
+    for path, serve in SOCKETS.items():
+        app.router.routes.append(WebSocketRoute(path, _socket(serve, rooms)))
 
 
 def _endpoint(route: Route, rooms: Rooms) -> Callable[[Request], Awaitable[Response]]:
@@ -47,6 +44,15 @@ def _endpoint(route: Route, rooms: Rooms) -> Callable[[Request], Awaitable[Respo
             return problem(error)
 
     return endpoint
+
+
+def _socket(
+    serve: Callable[[WebSocket, Rooms], Awaitable[None]], rooms: Rooms
+) -> Callable[[WebSocket], Awaitable[None]]:
+    async def socket(websocket: WebSocket) -> None:
+        await serve(websocket, rooms)
+
+    return socket
 
 
 async def _caller(access: Access, request: Request, rooms: Rooms) -> Actor | str | None:

@@ -8,7 +8,8 @@ import msgspec
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.forwarding import Answer, NotNow, Refused, answer_from
 from fieldpost.core.message import Category, Message
-from fieldpost.link.client import LOST, LinkClient
+from fieldpost.link.client import LinkClient
+from fieldpost.link.connection import LOST
 from fieldpost.link.messages import Ack, Item, Refusal
 from fieldpost.link.session import Room, Session
 

@@ -1,0 +1,80 @@
+"""The control connections that this node holds, by site.
+
+A site may have more than one for a while: its old one is not yet known to be dead, or it runs a pair. The newest is the
+one that is spoken to; when it ends, the one before it is.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from starlette.websockets import WebSocketDisconnect
+
+from fieldpost.core.errors import Unavailable
+from fieldpost.link.codec import encode
+from fieldpost.link.messages import Hello, Message
+
+SEND_S = 25.0
+"""How long a message may take to be handed over; a site that takes none for so long is not there."""
+
+
+class ControlLink:
+    """One control connection, seen from central."""
+
+    def __init__(self, site: str, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self.site = site
+        self.hello: Hello | None = None
+        """What the site said of itself; None until it has."""
+        self._send = send
+        self._is_over = False
+
+    async def send(self, message: Message) -> None:
+        """Say this to the site. Raises Unavailable when the connection is over or the site takes nothing."""
+        if self._is_over:
+            raise Unavailable("link.not_connected", f"the site {self.site} is not connected now")
+        try:
+            async with asyncio.timeout(SEND_S):
+                await self._send(encode(message))
+        except TimeoutError:
+            self.end()
+            raise Unavailable("link.timeout", f"the site {self.site} took no message for {SEND_S:g} s") from None
+        except (RuntimeError, OSError, WebSocketDisconnect) as error:
+            # What the server says of a connection that ended in this moment.
+            self.end()
+            raise Unavailable("link.not_connected", f"the site {self.site} is not connected now") from error
+
+    def end(self) -> None:
+        """Nothing more can be said on it."""
+        self._is_over = True
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+
+class Links:
+    """One for a node."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, list[ControlLink]] = {}
+
+    def of(self, site: str) -> ControlLink | None:
+        """The connection to speak to the site by, if this node holds one."""
+        return next((link for link in reversed(self._links.get(site, [])) if not link.is_over), None)
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites that are connected to this node."""
+        return [site for site in self._links if self.of(site) is not None]
+
+    @contextmanager
+    def held(self, link: ControlLink) -> Iterator[None]:
+        """While this connection stands it is among those to speak by."""
+        self._links.setdefault(link.site, []).append(link)
+        try:
+            yield
+        finally:
+            link.end()
+            self._links[link.site].remove(link)
+            if not self._links[link.site]:
+                del self._links[link.site]
