@@ -40,6 +40,7 @@ class Committer:
         self._path = path
         self._busy_timeout_ms = busy_timeout_ms
         self._connection: apsw.Connection | None = None
+        self._identity: tuple[int, int] | None = None
         self._users = 0
         self._commits = 0
         self._is_led = False
@@ -162,9 +163,7 @@ class Committer:
         self._absorb(batch)
         is_committed = False
         try:
-            connection = self._connect()
-            cursor = connection.cursor()
-            cursor.execute("BEGIN IMMEDIATE")
+            cursor = self._begin()
             done = 0
             while done < len(batch):
                 for turn in batch[done:]:
@@ -189,6 +188,20 @@ class Committer:
                 for turn in batch:
                     turn.error = turn.error or Unavailable("buffer.interrupted", "the write was interrupted")
 
+    def _begin(self) -> apsw.Cursor:
+        """A transaction in the file that has the buffer's name at this moment.
+
+        A salvage gives the file another name and then waits for whoever is writing it. So with the right to write in
+        hand we look whether it is still the buffer, and open the new one if not.
+        """
+        while True:
+            cursor = self._connect().cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            if self._identity == _identity(self._path):
+                return cursor
+            cursor.execute("ROLLBACK")
+            self._disconnect()
+
     def _absorb(self, batch: "list[_Turn[Any]]") -> None:
         with self._mutex:
             batch.extend(self._queue)
@@ -211,6 +224,7 @@ class Committer:
     def _connect(self) -> apsw.Connection:
         if self._connection is None:
             self._connection = connect(self._path, self._busy_timeout_ms)
+            self._identity = _identity(self._path)
             self._pid = os.getpid()
         elif self._pid != os.getpid():
             raise Conflict(
@@ -270,6 +284,15 @@ class _Turn(Generic[T]):
                 cursor.execute("ROLLBACK TO turn")
         if not self.is_one_statement:
             cursor.execute("RELEASE turn")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name now; None if there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 _everyone: "WeakSet[Committer]" = WeakSet()
