@@ -94,4 +94,120 @@ class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     delivered_at: str | None = None
 
 
-Message = Hello | Submit | Ack | Refusal
+class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One cached call as its site's tracking table has it; times are texts by the site's clock."""
+
+    operation_id: str
+    category: str
+    target: str
+    """The target's summary: system, method and path, or a connection's name."""
+    status: str
+    version: int
+    retry_count: int = 0
+    last_error: str | None = None
+    http_status: int | None = None
+    instance: str | None = None
+    script: str | None = None
+    execution_id: str | None = None
+    parent_execution_id: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+    terminal_at: str | None = None
+
+
+class Telemetry(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry", kw_only=True):
+    """Cached calls that have changed: the rows whose last change lies after the one and up to the other."""
+
+    incarnation: str
+    """Which buffer file it is."""
+    after: Seq
+    until: Seq
+    sent_at: str
+    """The site's time, by which the ages of the rows are told."""
+    rows: tuple[CallRow, ...]
+
+
+class TelemetryAck(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry_ack"):
+    """What was told up to this change is in the mirror."""
+
+    until: int
+
+
+class Reconcile(msgspec.Struct, frozen=True, tag_field="t", tag="reconcile"):
+    """Central asks which calls have changed after this change; at most so many rows in one answer."""
+
+    after: Seq
+    limit: int = ITEMS_MAX
+
+
+class ReconcileAnswer(
+    msgspec.Struct, frozen=True, tag_field="t", tag="reconcile_answer", omit_defaults=True, kw_only=True
+):
+    """The oldest changes first, at most so many rows as were asked for."""
+
+    incarnation: str
+    after: Seq
+    """As it was asked."""
+    until: Seq
+    high: Seq
+    """The newest change of the buffer."""
+    sent_at: str
+    rows: tuple[CallRow, ...]
+    has_more: bool = False
+    forgotten: Seq = 0
+    """The newest change among what the site has purged."""
+
+
+class Command(msgspec.Struct, frozen=True, tag_field="t", tag="command"):
+    """Something to be done at the site; the same id may come again, and acts once."""
+
+    intent_id: str
+    kind: str
+    arguments: dict[str, str | int]
+
+
+Cell = str | int | float | bool | None
+
+
+class CommandResult(msgspec.Struct, frozen=True, tag_field="t", tag="command_result", omit_defaults=True):
+    """What became of a command."""
+
+    intent_id: str
+    outcome: str
+    detail: str | None = None
+    rows: tuple[dict[str, Cell], ...] | None = None
+    """The answer to a look."""
+    next: str | None = None
+    """Where a look that had more goes on."""
+
+
+class Health(msgspec.Struct, frozen=True, tag_field="t", tag="health", omit_defaults=True, kw_only=True):
+    """How a site stands; only the newest counts, so it is not answered."""
+
+    sent_at: str
+    version: str
+    backlog: dict[str, int]
+    oldest_age_s: float = 0.0
+    parked: int = 0
+    rejected: int = 0
+    disk_free_bytes: int | None = None
+    events: dict[str, int] = {}
+    is_forwarding: bool = True
+    forward_error: str | None = None
+    failing_for_s: float | None = None
+    uptime_s: float = 0.0
+
+
+Message = (
+    Hello
+    | Submit
+    | Ack
+    | Refusal
+    | Telemetry
+    | TelemetryAck
+    | Reconcile
+    | ReconcileAnswer
+    | Command
+    | CommandResult
+    | Health
+)
