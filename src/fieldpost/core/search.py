@@ -97,6 +97,8 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> Filter:
     for name in given:
         if name not in FIELDS:
             raise InvalidInput("filter.unknown", f"there is no filter {name[:64]!r}", field=name[:64])
+        if name != "status" and not isinstance(given[name], str):
+            raise InvalidInput("filter.one", f"{name} takes one value", field=name)
     one = {name: value for name, value in given.items() if isinstance(value, str)}
     asked = given.get("status", ())
     since, until = _moment(one, "from"), _moment(one, "to")

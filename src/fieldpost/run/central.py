@@ -113,6 +113,7 @@ async def _serve(
                     upkeep.purge.run(),
                     upkeep.sampler.run(),
                     upkeep.indexer.run(),
+                    operate.bulk_acts.run(),
                 )
             ]
             serving = group.create_task(server.serve())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fieldpost.central.operate.accounts import Accounts
 from fieldpost.central.operate.breakers import Breakers
+from fieldpost.central.operate.bulk_acts import BulkActs
 from fieldpost.central.operate.channels import Channels
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import Notifications
@@ -19,6 +20,7 @@ from fieldpost.core.adapter import Adapter
 @dataclass(frozen=True, slots=True)
 class Operate:
     notifications: Notifications
+    bulk_acts: BulkActs
     lists: Lists
     channels: Channels
     secrets: Secrets
@@ -33,6 +35,7 @@ class Operate:
         ring = keyring or Keyring()
         return cls(
             Notifications(store, clock),
+            BulkActs(store, clock),
             Lists(store, adapters, clock),
             Channels(store, adapters, clock, ring),
             Secrets(store, clock, ring),

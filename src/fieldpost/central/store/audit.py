@@ -25,6 +25,7 @@ class NotificationEntry(NamedTuple):
     duration_ms: int | None = None
     error: str | None = None
     response: str | None = None
+    request: str | None = None
 
 
 _ROWS: Mapping[str, Kind] = {
@@ -37,17 +38,18 @@ _ROWS: Mapping[str, Kind] = {
     "duration_ms": "int",
     "error": "text",
     "response": "text",
+    "request": "text",
 }
 
 _add = Statement(
     """
     insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id, channel,
         kind, status, source_site_id, source_node, source_instance_id, source_script, actor, target, duration_ms,
-        error_message, response_summary)
+        error_message, response_summary, request_summary)
     select u.event_id, coalesce(u.occurred_at, n.created_at), coalesce(u.occurred_at, n.created_at), n.notification_id,
         n.origin_execution_id, n.origin_parent_execution_id, 'notification', u.kind, u.status, n.source_site_id, :node,
         n.source_instance_id, n.source_script, coalesce(u.actor, n.source_script, n.source_site_id), n.list_name,
-        u.duration_ms, u.error, u.response
+        u.duration_ms, u.error, u.response, u.request
     from {rows} join notifications n on n.notification_id = u.notification_id
     """,
     rows=_ROWS,

@@ -267,6 +267,20 @@ sites = Table(
     Column("site_name", Text, primary_key=True),
     Column("created_at", Moment, nullable=False),
     Column("last_seen_at", Moment),
+    Column("revoked_at", Moment),
+)
+
+enrolments = Table(
+    "enrolments",
+    metadata,
+    Column("prefix", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("site_name", Text, ForeignKey("sites.site_name"), nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("ended_at", Moment),  # when it was used, or replaced by another
+    Index("ix_enrolments_site_name", "site_name"),
 )
 
 tokens = Table(
@@ -357,4 +371,54 @@ search_backlog = Table(
     Column("created_at", Moment, nullable=False),
     Column("count", Integer, nullable=False),
     Index("ix_search_backlog_created_at", "created_at"),
+)
+
+bulk_acts = Table(
+    "bulk_acts",
+    metadata,
+    Column("act_id", Id, primary_key=True),
+    Column("verb", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("wanted", Json),  # the filter's fields; null for an act on a selection
+    Column("as_of", Moment, nullable=False),
+    Column("in_stages", Boolean, nullable=False, server_default=text("false")),
+    Column("created_at", Moment, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("stage", Integer, nullable=False, server_default="0"),
+    Column("total", Integer, nullable=False, server_default="0"),
+    Column("done", Integer, nullable=False, server_default="0"),
+    Column("conflicts", Integer, nullable=False, server_default="0"),
+    Column("gone", Integer, nullable=False, server_default="0"),
+    Column("note", Text),
+    Column("ended_at", Moment),
+    Column("due_at", Moment),  # when its next turn is; null once it has ended
+    Column("gathered_to_at", Moment),
+    Column("gathered_to_id", Id),
+    CheckConstraint("verb in ('retry', 'discard')", "verb"),
+    CheckConstraint("status in ('gathering', 'running', 'finished', 'cancelled', 'halted')", "status"),
+    CheckConstraint("length(reason) > 0", "reason"),
+    CheckConstraint("done >= 0 and conflicts >= 0 and gone >= 0 and done + conflicts + gone <= total", "counts"),
+    CheckConstraint("(status in ('gathering', 'running')) = (ended_at is null)", "ended"),
+    CheckConstraint("(ended_at is null) = (due_at is not null)", "due"),
+    Index(
+        "ix_bulk_acts_due", "due_at", postgresql_where=text("ended_at is null"), sqlite_where=text("ended_at is null")
+    ),
+    Index("ix_bulk_acts_created_at", "created_at"),
+)
+
+bulk_act_rows = Table(
+    "bulk_act_rows",
+    metadata,
+    Column("act_id", Id, ForeignKey("bulk_acts.act_id", ondelete="CASCADE"), primary_key=True),
+    Column("place", Integer, primary_key=True, autoincrement=False),  # 1, 2, 3, …: the order they are worked off in
+    Column("notification_id", Id, nullable=False),  # no foreign key: what is purged stays in the record of the act
+    Column("version", BigInteger),  # null for what was not there
+    Column("error_key", Text),
+    Column("outcome", Text),
+    Column("current_status", Text),
+    Column("settled_at", Moment),
+    CheckConstraint("outcome in ('done', 'conflict', 'gone')", "outcome"),
+    CheckConstraint("(outcome is null) = (settled_at is null)", "settled"),
+    sqlite_with_rowid=False,
 )

@@ -21,7 +21,8 @@ class UpkeepOptions:
     """Of a deleted notification its id and digest stay for the terminal retention and so much longer, so that a site
     restored from an old copy cannot have it sent again; at least 90."""
     audit_retention_days: float = 365.0
-    """How long audit entries stay; those of a notification that still has a row always stay with it."""
+    """How long audit entries and the records of bulk acts stay; a notification that still has a row keeps its
+    entries."""
     sample_retention_days: float = 90.0
     """How long the history of the KPIs stays."""
     node_retention_days: float = 30.0

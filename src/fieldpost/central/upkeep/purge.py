@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import retention, terms
+from fieldpost.central.store import bulk_acts, retention, terms
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
 from fieldpost.central.store.retention import BEGINNING, Batch, Span
@@ -52,6 +52,7 @@ class Purge:
         self._kept = (
             _Kept("notifications", o.terminal_retention, retention.purge_notifications),
             _Kept("audit", o.audit_retention, retention.purge_audit),
+            _Kept("bulk_acts", o.audit_retention, bulk_acts.purge),
             _Kept("tombstones", o.tombstone_retention, retention.TOMBSTONES.purge),
             _Kept("samples", o.sample_retention, retention.SAMPLES.purge),
             _Kept("nodes", o.node_retention, retention.NODES.purge),

@@ -23,7 +23,7 @@ from fieldpost.core.kpi import is_stuck
 from fieldpost.core.notification import Notification, Summary
 from fieldpost.core.search import Filter
 
-__all__ = ["AttemptRecord", "Detail", "ErrorGroup", "ErrorGroups", "Line", "Notifications", "Page"]
+__all__ = ["AttemptRecord", "Detail", "ErrorGroup", "ErrorGroups", "Line", "Notifications", "Page", "check_limit"]
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
@@ -94,8 +94,7 @@ class Notifications:
         self, wanted: Filter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> Page:
         """A page, or InvalidInput when limit or cursor are not to be had."""
-        if not 1 <= limit <= LIMIT_MAX:
-            raise InvalidInput("limit.range", f"limit must be from 1 to {LIMIT_MAX}", field="limit")
+        check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
         return await self._store.read(
             _page, wanted or Filter(), limit, before, self._stuck_after, now=self._store.now()
@@ -118,6 +117,13 @@ class Notifications:
         if found is None:
             raise NotFound("notification.unknown", "there is no such notification of this site")
         return found
+
+
+def check_limit(limit: int) -> int:
+    """How many a page may hold; InvalidInput when it is not to be had."""
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidInput("limit.range", f"limit must be from 1 to {LIMIT_MAX}", field="limit")
+    return limit
 
 
 def _page(

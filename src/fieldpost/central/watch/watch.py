@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import Keyring
+from fieldpost.central.watch.bulk_acts import BulkActs
 from fieldpost.central.watch.exposition import Exposition
 from fieldpost.central.watch.health import Health
 from fieldpost.central.watch.kpis import Kpis
@@ -48,6 +49,7 @@ class WatchOptions:
 @dataclass(frozen=True, slots=True)
 class Watch:
     notifications: Notifications
+    bulk_acts: BulkActs
     health: Health
     kpis: Kpis
     nodes: Nodes
@@ -68,6 +70,7 @@ class Watch:
         kpis, nodes = Kpis(store, clock, by), Nodes(store)
         return cls(
             Notifications(store, clock, by.stuck_after),
+            BulkActs(store),
             Health(store, clock, keyring, metrics, sweep_interval_s),
             kpis,
             nodes,

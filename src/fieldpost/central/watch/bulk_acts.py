@@ -1,0 +1,105 @@
+"""Bulk acts as people see them: how many one would be about, how far it has come, what it came to for each row."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection
+
+from fieldpost.central.store import bulk_acts as rows
+from fieldpost.central.store import search
+from fieldpost.central.store.bulk_acts import ActRow
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.moment import moment
+from fieldpost.central.store.terms import Place
+from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
+from fieldpost.core.bulk import BulkAct, RowOutcome, parked_only
+from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.ids import is_id
+from fieldpost.core.search import Filter
+
+__all__ = ["ActRow", "BulkActs", "Preview", "RowPage"]
+
+COUNT_MAX = 50_000
+"""How many a preview counts."""
+STEP = 1000
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an act would be about: `count`, or more where it was not counted to the end. Handing `as_of` to the act
+    leaves out what parks from now on."""
+
+    count: int
+    is_whole: bool
+    as_of: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    rows: tuple[ActRow, ...]
+    next_cursor: str | None
+
+
+class BulkActs:
+    """Looking at bulk acts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def preview(self, wanted: Filter) -> Preview:
+        """How many parked notifications fit."""
+        asked = parked_only(wanted)
+        as_of = await self._store.read(moment, self._store.now())
+        count = 0
+        before: Place | None = None
+        while count < COUNT_MAX:
+            some, before = await self._store.read(_count, asked, before, as_of)
+            count += some
+            if before is None:
+                return Preview(count, True, as_of)
+        return Preview(count, False, as_of)
+
+    async def newest(self, limit: int = LIMIT_DEFAULT) -> list[BulkAct]:
+        return await self._store.read(rows.newest, _EVER, check_limit(limit))
+
+    async def get(self, act_id: str) -> BulkAct:
+        found = await self._store.read(rows.get, act_id) if is_id(act_id) else None
+        if found is None:
+            raise NotFound("bulk.unknown", "there is no such bulk act")
+        return found
+
+    async def rows(
+        self, act_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+    ) -> RowPage:
+        """The act's notifications in the order in which they are worked off, those with this outcome or all."""
+        check_limit(limit)
+        after = 0 if cursor is None else _place(cursor)
+        wanted = None if outcome is None else _outcome(outcome)
+        act = await self.get(act_id)
+        found = await self._store.read(rows.rows_of, act.act_id, after=after, limit=limit + 1, outcome=wanted)
+        page = found[:limit]
+        return RowPage(tuple(page), str(page[-1].place) if len(found) > limit else None)
+
+
+def _count(conn: Connection, wanted: Filter, before: Place | None, as_of: datetime) -> tuple[int, Place | None]:
+    found = search.find(conn, wanted, limit=STEP, before=before)
+    return sum(1 for n in found.notifications if n.terminal_at and n.terminal_at <= as_of), found.end
+
+
+def _place(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 9):
+        raise InvalidInput(
+            "cursor.invalid", "cursor is none that was handed out", field="cursor", hint="begin again without one"
+        )
+    return int(cursor)
+
+
+def _outcome(text: str) -> RowOutcome:
+    try:
+        return RowOutcome(text)
+    except ValueError:
+        known = ", ".join(RowOutcome)
+        raise InvalidInput(
+            "bulk.outcome", f"outcome must be one of {known}, not {text[:64]!r}", field="outcome"
+        ) from None

@@ -1,0 +1,321 @@
+"""Bulk acts on both stores: the set is fixed at the start, each row has its outcome, any node goes on."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from fieldpost.central.operate import bulk_turn
+from fieldpost.central.operate.bulk_acts import BulkActs, Chosen
+from fieldpost.central.store import bulk_acts as rows
+from fieldpost.central.store import retention
+from fieldpost.central.store.bulk_acts import ActRow
+from fieldpost.central.watch import bulk_acts as watching
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.bulk import BulkAct, BulkStatus, RowOutcome, Verb
+from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
+from fieldpost.core.notification import Status
+from fieldpost.core.outcome import Delivered, PermanentFailure
+from fieldpost.core.search import Filter
+from fieldpost.testing import ManualClock
+from support.centre import Centre
+
+OLGA = Actor("olga", Role.OPERATOR)
+PARKED = Filter()
+
+
+async def parked(centre: Centre, count: int, list_name: str = "ops", error: str = "550 no such user") -> list[str]:
+    """So many that failed for good."""
+    centre.adapter.answer(list_name, *[PermanentFailure(error)] * count)
+    ids = await centre.send_many(count, list_name)
+    await centre.deliver()
+    assert {(await centre.get(i)).status for i in ids} == {Status.PARKED}
+    if isinstance(centre.clock, ManualClock):
+        centre.clock.advance(1)
+    return ids
+
+
+async def act_of(centre: Centre, act: BulkAct) -> BulkAct:
+    found = await centre.store.read(rows.get, act.act_id)
+    assert found is not None
+    return found
+
+
+async def rows_of(centre: Centre, act: BulkAct) -> list[ActRow]:
+    return await centre.store.read(rows.rows_of, act.act_id, limit=10_000)
+
+
+async def turns(centre: Centre, count: int) -> None:
+    for _ in range(count):
+        assert await centre.store.write(bulk_turn.turn, now=centre.store.now()) is not None
+
+
+@pytest.fixture
+def bulk(mailing: Centre) -> BulkActs:
+    return BulkActs(mailing.store, mailing.clock)
+
+
+@pytest.mark.req("CMD-04", "CMD-08", "DEC-15")
+async def test_a_bulk_retry_brings_all_that_fits_back_and_audits_each_with_name_and_reason(
+    mailing: Centre, bulk: BulkActs
+) -> None:
+    await mailing.add_list("night")
+    ids = await parked(mailing, 7)
+    others = await parked(mailing, 2, "night")
+    act = await bulk.start(OLGA, Verb.RETRY, Filter(list_name="ops"), "the server is mended")
+    assert (act.status, act.actor, act.wanted) == (BulkStatus.GATHERING, "olga", {"status": ["parked"], "list": "ops"})
+    assert await bulk.sweep() == 7
+    ended = await act_of(mailing, act)
+    assert (ended.status, ended.total, ended.done, ended.refused) == (BulkStatus.FINISHED, 7, 7, 0)
+    assert {row.notification_id for row in await rows_of(mailing, act)} == set(ids)
+    for i in ids:
+        n = await mailing.get(i)
+        assert (n.status, n.cycle, n.retry_count, n.last_error) == (Status.PENDING, 2, 0, None)
+        entry = (await mailing.audit(i))[-1]
+        assert (entry.kind, entry.status, entry.actor) == ("operator_act", "submitted", "olga")
+        assert entry.request_summary == f"bulk retry {act.act_id}: the server is mended"
+    assert {(await mailing.get(i)).status for i in others} == {Status.PARKED}
+    await mailing.deliver()
+    assert {(await mailing.get(i)).status for i in ids} == {Status.DELIVERED}
+
+
+@pytest.mark.req("CMD-05", "CMD-09", "AUD-07")
+async def test_a_bulk_discard_ends_all_that_fits(mailing: Centre, bulk: BulkActs) -> None:
+    ids = await parked(mailing, 3)
+    await bulk.start(OLGA, Verb.DISCARD, PARKED, "nobody needs them now")
+    assert await bulk.sweep() == 3
+    for i in ids:
+        entry = (await mailing.audit(i))[-1]
+        assert ((await mailing.get(i)).status, entry.status, entry.error_message) == ("discarded", "discarded", None)
+
+
+async def test_what_parks_after_the_start_is_not_swept_in(
+    mailing: Centre, bulk: BulkActs, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an arrival nor one that was retried and failed again, though both park before it is gathered."""
+    monkeypatch.setattr(bulk_turn, "GATHER_MAX", 2)
+    old = await parked(mailing, 5)
+    act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "old stuff")
+    clock.advance(1)
+    await turns(mailing, 1)
+    new = await parked(mailing, 2)
+    again = min(old)  # the last in the order of the list
+    await mailing.retry(again)
+    mailing.adapter.answer("ops", PermanentFailure("550 still unknown"))
+    await mailing.deliver()
+    assert await bulk.sweep() == 4
+    assert (await act_of(mailing, act)).total == 4
+    assert {i for i in old if (await mailing.get(i)).status is Status.DISCARDED} == set(old) - {again}
+    assert {(await mailing.get(i)).status for i in [*new, again]} == {Status.PARKED}
+
+
+async def test_the_moment_of_a_preview_bounds_the_act(mailing: Centre, bulk: BulkActs) -> None:
+    await parked(mailing, 3)
+    preview = await watching.BulkActs(mailing.store).preview(PARKED)
+    assert (preview.count, preview.is_whole) == (3, True)
+    later = await parked(mailing, 2)
+    assert (await watching.BulkActs(mailing.store).preview(PARKED)).count == 5
+    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "as seen", as_of=preview.as_of)
+    assert await bulk.sweep() == 3
+    assert (await act_of(mailing, act)).total == 3
+    assert {(await mailing.get(i)).status for i in later} == {Status.PARKED}
+
+
+async def test_each_row_has_its_outcome_done_conflict_or_gone(
+    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_turn, "BATCH", 3)
+    done, retried, parked_again, gone = await parked(mailing, 4)
+    act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "too old")
+    await turns(mailing, 1)
+    await mailing.retry(retried)
+    await mailing.retry(parked_again)
+    mailing.adapter.answer("ops", Delivered(), PermanentFailure("550 again"))
+    for _ in range(2):
+        await mailing.deliver()
+    after = {i: (await mailing.get(i)).status for i in (retried, parked_again)}
+    await mailing.execute(f"delete from notifications where notification_id = '{gone}'")
+    await bulk.sweep()
+    ended = await act_of(mailing, act)
+    assert (ended.status, ended.total, ended.done, ended.conflicts, ended.gone) == (BulkStatus.FINISHED, 4, 1, 2, 1)
+    found = {row.notification_id: (row.outcome, row.current_status) for row in await rows_of(mailing, act)}
+    assert found == {
+        done: (RowOutcome.DONE, None),
+        retried: (RowOutcome.CONFLICT, after[retried]),
+        parked_again: (RowOutcome.CONFLICT, after[parked_again]),
+        gone: (RowOutcome.GONE, None),
+    }
+    assert sorted(after.values()) == [Status.DELIVERED, Status.PARKED], "parked once more is not as it was seen either"
+    assert {i: (await mailing.get(i)).status for i in after} == after
+
+
+async def test_a_selection_is_judged_by_the_versions_that_were_seen(mailing: Centre, bulk: BulkActs) -> None:
+    seen, stale, unseen = await parked(mailing, 3)
+    delivered = await mailing.send()
+    await mailing.deliver()
+    unknown = "0198c8a0-0000-7000-8000-000000000001"
+    version = (await mailing.get(seen)).version
+    chosen = [Chosen(seen, version), Chosen(stale, version - 1), Chosen(unseen), Chosen(delivered), Chosen(unknown)]
+    act = await bulk.start(OLGA, Verb.RETRY, [*chosen, Chosen(unseen)], "these")
+    assert (act.status, act.total) == (BulkStatus.RUNNING, 5), "one that is named twice counts once"
+    assert await bulk.sweep() == 2
+    outcomes = {row.notification_id: row.outcome for row in await rows_of(mailing, act)}
+    assert outcomes == {seen: "done", stale: "conflict", unseen: "done", delivered: "conflict", unknown: "gone"}
+
+
+async def test_any_node_goes_on_where_another_was_killed(
+    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn in which it was killed is rolled back whole; nothing is lost and nothing done twice."""
+    monkeypatch.setattr(bulk_turn, "BATCH", 2)
+    ids = await parked(mailing, 5)
+    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "mended")
+    await turns(mailing, 2)
+    assert (await act_of(mailing, act)).done == 2
+
+    def killed(conn: Connection, **more: Any) -> None:
+        bulk_turn.turn(conn, **more)
+        raise RuntimeError("killed before the commit")
+
+    with pytest.raises(RuntimeError):
+        await mailing.store.write(killed, now=mailing.store.now())
+    assert (await act_of(mailing, act)).done == 2
+    other = BulkActs(mailing.store, mailing.clock)
+    assert await other.sweep() == 3
+    assert (await act_of(mailing, act)).status is BulkStatus.FINISHED
+    for i in ids:
+        assert (await mailing.get(i)).cycle == 2
+        assert (await mailing.story(i)).count("operator_act submitted") == 1
+
+
+async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing_twice(
+    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_turn, "BATCH", 2)
+    ids = await parked(mailing, 4)
+    await bulk.start(OLGA, Verb.RETRY, PARKED, "mended")
+    while await mailing.store.write(bulk_turn.turn, now=mailing.store.now()):
+        await mailing.store.write(bulk_turn.turn, now=mailing.store.now())
+    for i in ids:
+        assert (await mailing.story(i)).count("operator_act submitted") == 1
+
+
+async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(
+    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_turn, "BATCH", 2)
+    ids = await parked(mailing, 5)
+    act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "wrong button")
+    await turns(mailing, 2)
+    cancelled = await bulk.cancel(Actor("otto", Role.OPERATOR), act.act_id)
+    assert (cancelled.status, cancelled.done, cancelled.note) == (BulkStatus.CANCELLED, 2, "cancelled by otto")
+    assert await bulk.sweep() == 0
+    assert [(await mailing.get(i)).status for i in ids].count(Status.DISCARDED) == 2
+    assert (await bulk.cancel(OLGA, act.act_id)).note == "cancelled by otto", "once more does no harm"
+
+
+async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_found(
+    mailing: Centre, bulk: BulkActs
+) -> None:
+    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "nothing is parked")
+    await bulk.sweep()
+    assert ((await act_of(mailing, act)).status, act.total) == (BulkStatus.FINISHED, 0)
+    with pytest.raises(Conflict) as refused:
+        await bulk.cancel(OLGA, act.act_id)
+    assert refused.value.code == "bulk.ended"
+    for unknown in ("0198c8a0-0000-7000-8000-000000000001", "no id"):
+        with pytest.raises(NotFound):
+            await bulk.cancel(OLGA, unknown)
+
+
+async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small one need not wait until a large one is done."""
+    monkeypatch.setattr(bulk_turn, "BATCH", 1)
+    await mailing.add_list("night")
+    await parked(mailing, 20)
+    await parked(mailing, 1, "night")
+    large = await bulk.start(OLGA, Verb.RETRY, Filter(list_name="ops"), "large")
+    small = await bulk.start(OLGA, Verb.RETRY, Filter(list_name="night"), "small")
+    for _ in range(6):
+        mailing.clock.advance(0.001)  # type: ignore[attr-defined]
+        await turns(mailing, 1)
+    assert (await act_of(mailing, small)).status is BulkStatus.FINISHED
+    assert (await act_of(mailing, large)).status is BulkStatus.RUNNING
+
+
+async def test_a_retry_in_stages_tries_one_then_ten_then_the_rest(
+    mailing: Centre, bulk: BulkActs, clock: ManualClock
+) -> None:
+    await parked(mailing, 30)
+    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "carefully", in_stages=True)
+    tried = []
+    while not (now := await act_of(mailing, act)).status.has_ended:
+        await bulk.sweep()
+        tried.append((await act_of(mailing, act)).done)
+        await mailing.deliver()
+        clock.advance(2)
+    assert (now.status, now.done) == (BulkStatus.FINISHED, 30)
+    assert list(dict.fromkeys(tried)) == [1, 11, 30]
+
+
+async def test_a_retry_in_stages_halts_when_the_same_error_returns(
+    mailing: Centre, bulk: BulkActs, clock: ManualClock
+) -> None:
+    ids = await parked(mailing, 30)
+    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "carefully", in_stages=True)
+    mailing.adapter.answer("ops", Delivered(), *[Delivered()] * 5, PermanentFailure("550 no such user"))
+    for _ in range(4):
+        await bulk.sweep()
+        await mailing.deliver()
+        clock.advance(2)
+    halted = await act_of(mailing, act)
+    assert (halted.status, halted.done, halted.note) == (
+        BulkStatus.HALTED,
+        11,
+        "the same error came back: ops@example.org: 550 no such user",
+    )
+    assert [(await mailing.get(i)).status for i in ids].count(Status.PARKED) >= 19
+
+
+async def test_a_viewer_may_not_and_a_reason_is_required(mailing: Centre, bulk: BulkActs) -> None:
+    viewer = Actor("vera", Role.VIEWER)
+    with pytest.raises(Denied):
+        await bulk.start(viewer, Verb.RETRY, PARKED, "please")
+    with pytest.raises(Denied):
+        await bulk.cancel(viewer, "0198c8a0-0000-7000-8000-000000000001")
+    for reason in ("", "  ", "two\nlines", "x" * 257):
+        with pytest.raises(InvalidInput) as refused:
+            await bulk.start(OLGA, Verb.RETRY, PARKED, reason)
+        assert refused.value.field == "reason"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (Filter(statuses=(Status.DELIVERED,)), "bulk.status"),
+        (Filter(statuses=(Status.PARKED, Status.PENDING)), "bulk.status"),
+        (Filter(is_stuck=True), "bulk.stuck"),
+    ],
+)
+async def test_an_act_on_what_is_not_parked_is_refused(bulk: BulkActs, wanted: Filter, code: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await bulk.start(OLGA, Verb.RETRY, wanted, "please")
+    assert refused.value.code == code
+
+
+async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Centre, bulk: BulkActs) -> None:
+    await parked(mailing, 5)
+    old = await bulk.start(OLGA, Verb.RETRY, PARKED, "done long ago")
+    await bulk.sweep()
+    running = await bulk.start(OLGA, Verb.RETRY, PARKED, "still to be done")
+    mailing.clock.advance(400 * 86400)  # type: ignore[attr-defined]
+    now = mailing.clock.now()
+    deleted = []
+    while True:
+        batch = await mailing.store.write(rows.purge, retention.Span(now, retention.BEGINNING, 2, now))
+        deleted.append(batch.deleted)
+        if batch.after is None:
+            break
+    assert deleted == [2, 2, 1]
+    assert await mailing.store.read(rows.get, old.act_id) is None
+    assert (await act_of(mailing, running)).status is BulkStatus.GATHERING
