@@ -4,6 +4,7 @@ It stores by id before it acks, as central does, so a test can compare what a si
 """
 
 import asyncio
+import ssl
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -148,7 +149,7 @@ class LinkCentral:
 
 
 @asynccontextmanager
-async def link_central(port: int = 0) -> AsyncIterator[LinkCentral]:
+async def link_central(port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[LinkCentral]:
     central = LinkCentral()
     app = web.Application(client_max_size=5 * 1024 * 1024)
     app.router.add_get("/link/v1/data", central.serve_socket)
@@ -157,7 +158,7 @@ async def link_central(port: int = 0) -> AsyncIterator[LinkCentral]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
         central.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         yield central
     finally:

@@ -7,25 +7,18 @@ the sender's, who sends it again.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
 
 from fieldpost.clock import Clock
-from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
-from fieldpost.link.codec import decode_as, encode
-from fieldpost.link.connection import (
-    LOST,
-    Connection,
-    NoWebSocket,
-    denied,
-    open_connection,
-    open_http,
-    say,
-    unreachable,
-)
-from fieldpost.link.endpoint import DATA_PATH, SUBMIT_PATH, Endpoint
+from fieldpost.core.errors import FieldpostError, Unavailable
+from fieldpost.link.addresses import Addresses, NoWebSocket
+from fieldpost.link.codec import encode
+from fieldpost.link.connection import LOST, Connection, open_connection, open_http
+from fieldpost.link.endpoint import DATA_PATH, Endpoint
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, Message, Refusal, Submit
+from fieldpost.link.post import post_submit
 from fieldpost.link.session import Session
 
 WEBSOCKET_AGAIN_S = 600.0
@@ -41,12 +34,14 @@ class LinkClient:
         self._session = session
         self._clock = clock
         self._connection: Connection | None = None
+        self._addresses = Addresses()
+        self._opening = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Ack | Refusal]] = {}
         self._http: aiohttp.ClientSession | None = None
         self._post_until: float | None = None
 
     async def submit(self, items: Sequence[Item]) -> Ack | Refusal:
-        """Central's answer to these items.
+        """Central's answer to these items. Several submits may be under way at a time.
 
         Raises Denied when central does not accept the token, Unavailable when it cannot be reached; with the code
         `link.lost` the items were sent and not answered.
@@ -57,16 +52,8 @@ class LinkClient:
             return Refusal(
                 "link.too_large", f"the message has {len(data)} bytes, at most {FRAME_BYTES_MAX}", submit.seq
             )
-        if self._post_until is not None and self._clock.monotonic() < self._post_until:
-            return await self._post(submit, data)
-        if self._connection is not None and self._connection.is_closed:
-            await self._connection.close()
-            self._connection = None
-        if self._connection is None:
-            self._connection = await self._connect()
-        if self._connection is None:
-            return await self._post(submit, data)
-        return await self._submit(self._connection, submit, data)
+        connection = await self._connected()
+        return await (self._post(submit, data) if connection is None else self._submit(connection, submit, data))
 
     async def close(self) -> None:
         """Close the connection in order, without waiting long for the other end."""
@@ -77,15 +64,30 @@ class LinkClient:
             await self._http.close()
             self._http = None
 
+    async def _connected(self) -> Connection | None:
+        """The connection, opened if need be; None while a WebSocket cannot be had and POST is to be used."""
+        async with self._opening:
+            if self._post_until is not None and self._clock.monotonic() < self._post_until:
+                return None
+            if self._connection is not None and self._connection.is_closed:
+                await self._connection.close()
+                self._connection = None
+            if self._connection is None:
+                self._connection = await self._connect()
+            return self._connection
+
     async def _connect(self) -> Connection | None:
-        """A greeted connection, or None when a WebSocket cannot be had on this way, and POST is to be used."""
-        endpoint = self._endpoint()
-        self._http = self._http or open_http(endpoint)
+        http = self._http = self._http or open_http()
+
+        def open_one(endpoint: Endpoint) -> Awaitable[Connection]:
+            return open_connection(http, endpoint, DATA_PATH, self._clock, self._heard)
+
         try:
-            connection = await open_connection(self._http, endpoint, DATA_PATH, self._clock, self._heard, self._forget)
+            connection = await self._addresses.reach(self._endpoint(), open_one, Connection.close)
         except NoWebSocket:
             self._post_until = self._clock.monotonic() + WEBSOCKET_AGAIN_S
             return None
+        connection.ended = self._forget
         self._session.greeted(connection.greeting)
         return connection
 
@@ -99,6 +101,7 @@ class LinkClient:
                     await connection.send(data)
                     return await answer
         except TimeoutError:
+            self._addresses.avoid(self._endpoint())
             await connection.close("central did not answer in time")
             raise Unavailable(LOST, "central did not answer in time") from None
         finally:
@@ -120,54 +123,26 @@ class LinkClient:
                 answer.set_exception(Unavailable(LOST, reason))
 
     async def _post(self, submit: Submit, data: bytes) -> Ack | Refusal:
+        http = self._http = self._http or open_http()
+        patience_s = self._session.patience_s(len(data))
         endpoint = self._endpoint()
-        http = self._http = self._http or open_http(endpoint)
-        headers = {"Authorization": endpoint.authorization, "Content-Type": "application/json"}
         self._session.sent(submit, len(data), self._clock.monotonic())
         try:
-            async with (
-                asyncio.timeout(self._session.patience_s(len(data))),
-                http.post(endpoint.at(SUBMIT_PATH), data=data, headers=headers, allow_redirects=False) as response,
-            ):
-                body = await response.content.read(FRAME_BYTES_MAX)
-            answer = _from_http(response.status, response.headers.get("Retry-After"), body, submit.seq)
-        except TimeoutError:
+            for last, one in enumerate(ordered := self._addresses.ordered(endpoint), start=1):
+                try:
+                    answer = await post_submit(http, one, data, submit.seq, patience_s)
+                except Unavailable as error:
+                    # What was sent may have arrived: it is told as lost, and only what never left is tried elsewhere.
+                    if error.code == LOST or last == len(ordered):
+                        raise
+                else:
+                    self._addresses.prefer(one)
+                    break
+        except FieldpostError as error:
             self._session.lost()
-            raise Unavailable(LOST, "central did not answer in time") from None
-        except aiohttp.ClientConnectorError as error:
-            self._session.lost()
-            raise unreachable(error) from error
-        except (aiohttp.ClientError, OSError) as error:
-            self._session.lost()
-            raise Unavailable(LOST, f"the connection to central broke: {say(error)}") from error
-        except FieldpostError:
-            self._session.lost()
+            if error.code != LOST:
+                # This way is no good either: perhaps a WebSocket can be had again.
+                self._post_until = None
             raise
         self._session.answered(answer, self._clock.monotonic())
         return answer
-
-
-def _from_http(status: int, retry_after: str | None, body: bytes, seq: int) -> Ack | Refusal:
-    """The answer of a POST as the WebSocket would have given it; raises when it is no answer to what was sent."""
-    match status:
-        case 200:
-            try:
-                answer = decode_as(body, Ack)
-            except InvalidInput as error:
-                raise Unavailable(LOST, f"central's answer cannot be read: {error.message}") from error
-            if answer.seq != seq:
-                raise Unavailable(LOST, "central answered another message")
-            return answer
-        case 401 | 403:
-            raise denied(status)
-        case 400 | 409 | 413 | 422:
-            return Refusal("link.invalid", f"central answered with HTTP {status}", seq)
-        case 429 | 503:
-            wait_s = (
-                float(retry_after)
-                if retry_after is not None and retry_after.isascii() and retry_after.isdigit()
-                else None
-            )
-            return Refusal("link.busy", f"central answered with HTTP {status}", seq, wait_s)
-        case _:
-            raise Unavailable("link.unusable", f"central answered with HTTP {status}")

@@ -6,6 +6,7 @@ connection up when it stays silent. The system's own time-out for unacknowledged
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,6 +15,7 @@ import aiohttp
 import fieldpost
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Denied, InvalidInput, Unavailable
+from fieldpost.link.addresses import NoWebSocket
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Hello, Message, Refusal
@@ -31,26 +33,18 @@ LOST = "link.lost"
 WebSocket = aiohttp.ClientWebSocketResponse[bool]
 
 
-class NoWebSocket(Exception):
-    """There is something that speaks HTTP, and no WebSocket can be had on this way to central."""
-
-
 class Connection:
-    """A greeted connection. `heard` is given each message, `ended` is told once why no more will come."""
+    """A greeted connection. `heard` is given each message; at its end `over` is set and `ended` told why."""
 
     def __init__(
-        self,
-        websocket: WebSocket,
-        greeting: Hello,
-        clock: Clock,
-        heard: Callable[[Message], Awaitable[None]],
-        ended: Callable[[str], None],
+        self, websocket: WebSocket, greeting: Hello, clock: Clock, heard: Callable[[Message], Awaitable[None]]
     ) -> None:
         self.greeting = greeting
+        self.over = asyncio.Event()
+        self.ended: Callable[[str], None] = lambda reason: None
         self._websocket = websocket
         self._clock = clock
         self._heard = heard
-        self._ended = ended
         self._heard_at = clock.monotonic()
         self._deadlines = 0
         self._reader = asyncio.create_task(self._read(), name="link-reader")
@@ -127,8 +121,9 @@ class Connection:
                 await self._websocket.ping()
 
     def _end(self, reason: str) -> None:
-        ended, self._ended = self._ended, lambda reason: None
-        ended(reason)
+        if not self.over.is_set():
+            self.over.set()
+            self.ended(reason)
 
 
 async def open_connection(
@@ -137,9 +132,8 @@ async def open_connection(
     path: str,
     clock: Clock,
     heard: Callable[[Message], Awaitable[None]],
-    ended: Callable[[str], None],
 ) -> Connection:
-    """A greeted connection. Raises Denied, Unavailable, or NoWebSocket."""
+    """A greeted connection. Raises Denied or Unavailable, of which NoWebSocket is one."""
     try:
         async with asyncio.timeout(CONNECT_S):
             websocket = await http.ws_connect(
@@ -148,6 +142,7 @@ async def open_connection(
                 timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
                 autoping=False,
                 max_msg_size=FRAME_BYTES_MAX,
+                ssl=trusting(endpoint),
             )
             greeting = await _greet(websocket)
     except aiohttp.WSServerHandshakeError as error:
@@ -155,20 +150,24 @@ async def open_connection(
             raise denied(error.status) from None
         if error.status in (429, 503):
             raise Unavailable("link.busy", f"central answered with HTTP {error.status}") from None
-        raise NoWebSocket(f"HTTP {error.status}") from None
+        raise NoWebSocket(f"central cannot be reached by WebSocket on this way (HTTP {error.status})") from None
     except TimeoutError:
         raise Unavailable("link.timeout", f"central did not greet within {CONNECT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise unreachable(error) from error
-    return Connection(websocket, greeting, clock, heard, ended)
+    return Connection(websocket, greeting, clock, heard)
 
 
-def open_http(endpoint: Endpoint) -> aiohttp.ClientSession:
+def open_http() -> aiohttp.ClientSession:
     """What connections to central are opened by, and what POSTs go through; to be closed by whoever asked."""
-    tls = endpoint.tls()
-    connector = aiohttp.TCPConnector(ssl=True if tls is None else tls, socket_factory=_watched_socket)
+    connector = aiohttp.TCPConnector(socket_factory=_watched_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
     return aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False)
+
+
+def trusting(endpoint: Endpoint) -> ssl.SSLContext | bool:
+    """What a connection to the endpoint trusts, read anew each time, since certificates are renewed."""
+    return endpoint.tls() or True
 
 
 def denied(status: int) -> Denied:

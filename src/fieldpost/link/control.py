@@ -14,8 +14,9 @@ import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, Unavailable
+from fieldpost.link.addresses import Addresses
 from fieldpost.link.codec import encode
-from fieldpost.link.connection import LOST, Connection, NoWebSocket, open_connection, open_http
+from fieldpost.link.connection import LOST, Connection, open_connection, open_http
 from fieldpost.link.endpoint import CONTROL_PATH, Endpoint
 from fieldpost.link.messages import Hello, Message, Refusal
 
@@ -46,6 +47,7 @@ class ControlClient:
         self._clock = clock
         self._random = random
         self._interval_s = interval_s
+        self._addresses = Addresses()
         self._connection: Connection | None = None
         self._trouble: str | None = None
 
@@ -77,24 +79,22 @@ class ControlClient:
                 await self._connect_once(stopping)
             except FieldpostError as error:
                 self._tell(error.code, error.message)
-            except NoWebSocket as error:
-                self._tell("link.no_websocket", f"no WebSocket can be had on this way to central: {error}")
             if not stopping.is_set():
                 await self._rest(stopping)
 
     async def _connect_once(self, stopping: asyncio.Event) -> None:
         """Open a connection and stay with it until it ends or we are to stop."""
-        is_over = asyncio.Event()
-        endpoint = self._endpoint()
-        http = open_http(endpoint)
+        http = open_http()
+
+        def open_one(endpoint: Endpoint) -> Awaitable[Connection]:
+            return open_connection(http, endpoint, CONTROL_PATH, self._clock, self._take)
+
         try:
-            connection = await open_connection(
-                http, endpoint, CONTROL_PATH, self._clock, self._take, lambda reason: is_over.set()
-            )
+            connection = await self._addresses.reach(self._endpoint(), open_one, Connection.close)
             self._connection = connection
             self._tell(None, "")
             try:
-                await _first_of(is_over, stopping)
+                await _first_of(connection.over, stopping)
             finally:
                 self._connection = None
                 await connection.close()

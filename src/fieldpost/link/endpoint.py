@@ -1,7 +1,7 @@
 """Where a sender finds central, and what it shows there."""
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ DATA_PATH = "/link/v1/data"
 CONTROL_PATH = "/link/v1/control"
 SUBMIT_PATH = "/link/v1/submit"
 STATUS_PATH = "/link/v1/status/"
+URLS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,12 @@ class Endpoint:
     token: str = field(repr=False)
     ca_file: Path | None = None
     """The authority that signed central's certificate, where it is an own one."""
+    more_urls: tuple[str, ...] = ()
+    """Further addresses of the same central, to be tried when the first does not answer."""
+
+    def each(self) -> list["Endpoint"]:
+        """The addresses one by one, in the order in which they were given."""
+        return [replace(self, url=url, more_urls=()) for url in (self.url, *self.more_urls)]
 
     @property
     def authorization(self) -> str:
@@ -43,6 +50,16 @@ class Endpoint:
             raise ConfigError(
                 "central.ca_file", f"the file {self.ca_file} holds no usable certificate: {error}"
             ) from None
+
+
+def check_central_urls(urls: object) -> tuple[str, ...]:
+    """Several addresses of one central in the form an Endpoint keeps, or ConfigError saying what is wrong."""
+    if not isinstance(urls, list) or not 1 <= len(urls) <= URLS_MAX:
+        raise ConfigError("central.url", f"central's urls must be a list of 1 to {URLS_MAX} addresses")
+    checked = tuple(check_central_url(url) for url in urls)
+    if len(set(checked)) != len(checked):
+        raise ConfigError("central.url", "central's urls name an address twice")
+    return checked
 
 
 def check_central_url(text: object) -> str:

@@ -1,7 +1,8 @@
 """Asking central for one notification's record, synchronously, for scripts that have no event loop.
 
 The whole question has one deadline, name resolution and a dripping answer included. Neither can be interrupted from
-outside, so it runs in a thread of its own that is left behind when the deadline comes.
+outside, so it runs in a thread of its own that is left behind when the deadline comes. Of several addresses the one
+that answered last is asked first, and each but the last one has half of the time that is left.
 """
 
 import http.client
@@ -11,18 +12,19 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from fieldpost.core.errors import Denied, InvalidInput, NotFound, Unavailable
+from fieldpost.link.addresses import Addresses
 from fieldpost.link.codec import decode_as
 from fieldpost.link.endpoint import STATUS_PATH, Endpoint
 from fieldpost.link.messages import StatusAnswer
 
 DEADLINE_S = 10.0
 ANSWER_BYTES_MAX = 64 * 1024
+TIMEOUT = "link.timeout"
 
 
 def ask_status(endpoint: Endpoint, notification_id: str, deadline_s: float = DEADLINE_S) -> StatusAnswer:
     """Central's record. Raises NotFound, Denied, or Unavailable when central gave no usable answer in time."""
-    question = _Question(endpoint, STATUS_PATH + notification_id, deadline_s)
-    status, body = question.ask()
+    status, body = _ask_any(endpoint, STATUS_PATH + notification_id, deadline_s)
     match status:
         case 200:
             pass
@@ -36,6 +38,28 @@ def ask_status(endpoint: Endpoint, notification_id: str, deadline_s: float = DEA
         return decode_as(body, StatusAnswer)
     except InvalidInput as error:
         raise Unavailable("link.unusable", f"central's answer cannot be read: {error.message}") from error
+
+
+_addresses = Addresses()
+"""Shared by all that ask in this process; a wrong first guess costs time and nothing else."""
+
+
+def _ask_any(endpoint: Endpoint, path: str, deadline_s: float) -> tuple[int, bytes]:
+    ordered = _addresses.ordered(endpoint)
+    for place, one in enumerate(ordered):
+        is_last = place == len(ordered) - 1
+        share_s = deadline_s if is_last else deadline_s / 2
+        try:
+            answer = _Question(one, path, share_s).ask()
+        except Unavailable as error:
+            if is_last:
+                raise
+            if error.code == TIMEOUT:
+                deadline_s -= share_s
+        else:
+            _addresses.prefer(one)
+            return answer
+    raise AssertionError("an endpoint has an address")
 
 
 class _Question:
@@ -55,7 +79,7 @@ class _Question:
         thread.join(self._deadline_s)
         if thread.is_alive():
             self._hang_up()
-            raise Unavailable("link.timeout", f"central gave no answer within {self._deadline_s:g} s")
+            raise Unavailable(TIMEOUT, f"central gave no answer within {self._deadline_s:g} s")
         if self._answer is None:
             raise Unavailable("link.unreachable", f"central cannot be reached: {self._error}") from self._error
         return self._answer

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from fieldpost.core.errors import ConfigError, Conflict, InvalidInput
 from fieldpost.core.text import check_label
 from fieldpost.link.credentials import prefix_of
-from fieldpost.link.endpoint import Endpoint, check_central_url
+from fieldpost.link.endpoint import Endpoint, check_central_url, check_central_urls
 from fieldpost.outbound.outbound import OutboundOptions
 from fieldpost.site.definitions import Database, External, read_definitions, wrong
 from fieldpost.site.options import ForwardOptions
@@ -25,7 +25,7 @@ TOKEN_FILE = "token"
 BUFFER_FILE = "buffer.db"
 
 _OPTIONS: dict[str, type[Any]] = {"forward": ForwardOptions, "outbound": OutboundOptions}
-_KEYS = {"site": {"name"}, "central": {"url", "ca_file"}} | {
+_KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file"}} | {
     section: {field.name for field in fields(kind)} for section, kind in _OPTIONS.items()
 }
 _DEFINITIONS = ("external", "database")
@@ -46,14 +46,16 @@ class Folder:
     outbound: OutboundOptions = field(default_factory=OutboundOptions)
     externals: Mapping[str, External] = field(default_factory=dict)
     databases: Mapping[str, Database] = field(default_factory=dict)
+    more_urls: tuple[str, ...] = ()
+    """Further addresses of the same central."""
 
     @property
     def buffer_path(self) -> Path:
         return self.path / BUFFER_FILE
 
     def endpoint(self) -> Endpoint:
-        """Central's address with the site's token, read anew each time, since tokens are rotated."""
-        return Endpoint(self.central_url, read_token(self.path / TOKEN_FILE), self.ca_file)
+        """Central's addresses with the site's token, read anew each time, since tokens are rotated."""
+        return Endpoint(self.central_url, read_token(self.path / TOKEN_FILE), self.ca_file, self.more_urls)
 
 
 def read_folder(path: Path) -> Folder:
@@ -74,13 +76,14 @@ def read_folder(path: Path) -> Folder:
         raise wrong(file, "central.ca_file", "must be the path of a file")
     try:
         name = check_label(_required(settings, file, "site", "name"), "site.name")
-        url = check_central_url(_required(settings, file, "central", "url"))
+        urls = _central_urls(settings, file)
     except (InvalidInput, ConfigError) as error:
         raise ConfigError(error.code, f"{file}: {error.message}", hint=error.hint, field=error.field) from None
     return Folder(
         path=path,
         name=name,
-        central_url=url,
+        central_url=urls[0],
+        more_urls=urls[1:],
         ca_file=None if ca_file is None else path / ca_file,
         forward=_options(settings.get("forward", {}), ForwardOptions, file, "forward"),
         outbound=_options(settings.get("outbound", {}), OutboundOptions, file, "outbound"),
@@ -152,6 +155,15 @@ def _refuse_unknown(settings: dict[str, Any], file: Path) -> None:
         for key in values if section in _KEYS else ():
             if key not in _KEYS[section]:
                 raise wrong(file, f"{section}.{key}", f"is unknown; there are: {', '.join(sorted(_KEYS[section]))}")
+
+
+def _central_urls(settings: dict[str, Any], file: Path) -> tuple[str, ...]:
+    """`url`, `urls`, or both, which then are the first address and the others."""
+    central = settings.get("central", {})
+    if "urls" not in central:
+        return (check_central_url(_required(settings, file, "central", "url")),)
+    urls = central["urls"]
+    return check_central_urls([central["url"], *urls] if "url" in central and isinstance(urls, list) else urls)
 
 
 def _required(settings: dict[str, Any], file: Path, section: str, key: str) -> object:

@@ -1,0 +1,55 @@
+"""A Submit by plain POST, where a proxy forbids WebSockets: the same question, the same answer."""
+
+import asyncio
+
+import aiohttp
+
+from fieldpost.core.errors import InvalidInput, Unavailable
+from fieldpost.link.codec import decode_as
+from fieldpost.link.connection import LOST, denied, say, trusting, unreachable
+from fieldpost.link.endpoint import SUBMIT_PATH, Endpoint
+from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Refusal
+
+
+async def post_submit(
+    http: aiohttp.ClientSession, endpoint: Endpoint, data: bytes, seq: int, patience_s: float
+) -> Ack | Refusal:
+    """Central's answer to the Submit in `data`. Raises Denied or Unavailable; see LinkClient.submit."""
+    headers = {"Authorization": endpoint.authorization, "Content-Type": "application/json"}
+    try:
+        async with (
+            asyncio.timeout(patience_s),
+            http.post(
+                endpoint.at(SUBMIT_PATH), data=data, headers=headers, allow_redirects=False, ssl=trusting(endpoint)
+            ) as response,
+        ):
+            body = await response.content.read(FRAME_BYTES_MAX)
+    except TimeoutError:
+        raise Unavailable(LOST, "central did not answer in time") from None
+    except aiohttp.ClientConnectorError as error:
+        raise unreachable(error) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise Unavailable(LOST, f"the connection to central broke: {say(error)}") from error
+    return _from_http(response.status, response.headers.get("Retry-After"), body, seq)
+
+
+def _from_http(status: int, retry_after: str | None, body: bytes, seq: int) -> Ack | Refusal:
+    """The answer of a POST as the WebSocket would have given it; raises when it is no answer to what was sent."""
+    match status:
+        case 200:
+            try:
+                answer = decode_as(body, Ack)
+            except InvalidInput as error:
+                raise Unavailable(LOST, f"central's answer cannot be read: {error.message}") from error
+            if answer.seq != seq:
+                raise Unavailable(LOST, "central answered another message")
+            return answer
+        case 401 | 403:
+            raise denied(status)
+        case 400 | 409 | 413 | 422:
+            return Refusal("link.invalid", f"central answered with HTTP {status}", seq)
+        case 429 | 503:
+            wait_s = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
+            return Refusal("link.busy", f"central answered with HTTP {status}", seq, wait_s)
+        case _:
+            raise Unavailable("link.unusable", f"central answered with HTTP {status}")
