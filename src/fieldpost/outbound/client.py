@@ -43,12 +43,17 @@ class Answer:
 
 
 class NoAnswer(Exception):
-    """There was no status line in time. `is_sent`: the whole request was on its way, so it may have been acted upon."""
+    """There was no status line in time. `is_sent`: the whole request was on its way, so it may have been acted upon.
 
-    def __init__(self, reason: str, is_sent: bool) -> None:
+    `is_stale`: it went over a connection that had been kept open, which then turned out to have ended: that is no word
+    on how the other side is now.
+    """
+
+    def __init__(self, reason: str, is_sent: bool, is_stale: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.is_sent = is_sent
+        self.is_stale = is_stale
 
 
 class HttpClient:
@@ -95,7 +100,8 @@ class HttpClient:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if (blocked := _blocked(error)) is not None:
                 raise blocked from None
-            raise NoAnswer(_reason(error), sent.is_whole) from None
+            is_ended = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
+            raise NoAnswer(_reason(error), sent.is_whole, is_stale=sent.is_reused and is_ended) from None
         finally:
             _permitted.reset(token)
 
@@ -118,6 +124,7 @@ class HttpClient:
             trace = aiohttp.TraceConfig()
             trace.on_request_headers_sent.append(_note_head)
             trace.on_request_chunk_sent.append(_note_body)
+            trace.on_connection_reuseconn.append(_note_reuse)
             connector = aiohttp.TCPConnector(
                 resolver=_JudgingResolver(self._guard),
                 use_dns_cache=False,
@@ -207,6 +214,7 @@ def _reason(error: BaseException) -> str:
 class _Sent:
     has_body: bool
     is_whole: bool = False
+    is_reused: bool = False
 
 
 async def _note_head(_session: object, context: SimpleNamespace, _parameters: object) -> None:
@@ -216,6 +224,10 @@ async def _note_head(_session: object, context: SimpleNamespace, _parameters: ob
 async def _note_body(_session: object, context: SimpleNamespace, _parameters: object) -> None:
     # Bodies are bytes of one piece, so the first chunk is the whole.
     context.trace_request_ctx.is_whole = True
+
+
+async def _note_reuse(_session: object, context: SimpleNamespace, _parameters: object) -> None:
+    context.trace_request_ctx.is_reused = True
 
 
 class _Heard:

@@ -259,7 +259,7 @@ def read_definitions(tables: Mapping[str, Any], kind: type[D], folder: Path, fil
     return found
 
 
-def defined_keys(kind: type[External | Database]) -> tuple[str, ...]:
+def defined_keys(kind: type[Any]) -> tuple[str, ...]:
     """What a section may say: all fields but those that follow from where it stands."""
     return tuple(name for name in kind.__dataclass_fields__ if name not in ("name", "folder"))
 

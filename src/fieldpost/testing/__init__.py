@@ -2,6 +2,18 @@
 
 from fieldpost.testing.clock import ManualClock
 from fieldpost.testing.contract import AdapterContract, Behaviour, World
+from fieldpost.testing.http import HttpServer, HttpServerThread, ReceivedRequest
 from fieldpost.testing.mail import MailServer, MailServerThread, ReceivedMail
 
-__all__ = ["AdapterContract", "Behaviour", "MailServer", "MailServerThread", "ManualClock", "ReceivedMail", "World"]
+__all__ = [
+    "AdapterContract",
+    "Behaviour",
+    "HttpServer",
+    "HttpServerThread",
+    "MailServer",
+    "MailServerThread",
+    "ManualClock",
+    "ReceivedMail",
+    "ReceivedRequest",
+    "World",
+]

@@ -1,0 +1,161 @@
+"""Calls of external systems: one HTTP request per attempt, to where the definition says, by the guarded client.
+
+The other side is told the operation's id as `Idempotency-Key`, the same at every attempt, since an attempt without an
+answer may have been carried out all the same. Secrets are read for each attempt, and taken out of whatever the other
+side says before that is kept.
+"""
+
+import re
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+from yarl import URL
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import ConfigError, InvalidInput
+from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
+from fieldpost.core.http_status import Meaning, meaning_of
+from fieldpost.core.message import Category, Message
+from fieldpost.core.secret import Scrubber, Secret
+from fieldpost.core.text import cut
+from fieldpost.outbound.client import Answer as HttpAnswer
+from fieldpost.outbound.client import HttpClient, NoAnswer
+from fieldpost.outbound.guard import Blocked, Guard, Resolve, resolve_by_system
+from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.outbound.retry_after import retry_after_s
+from fieldpost.site.definitions import External
+from fieldpost.site.payloads import ExternalCall, decode_call
+
+ANSWER_BYTES_MAX = 16 * 1024
+"""Of an answer no more is read: only its status counts, and a few words of it where it is a refusal."""
+EXCERPT_BYTES_MAX = 300
+STALE_MAX = 3
+"""So many connections in a row may turn out to have ended while they were kept open."""
+
+
+class ExternalCarrier:
+    """Carries calls. Holds connections open for reuse; used from one event loop."""
+
+    category = Category.EXTERNAL_CALL
+
+    def __init__(
+        self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve = resolve_by_system
+    ) -> None:
+        self._clock = clock
+        self._guard = Guard("admin", (options or OutboundOptions()).allowed(), resolve)
+        self._clients: dict[tuple[Path | None, int], HttpClient] = {}
+
+    async def attempt(self, message: Message, definition: External | None) -> Answer:
+        """Make one attempt, within the definition's time. Never raises for what the world does."""
+        if definition is None:
+            return Refused("external.undefined", f"site.toml no longer defines the external system {message.target!r}")
+        try:
+            call = decode_call(message.payload)
+        except InvalidInput as error:
+            return Refused(error.code, error.message)
+        try:
+            secrets = definition.secrets()
+            client = self._client(definition.ca_path)
+        except ConfigError as error:
+            # A matter of this site's files, not of the call: it stays until they are right.
+            return NotNow(str(error))
+        operation_id = message.tracked_operation_id or message.message_id
+        headers = _headers(definition, secrets, call, operation_id)
+        scrub = Scrubber(secrets.values())
+        try:
+            answer = await self._request(client, definition, call, headers)
+        except Blocked as blocked:
+            return Refused("external.blocked", str(blocked))
+        except NoAnswer as error:
+            unsure = "; it may have been carried out all the same" if error.is_sent else ""
+            return NotNow(scrub(f"{definition.name}: {error.reason}{unsure}"))
+        return self._judge(definition, answer, scrub)
+
+    async def close(self) -> None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.close()
+
+    async def _request(
+        self, client: HttpClient, definition: External, call: ExternalCall, headers: Mapping[str, str]
+    ) -> HttpAnswer:
+        url = call_url(definition.base, call)
+        ends_at = self._clock.monotonic() + definition.timeout_s
+        stale = 0
+        while True:
+            try:
+                return await client.request(
+                    call.method,
+                    url,
+                    headers=headers,
+                    body=call.content,
+                    timeout_s=max(ends_at - self._clock.monotonic(), 0.001),
+                    answer_bytes_max=ANSWER_BYTES_MAX,
+                )
+            except NoAnswer as error:
+                stale += 1
+                # A connection that ended while nobody used it says nothing about the system: that costs no attempt.
+                if not error.is_stale or stale > STALE_MAX:
+                    raise
+
+    def _judge(self, definition: External, answer: HttpAnswer, scrub: Scrubber) -> Answer:
+        status = answer.status
+        match meaning_of(status):
+            case Meaning.TAKEN:
+                return Taken(http_status=status)
+            case Meaning.NOT_NOW:
+                wait_s = retry_after_s(answer.headers.get("Retry-After"), self._clock.now())
+                return NotNow(_said(definition, answer, scrub), wait_s, http_status=status)
+            case Meaning.REFUSED:
+                code = "external.redirected" if status < 400 else "external.refused"
+                return Refused(code, _said(definition, answer, scrub), http_status=status)
+
+    def _client(self, ca_path: Path | None) -> HttpClient:
+        """The client that trusts this authority; another one when its file was changed."""
+        try:
+            key = (ca_path, 0 if ca_path is None else ca_path.stat().st_mtime_ns)
+            if key not in self._clients:
+                context = None if ca_path is None else ssl.create_default_context(cafile=str(ca_path))
+                self._clients[key] = HttpClient(self._guard, context)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError("site.ca_file", f"the authority {ca_path} cannot be read: {error}") from None
+        return self._clients[key]
+
+
+def call_url(base: URL, call: ExternalCall) -> URL:
+    """Where a call goes: its path is added to that of the system's URL, whatever that ends with."""
+    url = URL(str(base).rstrip("/") + call.path)
+    return url.with_query(list(call.query)) if call.query else url
+
+
+def _headers(
+    definition: External, secrets: Mapping[str, Secret], call: ExternalCall, operation_id: str
+) -> dict[str, str]:
+    """The definition's headers, then the call's, then those that nobody may change; each name once."""
+    given: list[tuple[str, str]] = [("User-Agent", "fieldpost"), ("Accept", "*/*"), *definition.headers.items()]
+    if call.content_type is not None:
+        given.append(("Content-Type", call.content_type))
+    given += call.headers.items()
+    given += ((name, secret.reveal()) for name, secret in secrets.items())
+    # Only words of the answer are wanted, and those readable.
+    given += (("Accept-Encoding", "identity"), ("Idempotency-Key", operation_id))
+    return dict({name.lower(): (name, value) for name, value in given}.values())
+
+
+def _said(definition: External, answer: HttpAnswer, scrub: Scrubber) -> str:
+    """The status, and the beginning of what was said, on one line and without secrets."""
+    try:
+        phrase = f" {HTTPStatus(answer.status).phrase}"
+    except ValueError:
+        phrase = ""
+    text = f"{definition.name} answered {answer.status}{phrase}"
+    if 300 <= answer.status <= 399 and (location := answer.headers.get("Location")):
+        text += f", to {cut(location, EXCERPT_BYTES_MAX)}, where calls do not follow"
+    # Scrubbed before it is cut, so that no half of a secret stays.
+    words = _NOT_SHOWN.sub(" ", scrub(answer.body.decode("utf-8", "replace"))).strip()
+    return f"{scrub(text)}: {cut(words, EXCERPT_BYTES_MAX)}" if words else scrub(text)
+
+
+_NOT_SHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
