@@ -117,6 +117,20 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> Filter:
     )
 
 
+def parse_moment(text: str, field: str) -> datetime:
+    """The time in UTC that this says, or InvalidInput naming the field."""
+    moment = from_text(text) if _TIME.fullmatch(text) else None
+    if moment is None:
+        raise InvalidInput(
+            "filter.time",
+            f"{field} must be a time in UTC, not {text[:64]!r}",
+            field=field,
+            hint="write it as 2026-11-15T08:00:00Z",
+        )
+    # Nothing arrived before computers counted.
+    return max(moment, datetime(1970, 1, 1, tzinfo=UTC))
+
+
 @lru_cache(maxsize=64)
 def _words_of(asked: str) -> frozenset[str]:
     """One search looks at thousands of subjects."""
@@ -134,19 +148,7 @@ def _status(text: str) -> Status:
 
 
 def _moment(given: Mapping[str, str], field: str) -> datetime | None:
-    if field not in given:
-        return None
-    text = given[field]
-    moment = from_text(text) if _TIME.fullmatch(text) else None
-    if moment is None:
-        raise InvalidInput(
-            "filter.time",
-            f"{field} must be a time in UTC, not {text[:64]!r}",
-            field=field,
-            hint="write it as 2026-11-15T08:00:00Z",
-        )
-    # Nothing arrived before computers counted.
-    return max(moment, datetime(1970, 1, 1, tzinfo=UTC))
+    return parse_moment(given[field], field) if field in given else None
 
 
 def _is_true(given: Mapping[str, str], field: str) -> bool:

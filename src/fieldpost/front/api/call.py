@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from fieldpost.central.operate.operate import Operate
+from fieldpost.central.watch.notifications import LIMIT_DEFAULT
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import InvalidInput
@@ -81,6 +82,13 @@ class Call:
                 raise InvalidInput("query.twice", f"{name} stands there twice", field=name)
             given.setdefault(name, []).append(value)
         return given
+
+    def limit(self, query: Mapping[str, list[str]]) -> int:
+        """How many a page may hold, as the query has it."""
+        text = query["limit"][0] if "limit" in query else str(LIMIT_DEFAULT)
+        if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+            raise InvalidInput("limit.range", "limit must be a whole number", field="limit")
+        return int(text)
 
     async def read(self, kind: type[S]) -> S:
         """The JSON body as this struct, or InvalidInput naming the field."""

@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 
-from fieldpost.central.watch.notifications import LIMIT_DEFAULT, AttemptRecord, Detail, ErrorGroup, Line
+from fieldpost.central.watch.notifications import AttemptRecord, Detail, ErrorGroup, Line
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Notification
 from fieldpost.core.search import FIELDS, parse
 from fieldpost.core.times import to_text
@@ -124,7 +123,7 @@ async def page(call: Call) -> Answer:
     While `next_cursor` is given there may be more, also on a page with fewer notifications than `limit`."""
     query = call.query(*(name for name in FIELDS if name != "status"), "limit", "cursor", many=("status",))
     given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
-    found = await call.watch.notifications.page(parse(given), limit=_limit(query), cursor=_one(query, "cursor"))
+    found = await call.watch.notifications.page(parse(given), limit=call.limit(query), cursor=_one(query, "cursor"))
     return Answer(
         NotificationPage(
             [NotificationLine(**_line(line)) for line in found.lines], found.next_cursor, to_text(found.as_of)
@@ -159,15 +158,6 @@ async def discard(call: Call) -> Answer:
 
 def _changed(n: Notification) -> Answer:
     return Answer(Changed(n.notification_id, n.status.value, n.version))
-
-
-def _limit(query: dict[str, list[str]]) -> int:
-    text = _one(query, "limit")
-    if text is None:
-        return LIMIT_DEFAULT
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-        raise InvalidInput("limit.range", "limit must be a whole number", field="limit")
-    return int(text)
 
 
 def _one(query: dict[str, list[str]], name: str) -> str | None:

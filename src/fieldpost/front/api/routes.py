@@ -1,6 +1,18 @@
 """The whole API as one table. What is not here, or in the console's table, is not reachable."""
 
-from fieldpost.front.api import breakers, channels, health, kpis, link, lists, nodes, notifications, secrets, sites
+from fieldpost.front.api import (
+    breakers,
+    bulk_acts,
+    channels,
+    health,
+    kpis,
+    link,
+    lists,
+    nodes,
+    notifications,
+    secrets,
+    sites,
+)
 from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
 from fieldpost.link.endpoint import CONTROL_PATH, DATA_PATH
@@ -22,6 +34,12 @@ ROUTES = (
     Route("GET", "/api/v1/notifications/{notification_id}", notifications.show, Access.VIEWER),
     Route("POST", "/api/v1/notifications/{notification_id}/retry", notifications.retry, Access.OPERATOR),
     Route("POST", "/api/v1/notifications/{notification_id}/discard", notifications.discard, Access.OPERATOR),
+    Route("GET", "/api/v1/bulk-acts", bulk_acts.show_all, Access.VIEWER),
+    Route("POST", "/api/v1/bulk-acts", bulk_acts.start, Access.OPERATOR),
+    Route("POST", "/api/v1/bulk-acts/preview", bulk_acts.preview, Access.VIEWER),
+    Route("GET", "/api/v1/bulk-acts/{act_id}", bulk_acts.show, Access.VIEWER),
+    Route("GET", "/api/v1/bulk-acts/{act_id}/rows", bulk_acts.rows, Access.VIEWER),
+    Route("POST", "/api/v1/bulk-acts/{act_id}/cancel", bulk_acts.cancel, Access.OPERATOR),
     Route("GET", "/api/v1/lists", lists.show_all, Access.VIEWER),
     Route("POST", "/api/v1/lists", lists.add, Access.ADMIN),
     Route("GET", "/api/v1/lists/{name:path}", lists.show, Access.VIEWER),
