@@ -23,7 +23,7 @@ from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.dispatch.view import View, load_view
-from fieldpost.central.store import claims, lists
+from fieldpost.central.store import claims, due, lists
 from fieldpost.central.store.claims import Claimed, Share
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import Keyring
@@ -184,7 +184,7 @@ class Dispatcher:
 
     async def _attempt_suspects(self) -> None:
         """Rows whose attempts ended twice with their node are attempted one at a time, with nothing beside them."""
-        while not self._is_stopping and await self._store.read(claims.has_suspects, now=self._store.now()):
+        while not self._is_stopping and await self._store.read(due.has_suspects, now=self._store.now()):
             await self._look()
             if self._flights:  # a look may have started a probe
                 await self._freed_or_stopping()
@@ -299,7 +299,7 @@ class Dispatcher:
 
     async def _wait_s(self) -> float:
         """Until the next row is due, at most the interval."""
-        due_at = await self._store.read(claims.next_due, now=self._store.now())
+        due_at = await self._store.read(due.next_due, now=self._store.now())
         waits = [self._options.interval_s]
         moments = [m for m in (due_at, self._view.next_hold_end()) if m is not None]
         since_look = timedelta(seconds=self._clock.monotonic() - self._view.seen_at)

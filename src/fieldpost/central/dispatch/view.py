@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from fieldpost.central.store import breakers as breaker_rows
-from fieldpost.central.store import claims, lists
+from fieldpost.central.store import due, lists
 from fieldpost.central.store.keyring import Keyring, Opened, SecretUnreadable
 from fieldpost.central.store.moment import moment
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key, is_blocked
@@ -137,7 +137,7 @@ def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> View
         directory=lists.directory(conn),
         breakers=breaker_rows.load(conn),
         held=breaker_rows.held_keys(conn),
-        has_suspects=claims.has_suspects(conn, now=now),
+        has_suspects=due.has_suspects(conn, now=now),
     )
     for breaker in view.breakers.values():
         if is_blocked(breaker):

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Text, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
-from fieldpost.central.store.statement import Statement, plan_anew
-from fieldpost.central.store.tables import breakers
+from fieldpost.central.store.statement import Statement
+from fieldpost.central.store.tables import IS_CLAIMABLE, breakers
 from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.breaker import Breaker, BreakerState
 
@@ -16,18 +16,30 @@ CHANGES_MAX = 20
 
 # PostgreSQL takes the ids as an array: joined as a set it may read the whole table to find a batch of them.
 _HOLD = """
+    with moment as (select {now} as at)
     update notifications set held_by = :held_by, held_reason = :reason, due_at = :until, version = version + 1
     where notification_id
 """
-_TO_HOLD = """
-    select notification_id from notifications
-    where status in ('pending', 'retrying') and held_by is null and delivery_key {any:keys}
-        and due_at <= {now} and (lease_until is null or lease_until <= {now}) and orphan_count = 0
-    limit :limit {locked}
+_IS_TO_HOLD = f"""
+    {IS_CLAIMABLE} and due_at <= (select at from moment)
+    and (lease_until is null or lease_until <= (select at from moment)) and orphan_count = 0
 """
 _hold_keys = Statement(
-    f"{_HOLD} = any(array({_TO_HOLD})) returning notification_id",
-    sqlite=f"{_HOLD} in ({_TO_HOLD}) returning notification_id",
+    # Lane by lane and key by key, as the index of what may be claimed has them.
+    f"""{_HOLD} = any(array(
+        select due.notification_id
+        from unnest(cast(:keys as text[])) as given(k) cross join (values ('pending'), ('retrying')) as lane(status)
+        cross join lateral (
+            select notification_id from notifications n
+            where {_IS_TO_HOLD} and n.status = lane.status and n.delivery_key = given.k
+            order by n.due_at limit :limit for update skip locked
+        ) as due
+        limit :limit
+    )) returning notification_id""",
+    sqlite=f"""{_HOLD} in (
+        select notification_id from notifications
+        where {_IS_TO_HOLD} and status in ('pending', 'retrying') and delivery_key {{any:keys}} limit :limit
+    ) returning notification_id""",
     lists={"keys": "text"},
     result={"notification_id": Id},
 )
@@ -101,26 +113,22 @@ def hold_keys(
     now: datetime | None,
 ) -> int:
     """Put due rows of these delivery keys behind a breaker that is open, without an attempt; how many."""
-    plan_anew(conn)
     return len(_hold_keys.run(conn, keys=list(keys), held_by=held_by, reason=reason, until=until, limit=limit, now=now))
 
 
 def release_held(conn: Connection, key: str, is_healthy: bool, limit: int, *, now: datetime | None) -> int:
     """Let rows behind a breaker that no longer blocks come due again, a bounded batch; how many."""
-    plan_anew(conn)
     return len(_release_held.run(conn, key=key, is_healthy=is_healthy, limit=limit, now=now))
 
 
 def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: datetime | None) -> None:
     """Let rows of these delivery keys come free that are held behind another breaker than this, which is theirs now."""
-    plan_anew(conn)
     if keys:
         _free_keys.run(conn, keys=list(keys), held_by=held_by, now=now)
 
 
 def held_keys(conn: Connection) -> dict[str, datetime]:
     """The breakers behind which rows are held, each with the earliest due time behind it."""
-    plan_anew(conn)
     return {row.k: row.due_at for row in _held_keys.run(conn)}
 
 

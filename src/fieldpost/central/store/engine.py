@@ -130,18 +130,32 @@ def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) 
     return engine
 
 
+_SETTINGS = {"synchronous_commit": "on", "timezone": "UTC", "application_name": "fieldpost", "jit": "off"}
+"""Commits are durable whatever the server's default says."""
+_PLANNING = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+"""Every statement of the store finds its rows by an index, so its plan is made once and fits tables of any size. Left
+alone, the planner would plan a claim anew each time, which costs more than the claim, or keep a plan that was made
+while a table was small and reads all of it once it has grown."""
+
+
 def postgres_engine(url: URL, **options: Any) -> AsyncEngine:
-    """An engine on PostgreSQL whose commits are durable whatever the server's default says."""
-    settings = {
-        "synchronous_commit": "on",
-        "timezone": "UTC",
-        "application_name": "fieldpost",
-        "jit": "off",
-    }
+    """An engine on PostgreSQL for the statements of the store."""
     return create_async_engine(
         url.set(drivername="postgresql+asyncpg"),
-        connect_args={"server_settings": settings, "timeout": 10, "command_timeout": 60},
+        connect_args={"server_settings": _SETTINGS | _PLANNING, "timeout": 10, "command_timeout": 60},
         **options,
+    )
+
+
+def postgres_engine_for_migrations(url: URL) -> AsyncEngine:
+    """One for work on whole tables: planned as PostgreSQL sees fit, and it takes as long as it takes."""
+    return create_async_engine(
+        url.set(drivername="postgresql+asyncpg"), connect_args={"server_settings": _SETTINGS, "timeout": 10}
     )
 
 

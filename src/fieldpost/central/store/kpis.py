@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, Connection, Text, func, select
 
 from fieldpost.central.store.moment import moment
 from fieldpost.central.store.statement import Statement
-from fieldpost.central.store.tables import IS_CLAIMABLE, IS_LIVE, IS_PARKED, notifications, sites
+from fieldpost.central.store.tables import IS_CLAIMABLE, IS_LIVE, IS_UNDELIVERED, notifications, sites
 from fieldpost.central.store.types import Moment
 from fieldpost.core.kpi import NOTHING, Snapshot, Thresholds
 from fieldpost.core.notification import Status
@@ -21,23 +21,25 @@ _live = Statement(
     f"""
     select source_site_id as site, count(*) as queue_depth,
         count(case when created_at < :stuck_before then 1 end) as stuck, min(created_at) as oldest_at
-    from notifications where {IS_LIVE} group by source_site_id
+    from notifications where {IS_UNDELIVERED} and {IS_LIVE} group by source_site_id
     """,
     result={"site": Text, "queue_depth": BigInteger, "stuck": BigInteger, "oldest_at": Moment},
 )
-# Grouped by an expression, so that no index in the order of sites looks better than the claim's, which has the due
-# times. A lease that ran out lately counts as the row's coming free.
+# A lease that ran out lately counts as the row's coming free.
 _overdue = Statement(
     f"""
-    select source_site_id || '' as site, count(*) as overdue
+    select source_site_id as site, count(*) as overdue
     from notifications
     where {IS_CLAIMABLE} and due_at < :overdue_before and (lease_until is null or lease_until < :overdue_before)
-    group by source_site_id || ''
+    group by source_site_id
     """,
     result={"site": Text, "overdue": BigInteger},
 )
 _parked = Statement(
-    f"select source_site_id as site, count(*) as parked from notifications where {IS_PARKED} group by source_site_id",
+    f"""
+    select source_site_id as site, count(*) as parked from notifications
+    where {IS_UNDELIVERED} and status = 'parked' group by source_site_id
+    """,
     result={"site": Text, "parked": BigInteger},
 )
 _delivered = Statement(

@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from fieldpost.central.store.engine import parse_url, postgres_engine, sqlite_engine
+from fieldpost.central.store.engine import parse_url, postgres_engine_for_migrations, sqlite_engine
 from fieldpost.core.errors import ConfigError
 
 POSTGRESQL_MIN = (14,)
@@ -29,7 +29,7 @@ async def upgrade_async(url: str) -> None:
     if parsed.get_backend_name() == "sqlite":
         await asyncio.to_thread(_upgrade_sqlite, url)
         return
-    engine = postgres_engine(parsed)
+    engine = postgres_engine_for_migrations(parsed)
     try:
         async with engine.begin() as conn:
             await conn.run_sync(_check_version)

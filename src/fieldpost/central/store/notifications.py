@@ -85,7 +85,7 @@ def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[No
     found = conn.execute(
         select(*_COLUMNS)
         .where(n.held_by.is_not(None), n.cycle_started_at < cutoff, n.claim_owner.is_(None))
-        .order_by(n.held_by, n.due_at)
+        .order_by(n.cycle_started_at)
         .limit(limit)
     ).all()
     targets = targets_of(conn, [row.notification_id for row in found])

@@ -113,10 +113,9 @@ class Statement:
 
 
 def plan_anew(conn: Connection) -> None:
-    """Let PostgreSQL plan the rest of this transaction by its tables as they are now.
+    """Let PostgreSQL plan the rest of this transaction by its tables as they are now, instead of by a kept plan.
 
-    For statements that walk an index over live rows: a plan made while the table was small, and then kept, would read
-    all of it once it has grown. Statements that find rows by their key keep their plans, which saves a third.
+    For statements whose best index depends on what they are given; all others keep their plans (see `engine.py`).
     """
     if conn.dialect.name == "postgresql":
         conn.exec_driver_sql("set local plan_cache_mode = force_custom_plan")

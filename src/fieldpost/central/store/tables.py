@@ -27,11 +27,10 @@ from fieldpost.central.store.types import Id, Json, Moment
 __all__ = ["metadata", "site_tables"]
 
 IS_LIVE = "status in ('pending', 'retrying')"
-IS_CLAIMABLE = "status in ('pending', 'retrying') and held_by is null"
+IS_CLAIMABLE = "due_at is not null and held_by is null"
 IS_HELD = "held_by is not null"
-IS_SUSPECT = "status in ('pending', 'retrying') and orphan_count > 0"
+IS_SUSPECT = "due_at is not null and orphan_count > 0"
 IS_UNDELIVERED = "status <> 'delivered'"
-IS_PARKED = "status = 'parked'"
 IS_TERMINAL = "terminal_at is not null"
 
 notifications = Table(
@@ -89,6 +88,9 @@ notifications = Table(
         sqlite_where=text(IS_CLAIMABLE),
     ),
     Index("ix_notifications_held", "held_by", "due_at", postgresql_where=text(IS_HELD), sqlite_where=text(IS_HELD)),
+    Index(
+        "ix_notifications_held_since", "cycle_started_at", postgresql_where=text(IS_HELD), sqlite_where=text(IS_HELD)
+    ),
     Index("ix_notifications_suspect", "due_at", postgresql_where=text(IS_SUSPECT), sqlite_where=text(IS_SUSPECT)),
     Index("ix_notifications_created", "created_at", "notification_id"),
     Index(
@@ -96,19 +98,10 @@ notifications = Table(
         "status",
         "created_at",
         "notification_id",
+        "source_site_id",
         postgresql_where=text(IS_UNDELIVERED),
         sqlite_where=text(IS_UNDELIVERED),
     ),
-    # For KPIs and purge: what they read lies in these indexes, so that their cost does not grow with history.
-    Index(
-        "ix_notifications_live",
-        "source_site_id",
-        "created_at",
-        "status",
-        postgresql_where=text(IS_LIVE),
-        sqlite_where=text(IS_LIVE),
-    ),
-    Index("ix_notifications_parked", "source_site_id", postgresql_where=text(IS_PARKED), sqlite_where=text(IS_PARKED)),
     Index(
         "ix_notifications_terminal",
         "terminal_at",
@@ -130,6 +123,7 @@ targets = Table(
     Column("settled_at", Moment),
     CheckConstraint("status in ('due', 'delivered', 'failed')", "status"),
     CheckConstraint("status <> 'failed' or length(error) > 0", "error"),
+    postgresql_with={"fillfactor": "60"},
 )
 
 attempts = Table(
@@ -152,6 +146,7 @@ attempts = Table(
         "outcome",
     ),
     CheckConstraint("(finished_at is null) = (outcome is null)", "finished"),
+    postgresql_with={"fillfactor": "60"},
 )
 
 audit = Table(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fieldpost.central.store import claims, lists
+from fieldpost.central.store import claims, due, lists
 from fieldpost.central.store.claims import Claimed, Share
 from fieldpost.central.store.engine import open_store
 from fieldpost.core.lanes import Lane
@@ -239,11 +239,11 @@ async def test_a_row_orphaned_twice_is_claimed_alone_and_known_as_crasher_only_a
     sent = await centre.send()
     for _ in range(2):
         assert await claim_lone(centre) == []
-        assert not await centre.store.read(claims.has_suspects, now=centre.store.now())
+        assert not await centre.store.read(due.has_suspects, now=centre.store.now())
         assert ids(await claim(centre)) == [sent]
         clock.advance(LEASE_S)
     assert await claim(centre) == []
-    assert await centre.store.read(claims.has_suspects, now=centre.store.now())
+    assert await centre.store.read(due.has_suspects, now=centre.store.now())
     [lone] = await claim_lone(centre)
     assert lone.is_lone
     assert not lone.is_orphan_of_lone
@@ -265,7 +265,7 @@ async def test_a_lone_claim_takes_one_row_and_a_released_one_is_alone_again(cent
     found = {ids(await claim_lone(centre))[0] for _ in range(3)}
     assert len(found) == 3
     assert await claim_lone(centre) == []
-    assert not await centre.store.read(claims.has_suspects, now=centre.store.now())
+    assert not await centre.store.read(due.has_suspects, now=centre.store.now())
 
 
 @pytest.mark.req("DEC-22")
@@ -290,7 +290,7 @@ async def test_next_due_is_the_earliest_over_lanes_and_keys_that_nobody_holds(
     centre: Centre, clock: ManualClock
 ) -> None:
     async def next_due() -> Any:
-        return await centre.store.read(claims.next_due, now=centre.store.now())
+        return await centre.store.read(due.next_due, now=centre.store.now())
 
     assert await next_due() is None
     start = clock.now()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import breakers, claims
+from fieldpost.central.store import breakers, claims, due
 from fieldpost.core.lanes import Lane
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of
@@ -20,11 +20,11 @@ def claim(conn: Connection, centre: Centre) -> Any:
 
 
 def next_due(conn: Connection, centre: Centre) -> Any:
-    return claims.next_due(conn, now=centre.store.now())
+    return due.next_due(conn, now=centre.store.now())
 
 
 def has_suspects(conn: Connection, centre: Centre) -> Any:
-    return claims.has_suspects(conn, now=centre.store.now())
+    return due.has_suspects(conn, now=centre.store.now())
 
 
 def claim_lone(conn: Connection, centre: Centre) -> Any:
