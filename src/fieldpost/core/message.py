@@ -1,8 +1,17 @@
-"""What a site buffers: a message of one category, until whoever it is meant for has taken it."""
+"""What a site buffers, and what it remembers of its cached calls.
+
+A *message* is a row of the buffer: it lives until whoever it is meant for has taken it, or a person gave it up. An
+*operation* is a cached call (an external call or a database write) as scripts and operators know it: its record is
+made when the script issues the call, outlives the message, and tells the outcome. The message is only the means by
+which an operation is tried again; both carry the same id.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from fieldpost.core.ids import OperationId
+from fieldpost.core.notification import Provenance
 
 
 class Category(StrEnum):
@@ -55,6 +64,8 @@ class Message:
     last_attempt_at: datetime | None = None
     due_at: datetime | None = None
     """Not before this time; None means at once."""
+    claim_token: int = 0
+    """How often it was claimed; whoever settles a cached call shows the token that its claim gave it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,3 +81,74 @@ class RejectedMessage:
     retry_count: int
     created_at: datetime
     rejected_at: datetime
+
+
+class OperationStatus(StrEnum):
+    """Where an operation stands, as its site knows it."""
+
+    PENDING = "pending"
+    """Issued; the first attempt has no outcome yet."""
+    RETRYING = "retrying"
+    DELIVERED = "delivered"
+    PARKED = "parked"
+    """Given up for now: a person retries or discards it."""
+    FAILED = "failed"
+    """Refused at the first attempt, and the script was told so."""
+    DISCARDED = "discarded"
+    """Given up for good, by a person."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing can follow. A parked operation is not at its end, however long it lies there."""
+        return self in (OperationStatus.DELIVERED, OperationStatus.FAILED, OperationStatus.DISCARDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A cached call as a script issues it, before it has a row."""
+
+    operation_id: OperationId
+    category: Category
+    target: str
+    """The name of the external system or the database connection."""
+    target_summary: str
+    """For people: `erp POST /orders`, or the connection's name."""
+    payload: str
+    provenance: Provenance
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationRecord:
+    """What a site's tracking table says of one operation. Times are by the site's clock, in UTC."""
+
+    operation_id: OperationId
+    category: Category
+    target_summary: str
+    """The external system, method and path (`erp POST /orders`), or the database connection's name."""
+    status: OperationStatus
+    retry_count: int
+    """Attempts since the first, which is not counted; an operator's retry begins anew at 0."""
+    last_error: str | None
+    http_status: int | None
+    """The status of the last answer, where the target speaks HTTP and gave one."""
+    instance: str | None
+    script: str | None
+    execution_id: str | None
+    parent_execution_id: str | None
+    created_at: datetime
+    updated_at: datetime
+    terminal_at: datetime | None
+    """When it came to its end; None while it lives or is parked."""
+    version: int
+    """Grows by one with every change of this operation, so that a late report never overwrites a newer one."""
+    change_sequence: int
+    """Grows over all operations of the site: the cursor of whoever wants what has changed since."""
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.status.is_terminal
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.status is OperationStatus.DELIVERED

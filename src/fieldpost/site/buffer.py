@@ -1,61 +1,63 @@
-"""The site's buffer: what waits to leave the site, and the box of what central refused for good. All site SQL.
+"""The site's buffer: what waits to leave the site, and the box of what central refused for good.
 
 Any number of processes may have the file open: scripts add, the agent takes and settles. An added message is on disk
-when `add` returns; it leaves only by `settle`, in one transaction per batch.
+when `add` or `issue` returns. A notification leaves only by `settle`; a cached call, whose record outlives it, by what
+`claims` writes under its claim. Each of these is one transaction, which `Buffer` runs; the SQL stands here and in the
+modules for claims, tracking, keys and events, beside schema.sql.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import apsw
 
 from fieldpost.core.errors import Conflict
-from fieldpost.core.forwarding import WAIT_MAX, Box, Clear, Decision, TryAgain
-from fieldpost.core.message import Category, Message, MessageStatus, RejectedMessage
+from fieldpost.core.forwarding import WAIT_MAX, Box, CallDecision, Clear, Decision, TryAgain
+from fieldpost.core.ids import OperationId
+from fieldpost.core.message import Category, Message, Operation, OperationRecord, RejectedMessage
 from fieldpost.core.times import from_microseconds, to_microseconds
+from fieldpost.site import claims, events, keys
 from fieldpost.site.committer import Committer
+from fieldpost.site.events import EventKind
+from fieldpost.site.keys import Key
+from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, message_from, rejected_from
+
+T = TypeVar("T")
 
 _ADD = """
 INSERT INTO messages (message_id, category, tracked_operation_id, target, payload, created_at)
 VALUES (:message_id, :category, :tracked_operation_id, :target, :payload, :created_at)
 """
 
-_COLUMNS = """sequence, message_id, category, tracked_operation_id, target, payload, status, retry_count, last_error,
-    created_at, last_attempt_at, due_at"""
-
 # Walked in commit order. A due time beyond the longest wait is one that the clock has jumped away from: due as well.
 _TAKE = f"""
-SELECT {_COLUMNS}, octet_length(payload) FROM messages
+SELECT {COLUMNS}, octet_length(payload) FROM messages
 WHERE category = :category AND status <> 'parked' AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
 ORDER BY sequence LIMIT :items_max
 """
 
-_FIND = f"SELECT {_COLUMNS} FROM messages WHERE message_id = :message_id"
+_FIND = f"SELECT {COLUMNS} FROM messages WHERE message_id = :message_id"
 
-_CLEAR = "DELETE FROM messages WHERE message_id = :message_id"
+_CLEAR = "DELETE FROM messages WHERE message_id = :message_id AND tracked_operation_id IS NULL"
 
-_BOX = """
-INSERT INTO rejected
-    (message_id, category, target, payload, code, error, retry_count, created_at, rejected_at)
+_BOX = f"""
+INSERT INTO rejected ({REJECTED_COLUMNS})
 SELECT message_id, category, target, payload, :code, :error, retry_count, created_at, :now
-FROM messages WHERE message_id = :message_id
+FROM messages WHERE message_id = :message_id AND tracked_operation_id IS NULL
 ON CONFLICT (message_id) DO NOTHING
 """
 
 _TRY_AGAIN = """
 UPDATE messages
 SET status = 'retrying', retry_count = retry_count + 1, last_error = :error, last_attempt_at = :now, due_at = :due_at
-WHERE message_id = :message_id
+WHERE message_id = :message_id AND tracked_operation_id IS NULL
 """
 
-_REJECTED = (
-    "SELECT message_id, category, target, payload, code, error, retry_count, created_at, rejected_at FROM rejected"
-)
-_FIND_REJECTED = f"{_REJECTED} WHERE message_id = :message_id"
-_LIST_REJECTED = f"{_REJECTED} ORDER BY rejected_at, message_id LIMIT :limit"
+_FIND_REJECTED = f"SELECT {REJECTED_COLUMNS} FROM rejected WHERE message_id = :message_id"
+_LIST_REJECTED = f"SELECT {REJECTED_COLUMNS} FROM rejected ORDER BY rejected_at, message_id LIMIT :limit"
 
 _DEPTH = "SELECT category, count(*) FROM messages GROUP BY category"
 _OLDEST = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
@@ -69,6 +71,15 @@ class Depth:
     waiting: dict[Category, int]
     rejected: int
     oldest_created_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What came of issuing an operation."""
+
+    operation_id: OperationId
+    message: Message | None
+    """The message that the caller now holds; None when its key stands for an operation that was issued before."""
 
 
 class Buffer:
@@ -86,10 +97,12 @@ class Buffer:
         payload: str,
         created_at: datetime,
         tracked_operation_id: str | None = None,
-    ) -> None:
+        key: Key | None = None,
+    ) -> str:
         """Put a message into the buffer; it is on disk when this returns, and absent when this raises.
 
-        Raises Unavailable with the code `buffer.busy`, `buffer.full` or `buffer.io`, Conflict for an id that is there.
+        Returns its id, or that of the message which the same key stands for. Raises Unavailable with the code
+        `buffer.busy`, `buffer.full` or `buffer.io`, Conflict for an id that is there or a key used for something else.
         """
         row = {
             "message_id": message_id,
@@ -99,20 +112,47 @@ class Buffer:
             "payload": payload,
             "created_at": to_microseconds(created_at),
         }
+
+        def work(cursor: apsw.Cursor) -> str:
+            if key is not None:
+                known = keys.earlier(cursor, key)
+                if known is not None:
+                    return known
+                keys.remember(cursor, key, message_id, created_at)
+            cursor.execute(_ADD, row)
+            return message_id
+
         try:
-            self._open.write(lambda cursor: cursor.execute(_ADD, row), is_one_statement=True)
+            return self._open.write(work, is_one_statement=key is None)
         except apsw.ConstraintError as error:
-            raise Conflict("message.not_new", f"the buffer does not take message {message_id}: {error}") from error
+            raise _not_new(message_id, error) from error
+
+    def issue(self, operation: Operation, *, claimant: str, until: datetime, key: Key | None = None) -> Issued:
+        """Put a cached call into the buffer, claimed by its caller, and begin its record; raises as `add` does."""
+
+        def work(cursor: apsw.Cursor) -> Issued:
+            if key is not None:
+                known = keys.earlier(cursor, key)
+                if known is not None:
+                    return Issued(OperationId(known), None)
+                keys.remember(cursor, key, operation.operation_id, operation.created_at)
+            return Issued(operation.operation_id, claims.insert(cursor, operation, claimant, until))
+
+        try:
+            return self._open.write(work)
+        except apsw.ConstraintError as error:
+            raise _not_new(operation.operation_id, error) from error
 
     def take(self, category: Category, now: datetime, *, items_max: int, bytes_max: int) -> list[Message]:
         """The oldest messages that are due, at most so many, with at most so many bytes of payload (one at least)."""
         return self._open.read(lambda cursor: _take(cursor, category, now, items_max, bytes_max))
 
     def settle(self, decisions: Sequence[tuple[str, Decision]], now: datetime) -> None:
-        """Carry out what was decided for these messages, all in one transaction."""
+        """Carry out what was decided for these notifications, all in one transaction."""
         cleared: list[dict[str, str]] = []
         boxed: list[dict[str, str | int]] = []
         again: list[dict[str, str | int]] = []
+        told: list[events.SiteEvent] = []
         moment = to_microseconds(now)
         for message_id, decision in decisions:
             match decision:
@@ -121,6 +161,7 @@ class Buffer:
                 case Box(code=code, error=error):
                     boxed.append({"message_id": message_id, "code": code, "error": error, "now": moment})
                     cleared.append({"message_id": message_id})
+                    told.append(_of_notification(EventKind.REJECTED, now, f"{code}: {error}", message_id))
                 case TryAgain(due_at=due_at, error=error):
                     due = to_microseconds(due_at)
                     again.append({"message_id": message_id, "error": error, "now": moment, "due_at": due})
@@ -130,8 +171,39 @@ class Buffer:
             for statement, rows in ((_BOX, boxed), (_CLEAR, cleared), (_TRY_AGAIN, again)):
                 if rows:
                     cursor.executemany(statement, rows)
+            events.append(cursor, told)
 
         self._open.write(work)
+
+    def due_targets(self, category: Category, now: datetime) -> list[str]:
+        """The targets of this category for which a cached call is due that nobody holds."""
+        return self._open.read(lambda cursor: claims.due_targets(cursor, category, now))
+
+    def claim(
+        self, category: Category, target: str, now: datetime, *, claimant: str, until: datetime, items_max: int
+    ) -> list[Message]:
+        """Take cached calls that are due for the target, the longest due first; nobody else gets them until then."""
+        return self._open.write(
+            lambda cursor: claims.claim(
+                cursor, category, target, now, claimant=claimant, until=until, items_max=items_max
+            )
+        )
+
+    def settle_call(self, message: Message, decision: CallDecision, now: datetime) -> OperationRecord | None:
+        """Write what was decided for a cached call that was claimed; None when the claim was lost: nothing changed."""
+        return self._open.write(lambda cursor: claims.settle(cursor, message, decision, now))
+
+    def release(self, messages: Sequence[Message]) -> None:
+        """Give claims back without an outcome."""
+        self._open.write(lambda cursor: claims.release(cursor, messages))
+
+    def retry(self, operation_id: str, now: datetime, *, by: str | None = None) -> bool:
+        """Put a parked cached call back into the queue, as an operator asked; whether it was parked."""
+        return self._open.write(lambda cursor: claims.retry(cursor, operation_id, now, by)) is not None
+
+    def discard(self, operation_id: str, now: datetime, *, by: str | None = None) -> bool:
+        """Give a parked cached call up for good, as an operator asked; whether it was parked."""
+        return self._open.write(lambda cursor: claims.discard(cursor, operation_id, now, by)) is not None
 
     def find(self, message_id: str) -> Message | RejectedMessage | None:
         """The message, waiting or in the rejected box; None when this site has it no more, or never had it."""
@@ -140,7 +212,7 @@ class Buffer:
     def rejected(self, limit: int = 100) -> list[RejectedMessage]:
         """What lies in the rejected box, the longest there first."""
         return self._open.read(
-            lambda cursor: [_rejected(row) for row in cursor.execute(_LIST_REJECTED, {"limit": limit})]
+            lambda cursor: [rejected_from(row) for row in cursor.execute(_LIST_REJECTED, {"limit": limit})]
         )
 
     def depth(self) -> Depth:
@@ -150,6 +222,14 @@ class Buffer:
     def change_mark(self) -> tuple[int, int]:
         """Differs from an earlier one when any process has written since: a hint that there may be more to take."""
         return self._open.change_mark()
+
+    def read(self, work: Callable[[apsw.Cursor], T]) -> T:
+        """Run a function of the site's SQL modules on what is committed."""
+        return self._open.read(work)
+
+    def write(self, work: Callable[[apsw.Cursor], T]) -> T:
+        """Run functions of the site's SQL modules in one transaction; what they did is on disk when this returns."""
+        return self._open.write(work)
 
     def close(self) -> None:
         """Give back the connection. A closed buffer refuses everything; closing twice is fine."""
@@ -172,7 +252,7 @@ def _take(cursor: apsw.Cursor, category: Category, now: datetime, items_max: int
         size += payload_bytes
         if taken and size > bytes_max:
             break
-        taken.append(_message(columns))
+        taken.append(message_from(columns))
     return taken
 
 
@@ -182,9 +262,9 @@ def _find(cursor: apsw.Cursor, message_id: str) -> Message | RejectedMessage | N
     try:
         row = cursor.execute(_FIND, {"message_id": message_id}).fetchone()
         if row is not None:
-            return _message(row)
+            return message_from(row)
         row = cursor.execute(_FIND_REJECTED, {"message_id": message_id}).fetchone()
-        return None if row is None else _rejected(row)
+        return None if row is None else rejected_from(row)
     finally:
         cursor.execute("COMMIT")
 
@@ -196,34 +276,9 @@ def _depth(cursor: apsw.Cursor) -> Depth:
     return Depth(waiting, rejected[0] if rejected else 0, from_microseconds(oldest[0]) if oldest else None)
 
 
-def _message(row: Sequence[Any]) -> Message:
-    (sequence, message_id, category, operation_id, target, payload, status, retries, error, created, tried, due) = row
-    return Message(
-        sequence=sequence,
-        message_id=message_id,
-        category=Category(category),
-        tracked_operation_id=operation_id,
-        target=target,
-        payload=payload,
-        status=MessageStatus(status),
-        retry_count=retries,
-        last_error=error,
-        created_at=from_microseconds(created),
-        last_attempt_at=None if tried is None else from_microseconds(tried),
-        due_at=from_microseconds(due) if due else None,
-    )
+def _not_new(message_id: str, error: apsw.ConstraintError) -> Conflict:
+    return Conflict("message.not_new", f"the buffer does not take message {message_id}: {error}")
 
 
-def _rejected(row: Sequence[Any]) -> RejectedMessage:
-    (message_id, category, target, payload, code, error, retry_count, created, rejected) = row
-    return RejectedMessage(
-        message_id=message_id,
-        category=Category(category),
-        target=target,
-        payload=payload,
-        code=code,
-        error=error,
-        retry_count=retry_count,
-        created_at=from_microseconds(created),
-        rejected_at=from_microseconds(rejected),
-    )
+def _of_notification(kind: EventKind, now: datetime, text: str, message_id: str) -> events.SiteEvent:
+    return events.event(kind, now, text, category=Category.NOTIFICATION, message_id=message_id)

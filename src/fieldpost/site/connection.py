@@ -9,8 +9,9 @@ from pathlib import Path
 import apsw
 
 from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
+from fieldpost.site.pages import is_log_header_damaged
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SQLITE_MIN = (3, 51, 3)
 """Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
 BUSY_TIMEOUT_MS = 30_000
@@ -26,6 +27,10 @@ _PRAGMAS = (
 def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connection:
     """A connection on which a commit is durable, with the schema in place; typed errors otherwise."""
     refuse_old_sqlite(apsw.sqlite_lib_version())
+    if is_log_header_damaged(log_of(path)):
+        # SQLite would take such a log for an empty one and write over what scripts were told is on disk.
+        raise damaged(path, "the head of its write-ahead log is not readable")
+    _refuse_salvage(path)
     connection: apsw.Connection | None = None
     try:
         connection = apsw.Connection(str(path))
@@ -40,12 +45,22 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
             )
         if connection.pragma("user_version") != SCHEMA_VERSION:
             _bring_schema(connection, path)
+        # Again: what was opened may be a file that was being set aside, or the empty one that opening then made.
+        _refuse_salvage(path)
     except BaseException as error:
         if connection is not None:
             connection.close(True)
         if isinstance(error, apsw.Error):
             raise storage_error(error, path) from error
         raise
+    return connection
+
+
+def open_existing(path: Path) -> apsw.Connection:
+    """A connection to look by: it makes no file, brings no schema and leaves the log where it is."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
 
 
@@ -67,19 +82,54 @@ def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
             return Unavailable("buffer.busy", f"{path} is kept busy by another process")
         case apsw.FullError():
             return Unavailable("buffer.full", f"the disk of {path} is full", hint="free some space, then send again")
-        case apsw.CorruptError() | apsw.NotADBError():
-            return Unavailable("buffer.corrupt", f"{path} is damaged: {error}")
+        case _ if is_damage(error):
+            return damaged(path, str(error))
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
             return Unavailable("buffer.denied", f"{path} cannot be opened for writing: {error}")
         case _:
             return Unavailable("buffer.io", f"{path} cannot be read or written: {error}")
 
 
+def is_damage(error: apsw.Error) -> bool:
+    """Whether the file is not what it should be, rather than out of reach."""
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError)
+
+
+def damaged(path: Path, how: str) -> Unavailable:
+    """The error of a buffer that cannot be read any more, or not wholly."""
+    return Unavailable(
+        "buffer.corrupt",
+        f"{path} is damaged: {how}",
+        hint="stop the agent and run `fieldpost site salvage`: it sets the file aside and keeps what can be read",
+    )
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log beside the file."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def salvage_mark(path: Path) -> Path:
+    """The file that is there while a damaged buffer is being replaced, and tells where it was set aside."""
+    return path.with_name(f"{path.name}-salvage")
+
+
+def _refuse_salvage(path: Path) -> None:
+    """While a salvage is under way nobody else may make a buffer there: what he puts into it would be lost."""
+    if salvage_mark(path).exists():
+        raise Unavailable(
+            "buffer.salvaging",
+            f"{path} is being salvaged, or that was interrupted",
+            hint="if no `fieldpost site salvage` is running, run it again: it goes on where it was",
+        )
+
+
 def _bring_schema(connection: apsw.Connection, path: Path) -> None:
+    """Make the tables, or bring those of an older version up to this one; all in one transaction, so all or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     version = connection.pragma("user_version")
-    if version == 0:
-        connection.execute(files("fieldpost.site").joinpath("schema.sql").read_text(encoding="utf-8"))
+    if version < SCHEMA_VERSION:
+        connection.execute(_schema("schema.sql" if version == 0 else f"schema_from_{version}.sql"))
         connection.pragma("user_version", SCHEMA_VERSION)
     connection.execute("COMMIT")
     if version > SCHEMA_VERSION:
@@ -88,3 +138,7 @@ def _bring_schema(connection: apsw.Connection, path: Path) -> None:
             f"{path} has schema version {version}, this Fieldpost knows up to {SCHEMA_VERSION}",
             hint="use the newer Fieldpost that wrote it",
         )
+
+
+def _schema(name: str) -> str:
+    return files("fieldpost.site").joinpath(name).read_text(encoding="utf-8")

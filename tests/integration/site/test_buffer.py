@@ -244,7 +244,7 @@ def test_the_oldest_are_taken_first_by_the_order_of_commits_whatever_the_clock_s
 
 
 def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
-    """The hot query walks the table in order and stops; it sorts nothing."""
+    """The hot query walks its category in order and stops; it sorts nothing, and sees no other category."""
     Buffer(path).close()
     connection = connect(path)
     from fieldpost.site.buffer import _TAKE
@@ -253,7 +253,7 @@ def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
         connection.execute("EXPLAIN QUERY PLAN " + _TAKE, {"category": "notification", "now": 0, "items_max": 5})
     )
     connection.close()
-    assert [row[3] for row in plan] == ["SCAN messages"]
+    assert [row[3] for row in plan] == ["SEARCH messages USING INDEX messages_by_category (category=?)"]
 
 
 def test_a_closed_buffer_says_so(path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Rows of the buffer as the core's types."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fieldpost.core.message import Category, Message, MessageStatus, RejectedMessage
+from fieldpost.core.times import from_microseconds
+
+COLUMNS = """sequence, message_id, category, tracked_operation_id, target, payload, status, retry_count, last_error,
+    created_at, last_attempt_at, due_at, claim_token"""
+
+REJECTED_COLUMNS = "message_id, category, target, payload, code, error, retry_count, created_at, rejected_at"
+
+
+def message_from(row: Sequence[Any]) -> Message:
+    """A row of `messages`, in the order of COLUMNS."""
+    (sequence, message_id, category, operation_id, target, payload, status, retries, error) = row[:9]
+    created, tried, due, claim_token = row[9:]
+    return Message(
+        sequence=sequence,
+        message_id=message_id,
+        category=Category(category),
+        tracked_operation_id=operation_id,
+        target=target,
+        payload=payload,
+        status=MessageStatus(status),
+        retry_count=retries,
+        last_error=error,
+        created_at=from_microseconds(created),
+        last_attempt_at=None if tried is None else from_microseconds(tried),
+        due_at=from_microseconds(due) if due else None,
+        claim_token=claim_token,
+    )
+
+
+def rejected_from(row: Sequence[Any]) -> RejectedMessage:
+    """A row of `rejected`, in the order of REJECTED_COLUMNS."""
+    (message_id, category, target, payload, code, error, retry_count, created, rejected) = row
+    return RejectedMessage(
+        message_id=message_id,
+        category=Category(category),
+        target=target,
+        payload=payload,
+        code=code,
+        error=error,
+        retry_count=retry_count,
+        created_at=from_microseconds(created),
+        rejected_at=from_microseconds(rejected),
+    )
