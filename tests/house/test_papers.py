@@ -17,7 +17,8 @@ STATEMENTS = (
     r"with\s+\w+\s+as\s+\(",
 )
 SQL = re.compile(rf"\s*({'|'.join(STATEMENTS)})", re.IGNORECASE | re.DOTALL)
-SQL_ROOMS = ("central/store/", "outbox/", "site/buffer.py", "site/schema.sql")
+SITE_SQL = ("buffer", "claims", "doctor", "events", "keys", "mend", "refill", "tracking", "transfer")
+SQL_ROOMS = ("central/store/", "outbox/", *(f"site/{module}.py" for module in SITE_SQL))
 
 
 def test_every_room_says_what_it_is_for(project: Path) -> None:

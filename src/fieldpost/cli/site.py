@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldpost.cli import site_buffer
+from fieldpost.cli.site_buffer import FolderOption
+
 if TYPE_CHECKING:
     from fieldpost.site.notify import NotificationStatus
 
-FolderOption = Annotated[
-    Path, typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="The site's folder.", show_default=True)
-]
-
-app = typer.Typer(help="Run the agent of this machine's site, or set a site up.", invoke_without_command=True)
+app = typer.Typer(
+    help="Run the agent of this machine's site, set a site up, or take care of its buffer.", invoke_without_command=True
+)
+app.command()(site_buffer.doctor)
+app.command()(site_buffer.export)
+app.command("import")(site_buffer.import_)
+app.command()(site_buffer.compact)
+app.command()(site_buffer.salvage)
 
 
 @app.callback()

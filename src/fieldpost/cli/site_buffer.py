@@ -1,0 +1,171 @@
+"""`fieldpost site doctor`, `export`, `import`, `compact`, `salvage`: the care of a site's buffer on this machine."""
+
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from fieldpost.cli.client import JsonOption
+from fieldpost.cli.doctor import UNWELL
+from fieldpost.cli.output import print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from fieldpost.site.doctor import Contents
+    from fieldpost.site.transfer import Moved
+
+FolderOption = Annotated[
+    Path, typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="The site's folder.", show_default=True)
+]
+
+
+def doctor(
+    folder: FolderOption = Path(),
+    quick: Annotated[bool, typer.Option("--quick", help="Do not compare indexes with tables.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look whether all is well with this site: its buffer, what waits in it, disk, agent, token, settings.
+
+    It changes nothing. The exit code is 9 when a check fails, and 0 when there are warnings at most.
+    """
+    from fieldpost.clock import SystemClock
+    from fieldpost.core.checks import Verdict
+    from fieldpost.site.doctor import examine
+
+    found = examine(folder, SystemClock().now(), is_quick=quick)
+    checks = found.diagnosis.checks
+    if as_json:
+        told = [{"name": check.name, "status": check.verdict.value, "detail": check.detail} for check in checks]
+        contents = None if found.contents is None else _contents(found.contents)
+        print_json({"status": found.diagnosis.verdict.value, "checks": told, "contents": contents})
+    else:
+        rows = [(check.name, check.verdict.value, check.detail) for check in checks]
+        print_table(("check", "status", "what was found"), rows, "")
+    if found.diagnosis.verdict is Verdict.FAILING:
+        raise typer.Exit(UNWELL)
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="Where to write it; - is standard output.")],
+    folder: FolderOption = Path(),
+) -> None:
+    """Write what is in the buffer as JSON lines: messages, the rejected box, tracking records. It stays there too."""
+    from fieldpost.clock import SystemClock
+    from fieldpost.site.folder import read_folder
+    from fieldpost.site.transfer import export as export_lines
+
+    site = read_folder(folder)
+    now = SystemClock().now()
+    if str(file) == "-":
+        _tell(export_lines(site.buffer_path, site.name, now, sys.stdout.buffer), "exported", sys.stderr)
+        return
+    with _open(file, "xb") as out:
+        try:
+            moved = export_lines(site.buffer_path, site.name, now, out)
+        except BaseException:
+            # Half an export would look like a whole one.
+            file.unlink()
+            raise
+    _tell(moved, "exported", sys.stdout)
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="What `site export` wrote; - is standard input.")],
+    folder: FolderOption = Path(),
+    any_site: Annotated[bool, typer.Option("--any-site", help="Take another site's export too.")] = False,
+) -> None:
+    """Add to the buffer what an export holds and the buffer does not. What is wrong is told by its line."""
+    import shutil
+    import tempfile
+
+    from fieldpost.clock import SystemClock
+    from fieldpost.site.folder import read_folder
+    from fieldpost.site.transfer import import_ as import_lines
+
+    site = read_folder(folder)
+    with tempfile.TemporaryFile() if str(file) == "-" else _open(file, "rb") as lines:
+        if str(file) == "-":
+            # Read to its end first: nobody may have to wait for a slow pipe while the buffer is being written.
+            shutil.copyfileobj(sys.stdin.buffer, lines)
+        moved = import_lines(site.buffer_path, site.name, SystemClock().now(), lines, any_site=any_site)
+    _tell(moved, "imported", sys.stdout)
+
+
+def compact(folder: FolderOption = Path()) -> None:
+    """Give back the room that delivered messages left in the buffer's file, and empty its log."""
+    from fieldpost.site.compact import compact as compact_buffer
+    from fieldpost.site.folder import read_folder
+
+    done = compact_buffer(read_folder(folder).buffer_path)
+    print(f"{done.bytes_before:,} bytes before, {done.bytes_after:,} bytes now.")
+
+
+def salvage(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
+    """Set a damaged buffer aside under a dated name, and keep all that can be read of it in a fresh one.
+
+    Nothing is removed. Stop the agent first; scripts may go on. The exit code is 9 when something could not be read.
+    """
+    from fieldpost.clock import SystemClock
+    from fieldpost.site.agent_lock import AgentLock
+    from fieldpost.site.folder import read_folder
+    from fieldpost.site.salvage import salvage as salvage_buffer
+
+    site = read_folder(folder)
+    with AgentLock(site.path):
+        done = salvage_buffer(site.buffer_path, SystemClock().now())
+    if as_json:
+        print_json(
+            {
+                "set_aside": str(done.set_aside),
+                "kept": dict(done.kept),
+                "lost_ids": done.lost_ids,
+                "damaged_pages": done.damaged_pages,
+                "damaged_rows": done.damaged_rows,
+            }
+        )
+    else:
+        kept = ", ".join(f"{count} {table}" for table, count in done.kept.items() if count) or "nothing"
+        print_fields(
+            [
+                ("set aside", done.set_aside),
+                ("kept", kept),
+                ("lost", f"{len(done.lost_ids)} messages whose content cannot be read" if done.lost_ids else None),
+                ("damaged", f"{done.damaged_pages} pages, {done.damaged_rows} rows" if not done.is_whole else None),
+            ]
+        )
+        for message_id in done.lost_ids:
+            print(f"  lost {message_id}")
+    if not done.is_whole:
+        raise typer.Exit(UNWELL)
+
+
+def _contents(contents: "Contents") -> dict[str, object]:
+    from fieldpost.core.times import to_text
+
+    oldest = contents.oldest_created_at
+    return {
+        "messages": contents.messages,
+        "rejected": contents.rejected,
+        "operations": contents.operations,
+        "events": contents.events,
+        "oldest_created_at": None if oldest is None else to_text(oldest),
+    }
+
+
+def _tell(moved: "Moved", verb: str, stream: IO[str]) -> None:
+    counts = ", ".join(f"{count} {table}" for table, count in moved.tables.items()) or "nothing"
+    there = f"; {moved.already_there} were there already" if moved.already_there else ""
+    print(f"{verb}: {counts}{there}", file=stream)
+
+
+def _open(file: Path, mode: str) -> IO[bytes]:
+    from fieldpost.core.errors import Conflict, InvalidInput
+
+    try:
+        return file.open(mode)
+    except FileExistsError:
+        raise Conflict("file.exists", f"{file} is there already", hint="choose another name") from None
+    except OSError as error:
+        raise InvalidInput("file.unreadable", f"{file} cannot be opened: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InvalidInput("file.unreadable", f"{str(file)!r} is no file: {error}") from None

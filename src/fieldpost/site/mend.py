@@ -1,0 +1,51 @@
+"""Makes messages and tracking records agree where rows came from elsewhere: out of a damaged file, or an import.
+
+What has ended is not made once more, and what lives has both its message and its record. Each changed record gets a
+place of its own in the order of changes, above all that were there, so that central hears of it.
+"""
+
+from datetime import datetime
+
+import apsw
+
+from fieldpost.core.times import to_microseconds
+
+_COUNT_ON = """
+UPDATE facts SET value = max(value, (SELECT coalesce(max(change_sequence), 0) FROM tracking))
+WHERE name = 'change_sequence'
+"""
+
+_DROP_ENDED = """
+DELETE FROM messages WHERE tracked_operation_id IN (SELECT operation_id FROM tracking WHERE terminal_at IS NOT NULL)
+"""
+
+_TRACK_UNTRACKED = """
+INSERT INTO tracking (operation_id, category, target_summary, status, retry_count, last_error, created_at, updated_at,
+    version, change_sequence)
+SELECT tracked_operation_id, category, target, status, retry_count,
+    coalesce(last_error, CASE status WHEN 'parked' THEN 'parked; why was not kept' END), created_at, :now,
+    1, (SELECT value FROM facts WHERE name = 'change_sequence') + row_number() OVER (ORDER BY sequence)
+FROM messages
+WHERE tracked_operation_id IS NOT NULL AND tracked_operation_id NOT IN (SELECT operation_id FROM tracking)
+"""
+
+_END_LOST = """
+UPDATE tracking
+SET status = 'failed', terminal_at = :now, updated_at = :now, version = version + 1,
+    last_error = 'its message is lost; whether it was made is not known',
+    change_sequence = (SELECT value FROM facts WHERE name = 'change_sequence') + later.place
+FROM (
+    SELECT operation_id AS id, row_number() OVER (ORDER BY change_sequence) AS place FROM tracking
+    WHERE terminal_at IS NULL AND operation_id NOT IN
+        (SELECT tracked_operation_id FROM messages WHERE tracked_operation_id IS NOT NULL)
+) AS later
+WHERE later.id = operation_id
+"""
+
+_STEPS = (_DROP_ENDED, _COUNT_ON, _TRACK_UNTRACKED, _COUNT_ON, _END_LOST, _COUNT_ON)
+
+
+def mend(cursor: apsw.Cursor, now: datetime) -> None:
+    """Make them agree, in the transaction of the cursor."""
+    for statement in _STEPS:
+        cursor.execute(statement, {"now": to_microseconds(now)} if ":now" in statement else None)
