@@ -10,7 +10,7 @@ from typing import Any
 from markdown import code, page, table, value
 
 from fieldpost.run.settings import DEFAULT_FILE, PREFIX, Settings
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.folder import OPTIONS as SITE_OPTIONS
 
 INTRODUCTION = f"""\
 Made by `make docs` from the `Options` classes in the code.
@@ -43,13 +43,17 @@ def render(_root: Path) -> str:
         *rooms,
         SITE,
         table(("key", "default", "what it says"), SITE_KEYS),
-        "### `[forward]`",
-        table(("key", "default", "what it says"), [(row[0], *row[2:]) for row in _rows("forward", ForwardOptions)]),
+        *(_site_section(name, kind) for name, kind in SITE_OPTIONS.items()),
     )
 
 
 def _section(name: str, kind: type[Any]) -> str:
     return f"### `[{name}]`\n\n" + table(("key", "environment", "default", "what it says"), _rows(name, kind))
+
+
+def _site_section(name: str, kind: type[Any]) -> str:
+    rows = [(row[0], *row[2:]) for row in _rows(name, kind)]
+    return f"### `[{name}]` of a site\n\n" + table(("key", "default", "what it says"), rows)
 
 
 def _rows(section: str, kind: type[Any]) -> list[tuple[str, str, str, str]]:

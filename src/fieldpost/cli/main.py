@@ -14,7 +14,20 @@ from typing import NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import breakers, central, channels, demo, doctor, kpis, lists, notifications, secrets, site, sites
+from fieldpost.cli import (
+    breakers,
+    bulk_acts,
+    central,
+    channels,
+    demo,
+    doctor,
+    kpis,
+    lists,
+    notifications,
+    secrets,
+    site,
+    sites,
+)
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -22,6 +35,7 @@ from fieldpost.core.errors import (
     FieldpostError,
     InvalidInput,
     NotFound,
+    OperationFailed,
     Unavailable,
 )
 
@@ -32,6 +46,7 @@ EXIT_CODES: dict[type[FieldpostError], int] = {
     Denied: 6,
     Unavailable: 7,
     ConfigError: 8,
+    OperationFailed: 9,
 }
 
 app = typer.Typer(
@@ -43,6 +58,7 @@ app = typer.Typer(
 )
 app.add_typer(site.app, name="site")
 app.add_typer(notifications.app, name="notifications")
+app.add_typer(bulk_acts.app, name="bulk-acts")
 app.add_typer(lists.app, name="lists")
 app.add_typer(channels.app, name="channels")
 app.add_typer(secrets.app, name="secrets")

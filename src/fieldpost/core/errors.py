@@ -6,7 +6,8 @@
     ├── Conflict        it is there, but not in the state that the act needs
     ├── Denied          the caller has not shown who he is, or may not do this
     ├── Unavailable     not now: the store, the link or central does not answer; trying again may help
-    └── ConfigError     a setting or file that this process starts from is wrong
+    ├── ConfigError     a setting or file that this process starts from is wrong
+    └── OperationFailed a cached call was refused for good while its caller waited
 
 Each instance carries a stable `code` (`notification.not_parked`), a sentence for people and, where one is known, a hint
 on what to do. One table in `front/api/errors.py` maps them to HTTP, another in `cli/main.py` to exit codes.
@@ -49,3 +50,23 @@ class Unavailable(FieldpostError):
 
 class ConfigError(FieldpostError):
     """A setting or file that this process starts from is wrong."""
+
+
+class OperationFailed(FieldpostError):
+    """A cached call was refused for good while its caller waited; nothing of it is tried again."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        field: str | None = None,
+        operation_id: str | None = None,
+        http_status: int | None = None,
+    ) -> None:
+        super().__init__(code, message, hint=hint, field=field)
+        self.operation_id = operation_id
+        """The operation, whose status is `failed`."""
+        self.http_status = http_status
+        """What the external system answered, where it did."""

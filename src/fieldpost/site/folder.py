@@ -18,15 +18,22 @@ from fieldpost.link.credentials import prefix_of
 from fieldpost.link.endpoint import Endpoint, check_central_url, check_central_urls
 from fieldpost.outbound.outbound import OutboundOptions
 from fieldpost.site.definitions import Database, External, read_definitions, wrong
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.options import BufferOptions, CallOptions, EventOptions, ForwardOptions, TrackingOptions
 
 SETTINGS_FILE = "site.toml"
 TOKEN_FILE = "token"
 BUFFER_FILE = "buffer.db"
 
-_OPTIONS: dict[str, type[Any]] = {"forward": ForwardOptions, "outbound": OutboundOptions}
+OPTIONS: dict[str, type[Any]] = {
+    "forward": ForwardOptions,
+    "outbound": OutboundOptions,
+    "calls": CallOptions,
+    "buffer": BufferOptions,
+    "tracking": TrackingOptions,
+    "events": EventOptions,
+}
 _KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file"}} | {
-    section: {field.name for field in fields(kind)} for section, kind in _OPTIONS.items()
+    section: {field.name for field in fields(kind)} for section, kind in OPTIONS.items()
 }
 _DEFINITIONS = ("external", "database")
 """Sections of sections, whose names are the site's own."""
@@ -46,6 +53,10 @@ class Folder:
     outbound: OutboundOptions = field(default_factory=OutboundOptions)
     externals: Mapping[str, External] = field(default_factory=dict)
     databases: Mapping[str, Database] = field(default_factory=dict)
+    calls: CallOptions = field(default_factory=CallOptions)
+    buffer: BufferOptions = field(default_factory=BufferOptions)
+    tracking: TrackingOptions = field(default_factory=TrackingOptions)
+    events: EventOptions = field(default_factory=EventOptions)
     more_urls: tuple[str, ...] = ()
     """Further addresses of the same central."""
 
@@ -89,6 +100,10 @@ def read_folder(path: Path) -> Folder:
         outbound=_options(settings.get("outbound", {}), OutboundOptions, file, "outbound"),
         externals=read_definitions(settings.get("external", {}), External, path, file),
         databases=read_definitions(settings.get("database", {}), Database, path, file),
+        calls=_options(settings.get("calls", {}), CallOptions, file, "calls"),
+        buffer=_options(settings.get("buffer", {}), BufferOptions, file, "buffer"),
+        tracking=_options(settings.get("tracking", {}), TrackingOptions, file, "tracking"),
+        events=_options(settings.get("events", {}), EventOptions, file, "events"),
     )
 
 

@@ -5,7 +5,15 @@ import pytest
 from fieldpost.core import errors
 from fieldpost.core.errors import FieldpostError
 
-KINDS = [errors.InvalidInput, errors.NotFound, errors.Conflict, errors.Denied, errors.Unavailable, errors.ConfigError]
+KINDS = [
+    errors.InvalidInput,
+    errors.NotFound,
+    errors.Conflict,
+    errors.Denied,
+    errors.Unavailable,
+    errors.ConfigError,
+    errors.OperationFailed,
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,16 @@ import msgspec
 from starlette.responses import Response
 
 from fieldpost.central.operate.notifications import NotAsSeen
-from fieldpost.core.errors import ConfigError, Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
+from fieldpost.core.errors import (
+    ConfigError,
+    Conflict,
+    Denied,
+    FieldpostError,
+    InvalidInput,
+    NotFound,
+    OperationFailed,
+    Unavailable,
+)
 from fieldpost.front.allowance import TooMuch
 
 RETRY_AFTER_S = 5
@@ -29,6 +38,7 @@ STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
     (TooMuch, "", 429),
     (Unavailable, "", 503),
     (ConfigError, "", 500),
+    (OperationFailed, "", 502),
 )
 
 
