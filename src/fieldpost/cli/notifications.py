@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fieldpost.cli.bulk_ask import AllOption, Ask, DryRunOption, IdsArgument, ReasonOption, YesOption
 from fieldpost.cli.client import (
     TOKEN_FILE_DEFAULT,
     URL_DEFAULT,
@@ -11,6 +12,18 @@ from fieldpost.cli.client import (
     JsonOption,
     TokenFileOption,
     UrlOption,
+)
+from fieldpost.cli.filters import (
+    ErrorOption,
+    FromOption,
+    ListOption,
+    SiteOption,
+    StatusOption,
+    StuckOption,
+    SubjectOption,
+    ToOption,
+    TypeOption,
+    fields,
 )
 from fieldpost.cli.output import moment, print_fields, print_json, print_table
 
@@ -21,14 +34,15 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The notification'
 
 @app.command("list")
 def list_(
-    status: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only these: pending, retrying, delivered, parked, discarded; repeatable.", show_default=False
-        ),
-    ] = None,
-    list_name: Annotated[str | None, typer.Option("--list", help="Only of this list.", show_default=False)] = None,
-    site: Annotated[str | None, typer.Option(help="Only of this site.", show_default=False)] = None,
+    status: StatusOption = None,
+    type_: TypeOption = None,
+    site: SiteOption = None,
+    list_name: ListOption = None,
+    since: FromOption = None,
+    until: ToOption = None,
+    stuck: StuckOption = False,
+    subject: SubjectOption = None,
+    error: ErrorOption = None,
     limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
     url: UrlOption = URL_DEFAULT,
@@ -36,8 +50,9 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """Show notifications, newest first."""
+    wanted = fields(type_, site, list_name, since, until, subject, error)
     found = Client(url, token_file).get(
-        "notifications", status=status or None, list=list_name, site=site, limit=limit, cursor=cursor
+        "notifications", status=status or None, stuck="true" if stuck else None, limit=limit, cursor=cursor, **wanted
     )
     if as_json:
         print_json(found)
@@ -115,23 +130,102 @@ def explain(
 
 
 @app.command()
-def retry(
-    notification_id: IdArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT
+def groups(
+    url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
 ) -> None:
-    """Try a parked notification again, for the targets that failed."""
-    print(f"{notification_id} is {_act('retry', notification_id, url, token_file)['status']} again.")
+    """Show what is parked, grouped by what went wrong; the key goes into --error."""
+    found = Client(url, token_file).get("notifications", "parked-groups")
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("key", "parked", "last", "error"),
+        [
+            (one["key"], one["count"], moment(one["last_parked_at"]), _short(one["fingerprint"], 100))
+            for one in found["groups"]
+        ],
+        "Nothing is parked.",
+    )
+    if not found["is_whole"]:
+        print("\nThere are more: only the newest were looked at.")
+
+
+@app.command()
+def retry(
+    ids: IdsArgument = None,
+    type_: TypeOption = None,
+    site: SiteOption = None,
+    list_name: ListOption = None,
+    since: FromOption = None,
+    until: ToOption = None,
+    subject: SubjectOption = None,
+    error: ErrorOption = None,
+    is_all: AllOption = False,
+    reason: ReasonOption = None,
+    in_stages: Annotated[
+        bool,
+        typer.Option("--in-stages", help="One, then ten, then the rest; halts when the same error comes back."),
+    ] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Try parked notifications again, for the targets that failed: these, or all that fit a filter.
+
+    More than one needs a --reason. It goes on at central if this is interrupted. Exit code 5: not all could be done.
+    """
+    client = Client(url, token_file)
+    wanted = fields(type_, site, list_name, since, until, subject, error)
+    if _is_single(ids, wanted, is_all, reason, dry_run):
+        print(f"{_one(ids)} is {_act(client, 'retry', _one(ids))['status']} again.")
+        return
+    ask = Ask("retry", ids or [], wanted, is_all, reason, dry_run, yes, in_stages)
+    ask.carry_out(client, as_json)
 
 
 @app.command()
 def discard(
-    notification_id: IdArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT
+    ids: IdsArgument = None,
+    type_: TypeOption = None,
+    site: SiteOption = None,
+    list_name: ListOption = None,
+    since: FromOption = None,
+    until: ToOption = None,
+    subject: SubjectOption = None,
+    error: ErrorOption = None,
+    is_all: AllOption = False,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
-    """Give a parked notification up for good; its row stays."""
-    print(f"{notification_id} is {_act('discard', notification_id, url, token_file)['status']}.")
+    """Give parked notifications up for good: these, or all that fit a filter; their rows stay.
 
-
-def _act(act: str, notification_id: str, url: str, token_file: Any) -> dict[str, Any]:
+    More than one needs a --reason. It goes on at central if this is interrupted. Exit code 5: not all could be done.
+    """
     client = Client(url, token_file)
+    wanted = fields(type_, site, list_name, since, until, subject, error)
+    if _is_single(ids, wanted, is_all, reason, dry_run):
+        print(f"{_one(ids)} is {_act(client, 'discard', _one(ids))['status']}.")
+        return
+    Ask("discard", ids or [], wanted, is_all, reason, dry_run, yes).carry_out(client, as_json)
+
+
+def _is_single(ids: list[str] | None, wanted: dict[str, str], is_all: bool, reason: str | None, dry_run: bool) -> bool:
+    """One notification, just as it is, needs no bulk act."""
+    return len(ids or []) == 1 and not (wanted or is_all or reason or dry_run)
+
+
+def _one(ids: list[str] | None) -> str:
+    assert ids, "one was given"
+    return ids[0]
+
+
+def _act(client: Client, act: str, notification_id: str) -> dict[str, Any]:
     version = client.get("notifications", notification_id)["version"]
     return client.post("notifications", notification_id, act, body={"version": version})
 

@@ -4,62 +4,14 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fieldpost.core.notification import Status
-from fieldpost.testing import ManualClock
-from support.front import Front, open_front, served
+from support.commands import Cli
 
 MAIL = ("--set", "host=127.0.0.1", "--set", "port=2525", "--set", "tls=none", "--set", "from_address=f@plant.example")
-
-
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-@dataclass
-class Cli:
-    front: Front
-    url: str
-    folder: Path
-
-    async def __call__(self, *arguments: str, role: str | None = "admin", **environ: str) -> Ran:
-        """Run `fieldpost` with these arguments and this role's token."""
-        given = {"PATH": os.environ["PATH"], "FIELDPOST_URL": self.url, "COLUMNS": "200"} | environ
-        if role is not None:
-            given["FIELDPOST_TOKEN"] = self.front.tokens[role]
-        process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("fieldpost")),
-            *arguments,
-            cwd=self.folder,
-            env=given,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(60):
-            out, err = await process.communicate()
-        assert process.returncode is not None
-        return Ran(process.returncode, out.decode(), err.decode())
-
-
-@pytest.fixture
-async def front(sqlite_url: str) -> AsyncIterator[Front]:
-    async with open_front(sqlite_url, ManualClock()) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def cli(front: Front, tmp_path: Path) -> AsyncIterator[Cli]:
-    async with served(front.app) as url:
-        yield Cli(front, url, tmp_path)
 
 
 async def test_lists_and_channels_are_set_up_seen_changed_and_removed(cli: Cli) -> None:
