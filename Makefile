@@ -43,10 +43,12 @@ fast: $(DEV_READY) ## the tests that need no I/O: unit and property
 .PHONY: test
 test: $(DEV_READY) ## all tests but chaos
 	@tools/postfix
+	@tools/strace
 	$(PYTEST) -q -n 2 --dist loadscope --ignore=tests/chaos tests
 
 .PHONY: chaos
 chaos: $(DEV_READY) ## the long tests: real processes killed and paused
+	@tools/strace
 	$(PYTEST) -q tests/chaos
 
 .PHONY: browser

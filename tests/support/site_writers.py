@@ -47,6 +47,16 @@ for _ in range(2):
     os.write(1, b"added\\n")
 """
 
+SUBMIT = """
+import os, sys
+from pathlib import Path
+from fieldpost.site.buffer import Buffer
+from support.site_writers import add
+buffer = Buffer(Path(sys.argv[1]))
+os.write(1, add(buffer, sys.argv[2]).encode())
+buffer.close()
+"""
+
 STUBBORN = """
 import sys
 from pathlib import Path

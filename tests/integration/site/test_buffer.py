@@ -15,6 +15,7 @@ from fieldpost.site.buffer import Buffer
 from fieldpost.site.committer import Committer
 from fieldpost.site.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, refuse_old_sqlite
 from support.site_writers import STUBBORN, TWO, add, ids_in, start
+from support.strace import strace_with
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 
@@ -54,15 +55,6 @@ def test_a_sync_that_fails_is_a_typed_error_and_what_was_confirmed_stays_true(pa
     assert len(lines) == 20
     assert lines.count("buffer.io") == 1
     assert ids_in(path) >= confirmed
-
-
-def strace_with(*options: str) -> tuple[str, ...]:
-    command = ("strace", "-f", *options)
-    try:
-        subprocess.run([*command, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no strace: it is not here, or may not trace")
-    return command
 
 
 @pytest.mark.req("REP-01", "MSG-01", "MSG-02", "MSG-03", "MSG-04", "MSG-08", "MSG-09")

@@ -1,0 +1,114 @@
+"""Disks of the test's own: one that is small, and one whose power can be cut. Both need root."""
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.need import cannot_have
+
+_SHUT_DOWN = 0x8004587D
+"""ext4 stops at once, as a machine without power does; with this flag not even its journal is written."""
+_WITHOUT_LOG_FLUSH = struct.pack("I", 2)
+_MKFS = shutil.which("mkfs.ext4", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+@contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """A disk of so many MiB, mounted on the folder."""
+    _need_root()
+    folder.mkdir()
+    _mount_or_skip("-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder))
+    try:
+        yield folder
+    finally:
+        _umount(folder)
+
+
+def enlarge(folder: Path, mebibytes: int) -> None:
+    """Give a small disk more room."""
+    subprocess.run(["mount", "-o", f"remount,size={mebibytes}m", str(folder)], check=True)
+
+
+def fill_up(folder: Path) -> None:
+    """Leave not a byte free."""
+    with (folder / "filler").open("wb", buffering=0) as file:
+        size = 1024 * 1024
+        while size:
+            try:
+                file.write(bytes(size))
+            except OSError:
+                size //= 2
+
+
+class PowerDisk:
+    """An ext4 in a file, mounted by a loop device: `cut` is the end of its power, `mount` the machine's next start."""
+
+    def __init__(self, folder: Path, mebibytes: int = 48) -> None:
+        _need_root()
+        if _MKFS is None:
+            reason = "no mkfs.ext4: install the package `e2fsprogs` (see tools/strace)"
+            cannot_have(reason) if shutil.which("apt-get") else pytest.skip(reason)
+        self.path = folder / "disk"
+        self._image = folder / "disk.image"
+        self.path.mkdir()
+        with self._image.open("wb") as file:
+            file.truncate(mebibytes * 1024 * 1024)
+        subprocess.run([_MKFS, "-q", "-F", str(self._image)], check=True, capture_output=True)
+        self._is_mounted = False
+
+    def __enter__(self) -> "PowerDisk":
+        self.mount()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_mounted:
+            self.unmount()
+
+    def mount(self) -> None:
+        _mount_or_skip("-t", "ext4", "-o", "loop", str(self._image), str(self.path))
+        self._is_mounted = True
+
+    def unmount(self) -> None:
+        _umount(self.path)
+        self._is_mounted = False
+
+    def cut(self) -> None:
+        """From now on nothing reaches the disk, and what did not is lost."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(handle, _SHUT_DOWN, _WITHOUT_LOG_FLUSH)
+        finally:
+            os.close(handle)
+
+    def restart(self) -> None:
+        """What the machine finds when its power is back; whoever had files open there must have ended."""
+        self.unmount()
+        self.mount()
+
+
+def _need_root() -> None:
+    if os.name != "posix" or os.geteuid() != 0:
+        pytest.skip("only root can mount a disk")
+
+
+def _mount_or_skip(*arguments: str) -> None:
+    mounted = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"this kernel mounts no such disk: {mounted.stderr.strip()}")
+
+
+def _umount(folder: Path) -> None:
+    for _ in range(50):
+        done = subprocess.run(["umount", str(folder)], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return
+        time.sleep(0.1)  # a process that was killed lets go of its files a moment later
+    raise RuntimeError(done.stderr)
