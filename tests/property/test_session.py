@@ -48,9 +48,11 @@ class SessionMachine(RuleBasedStateMachine):
         assert [sent.submit.seq for sent in self.session.in_flight] == self.unanswered
 
     @invariant()
-    def there_is_always_room_for_one_and_never_for_more_than_the_link_takes(self) -> None:
+    def there_is_always_room_for_one_or_an_answer_to_come_and_never_room_for_more_than_the_link_takes(self) -> None:
         room = self.session.room()
-        assert 1 <= room.items <= ITEMS_MAX
+        assert (0 if self.unanswered else 1) <= room.items <= ITEMS_MAX
+        in_flight = sum(len(sent.submit.items) for sent in self.session.in_flight)
+        assert room.items <= max(1, self.session.credits - in_flight)
         assert BYTES_MIN <= room.bytes <= BYTES_MAX
         assert self.session.patience_s(room.bytes) > 0
 

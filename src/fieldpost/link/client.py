@@ -14,7 +14,7 @@ import aiohttp
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, Unavailable
 from fieldpost.link.addresses import Addresses, NoWebSocket
-from fieldpost.link.codec import encode
+from fieldpost.link.codec import compress, encode
 from fieldpost.link.connection import LOST, Connection, open_connection, open_http
 from fieldpost.link.endpoint import DATA_PATH, Endpoint
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, Message, Refusal, Submit
@@ -40,13 +40,13 @@ class LinkClient:
         self._http: aiohttp.ClientSession | None = None
         self._post_until: float | None = None
 
-    async def submit(self, items: Sequence[Item]) -> Ack | Refusal:
-        """Central's answer to these items. Several submits may be under way at a time.
+    async def submit(self, items: Sequence[Item], more: bool | None = None) -> Ack | Refusal:
+        """Central's answer to these items. Several submits may be under way at a time; `more` says that more will come.
 
         Raises Denied when central does not accept the token, Unavailable when it cannot be reached; with the code
         `link.lost` the items were sent and not answered.
         """
-        submit = self._session.submit(items)
+        submit = self._session.submit(items, more)
         data = encode(submit)
         if len(data) > FRAME_BYTES_MAX:
             return Refusal(
@@ -94,11 +94,13 @@ class LinkClient:
     async def _submit(self, connection: Connection, submit: Submit, data: bytes) -> Ack | Refusal:
         answer: asyncio.Future[Ack | Refusal] = asyncio.get_running_loop().create_future()
         self._waiting[submit.seq] = answer
-        self._session.sent(submit, len(data), self._clock.monotonic())
+        wire = compress(data) if self._session.is_compression_worth(len(data)) else data
+        patience_s = self._session.patience_s(len(wire))
+        self._session.sent(submit, len(data), self._clock.monotonic(), len(wire))
         try:
             with connection.deadline_elsewhere():
-                async with asyncio.timeout(self._session.patience_s(len(data))):
-                    await connection.send(data)
+                async with asyncio.timeout(patience_s):
+                    await connection.send(wire)
                     return await answer
         except TimeoutError:
             self._addresses.avoid(self._endpoint())

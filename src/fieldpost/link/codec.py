@@ -2,9 +2,13 @@
 
 Decoding is strict before it is typed: duplicate keys, NaN, numbers beyond measure, absurd depth and anything but UTF-8
 are refused, since two parsers that read such a message differently would store different things.
+
+A message may come compressed where both ends have said that they understand it. Each is compressed by itself: a
+thousand connections that kept their windows would cost more memory than all that they carry.
 """
 
 import json
+import zlib
 from codecs import BOM_UTF8
 from collections import Counter
 from math import isfinite
@@ -26,6 +30,10 @@ VALUES_MAX = 100_000
 """Twenty times what the largest message holds; a value of two bytes costs fifty in memory."""
 SAID_BYTES_MAX = 300
 """How much of what was wrong is told back: it may quote what was sent."""
+
+
+_ZLIB_MARK = b"\x78"
+"""How every such stream begins that has the usual window."""
 
 
 class _Numbered(msgspec.Struct):
@@ -51,6 +59,32 @@ def decode_as(data: bytes, kind: type[T]) -> T:
     """The same for one kind of struct, for the routes that take or give just that."""
     check_json(data)
     return _typed(msgspec.json.Decoder(kind), data)
+
+
+def compress(data: bytes) -> bytes:
+    """The message for a line on which bytes are dear; the quickest level has most of what can be gained."""
+    return zlib.compress(data, 1)
+
+
+def decompress(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
+    """The plain message, whether or not it came compressed. InvalidInput when it is broken or would be too large.
+
+    Never more than the limit is made of it, whatever it claims to hold.
+    """
+    if not data.startswith(_ZLIB_MARK):
+        return data
+    inflating = zlib.decompressobj()
+    try:
+        plain = inflating.decompress(data, bytes_max)
+    except zlib.error as error:
+        raise InvalidInput("link.compressed", f"the message cannot be decompressed: {error}") from None
+    if not inflating.eof:
+        if inflating.unconsumed_tail or len(plain) >= bytes_max:
+            raise InvalidInput("link.too_large", f"the message has more than {bytes_max} bytes when decompressed")
+        raise InvalidInput("link.compressed", "the compressed message is cut short")
+    if inflating.unused_data:
+        raise InvalidInput("link.compressed", "something follows the compressed message")
+    return plain
 
 
 def salvage(data: bytes) -> tuple[Submit, dict[int, Result]] | None:

@@ -16,9 +16,9 @@ import fieldpost
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Denied, InvalidInput, Unavailable
 from fieldpost.link.addresses import NoWebSocket
-from fieldpost.link.codec import decode, encode
+from fieldpost.link.codec import decode, decompress, encode
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Hello, Message, Refusal
+from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, ZLIB, Hello, Message, Refusal
 
 CONNECT_S = 15.0
 """How long a connection may take to open, name resolution, TLS and greeting included."""
@@ -101,7 +101,7 @@ class Connection:
 
     async def _take(self, data: bytes) -> None:
         try:
-            message = decode(data)
+            message = decode(decompress(data))
         except InvalidInput:
             # A newer central may say things that this version does not know; they are no reason to hang up.
             return
@@ -185,7 +185,7 @@ def say(error: Exception) -> str:
 async def _greet(websocket: WebSocket) -> Hello:
     """Say hello and hear central's."""
     try:
-        await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__)))
+        await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, accepts=(ZLIB,))))
         return await _receive_greeting(websocket)
     except BaseException:
         await websocket.close()
@@ -197,7 +197,7 @@ async def _receive_greeting(websocket: WebSocket) -> Hello:
     if frame.type is not aiohttp.WSMsgType.BINARY:
         raise Unavailable("link.unreachable", f"central closed the connection at once (code {websocket.close_code})")
     try:
-        message = decode(frame.data)
+        message = decode(decompress(frame.data))
     except InvalidInput as error:
         raise Unavailable("link.unusable", f"central's greeting cannot be read: {error.message}") from error
     match message:

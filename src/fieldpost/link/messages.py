@@ -18,6 +18,9 @@ REJECTED = "rejected"
 LATER = "later"
 
 
+ZLIB = "zlib"
+"""A message may be compressed as a whole (RFC 1950). Its first byte tells: no JSON begins with it."""
+
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A sender's number for a message, within what every JSON parser keeps exactly."""
 
@@ -38,11 +41,13 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     """Only compared with the token's site; a difference rejects the item."""
 
 
-class Submit(msgspec.Struct, frozen=True, tag_field="t", tag="submit"):
+class Submit(msgspec.Struct, frozen=True, tag_field="t", tag="submit", omit_defaults=True):
     """At most 500 items and 4 MiB; answered by one Ack with the same seq."""
 
     seq: Seq
     items: tuple[Item, ...]
+    more: bool | None = None
+    """Whether the sender has more than this to send; central divides what it can store over those that have."""
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,6 +84,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="t", tag="hello"):
     protocol: int
     version: str
     credits: int = ITEMS_MAX
+    accepts: tuple[str, ...] = ()
+    """In which forms beside plain JSON a message may be sent to whoever says this; see `ZLIB`."""
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,7 @@
 """The conversation without the socket."""
 
-from fieldpost.link.messages import ITEMS_MAX, Ack, Hello, Item, Refusal, Submit
-from fieldpost.link.session import ANSWER_S, BYTES_MIN, FIRST_BYTES, PASS_S, Session
+from fieldpost.link.messages import ITEMS_MAX, ZLIB, Ack, Hello, Item, Refusal, Submit
+from fieldpost.link.session import ANSWER_S, BYTES_MIN, FIRST_BYTES, IN_FLIGHT_MAX, PASS_S, Session
 
 
 def items(count: int) -> list[Item]:
@@ -52,10 +52,72 @@ def test_credits_bound_what_may_be_sent_next() -> None:
     session = Session()
     session.greeted(Hello(1, "x", credits=40))
     assert session.room().items == 40
-    submit = send(session, count=30)
-    assert session.room().items == 10
+    submit = send(session, count=15)
+    assert session.room().items == 25
     session.answered(ack(submit, credits=7), 0.1)
     assert session.room().items == 7
+
+
+def test_what_is_left_of_the_credits_is_not_dribbled_away_while_answers_are_to_come() -> None:
+    session = Session()
+    session.greeted(Hello(1, "x", credits=40))
+    submit = send(session, count=30)
+    assert session.room().items == 0
+    session.answered(ack(submit, credits=40), 0.1)
+    assert session.room().items == 40
+
+
+def test_with_many_credits_several_batches_travel_at_once_and_never_more_than_four() -> None:
+    session = Session()
+    session.greeted(Hello(1, "x", credits=600))
+    assert session.room().items == 300
+    send(session, count=300)
+    assert session.room().items == 300
+    send(session, count=300)
+    assert session.room().items == 0
+    session = Session()
+    session.greeted(Hello(1, "x", credits=10**6))
+    for _ in range(IN_FLIGHT_MAX):
+        assert session.room().items == ITEMS_MAX
+        submit = send(session, count=ITEMS_MAX)
+    assert session.room().items == 0
+    session.answered(ack(submit, credits=10**6), 0.1)
+    assert session.room().items == ITEMS_MAX
+
+
+def test_compression_is_for_lines_on_which_bytes_are_dear() -> None:
+    session = Session()
+    assert not session.is_compression_worth(100_000), "central has not said that it understands it"
+    session.greeted(Hello(1, "x", accepts=("brotli", ZLIB)))
+    assert session.is_compression_worth(100_000)
+    assert not session.is_compression_worth(200)
+    session.answered(ack(send(session, size=100_000, at=0.0)), 1.0)
+    assert session.is_compression_worth(100_000)
+    session.answered(ack(send(session, size=100_000, at=2.0)), 2.01)
+    assert not session.is_compression_worth(100_000), "10 MB/s"
+    send(session)
+    session.lost()
+    assert session.is_compression_worth(100_000), "the line may have become another"
+    session.greeted(Hello(1, "x"))
+    assert not session.is_compression_worth(100_000), "an older central"
+
+
+def test_a_batch_grows_by_what_it_holds_and_the_line_is_judged_by_what_travels() -> None:
+    session = Session()
+    for at in range(20):
+        submit = session.submit(items(1))
+        session.sent(submit, session.room().bytes, at, wire_size=2000)
+        session.answered(ack(submit), at + 0.5)
+    assert session.room().bytes > 50 * FIRST_BYTES
+    assert session.patience_s(100_000) >= ANSWER_S + 100_000 / 4000
+
+
+def test_an_answer_is_waited_for_as_long_as_what_travels_before_it_needs() -> None:
+    session = Session()
+    session.answered(ack(send(session, size=10_000, at=0.0)), 10.0)
+    alone = session.patience_s(10_000)
+    send(session, size=50_000, at=10.0)
+    assert session.patience_s(10_000) >= alone + 50
 
 
 def test_without_credits_one_item_may_still_ask() -> None:

@@ -20,13 +20,14 @@ from functools import lru_cache
 import structlog
 from sqlalchemy import Connection
 
+from fieldpost.central.ingest.pace import Pace
 from fieldpost.central.store import arrivals, audit
 from fieldpost.central.store.arrivals import Standing
 from fieldpost.central.store.engine import Store
 from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.errors import InvalidInput
+from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.ids import new_ids, parse_notification_id
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
@@ -36,6 +37,7 @@ from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ac
 log = structlog.get_logger()
 
 ENQUEUED_TEXT_MAX = 64
+LARGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,11 @@ class IngestOptions:
     """[ingest]"""
 
     credits: int = 4 * ITEMS_MAX
-    """How many items a sender may have on the way."""
+    """How many items a sender may have on the way at most; what it is granted depends on the store and the others."""
+
+    def __post_init__(self) -> None:
+        if self.credits < 1:
+            raise ConfigError("settings.range", "ingest.credits must be above 0", field="ingest.credits")
 
 
 class Ingest:
@@ -56,10 +62,12 @@ class Ingest:
         self._clock = clock
         self._options = options or IngestOptions()
         self._meter = meter or Unmetered()
+        self._pace = Pace(self._options.credits, clock.monotonic)
 
     @property
     def credits(self) -> int:
-        return self._options.credits
+        """How many items a sender may have on the way now."""
+        return self._pace.credits(is_trouble=self._store.trouble is not None)
 
     async def submit(self, site: str, message: Submit, unfit: Mapping[int, Result] | None = None) -> Ack:
         """Take a batch in; returns after the commit. `unfit` answers what could not even be read, by its place.
@@ -75,13 +83,16 @@ class Ingest:
             codes = dict(Counter(str(r.code) for r in rejected))
             log.warning("submit.rejected", site=site, codes=codes, ids=[r.notification_id for r in rejected[:10]])
         submissions = [c for c in checked if isinstance(c, Submission)]
-        verdicts = await self._take(site, submissions) if submissions else {}
+        verdicts: dict[int, Result] = {}
+        if submissions:
+            async with self._pace.storing(site, len(submissions), has_more=_has_more(message)):
+                verdicts = await self._take(site, submissions)
         results = [c if isinstance(c, Result) else verdicts[id(c)] for c in checked]
         for place in sorted(unfit):
             results.insert(place, unfit[place])
         for verdict, count in Counter(result.verdict for result in results).items():
             self._meter.submitted(verdict, count)
-        return Ack(message.seq, tuple(results), self._options.credits)
+        return Ack(message.seq, tuple(results), self.credits)
 
     async def _take(self, site: str, submissions: list[Submission]) -> dict[int, Result]:
         """The results by the identity of each submission, since a batch may hold an id twice."""
@@ -107,6 +118,11 @@ class Ingest:
             await self._store.write(audit.add, _conflict_entries(conflicts, self._clock.now()))
             log.warning("submit.conflict", ids=[s.notification_id for s in conflicts], site=site)
         return verdicts
+
+
+def _has_more(message: Submit) -> bool:
+    """Whether the sender has a backlog; one of an older version does not say, but its batches are large then."""
+    return message.more if message.more is not None else len(message.items) >= LARGE
 
 
 def _insert(

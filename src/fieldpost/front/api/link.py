@@ -26,10 +26,11 @@ from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.guard import internal_refusal, report_bug
 from fieldpost.front.links import ControlLink
 from fieldpost.front.rooms import Rooms
-from fieldpost.link.codec import UNFIT, decode, decode_as, encode, salvage, seq_of
+from fieldpost.link.codec import UNFIT, compress, decode, decode_as, decompress, encode, salvage, seq_of
 from fieldpost.link.messages import (
     FRAME_BYTES_MAX,
     PROTOCOL,
+    ZLIB,
     Ack,
     Hello,
     Message,
@@ -135,7 +136,7 @@ async def _welcomed(websocket: WebSocket, lane: Lane, rooms: Rooms) -> AsyncIter
 
 
 async def _converse(websocket: WebSocket, site: str, lane: Lane, rooms: Rooms, answering: Answering) -> None:
-    await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, rooms.ingest.credits)))
+    await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, rooms.ingest.credits, accepts=(ZLIB,))))
     while True:
         frame = await websocket.receive()
         if frame["type"] == "websocket.disconnect":
@@ -144,7 +145,7 @@ async def _converse(websocket: WebSocket, site: str, lane: Lane, rooms: Rooms, a
         try:
             rooms.allowances.check(site, lane)
             rooms.allowances.charge(site, lane, items=1, bytes=len(frame.get("text") or content or b""))
-            answer = await _answer(content, websocket, rooms, answering)
+            answer = await _answer(content, websocket, site, lane, rooms, answering)
         except TooMuch as error:
             # Neither read nor judged: a flood must not cost more than it takes to put it off.
             await websocket.send_bytes(encode(_refusal(error, content)))
@@ -158,13 +159,20 @@ async def _converse(websocket: WebSocket, site: str, lane: Lane, rooms: Rooms, a
                 await websocket.send_bytes(answer)
 
 
-async def _answer(content: bytes | None, websocket: WebSocket, rooms: Rooms, answering: Answering) -> bytes | None:
+async def _answer(
+    content: bytes | None, websocket: WebSocket, site: str, lane: Lane, rooms: Rooms, answering: Answering
+) -> bytes | None:
     """The answer to one frame; none to a greeting. Denied when the token is no longer a site's."""
     try:
         if content is None:
             raise InvalidInput(UNFIT, "only binary frames are taken")
         await auth.site(websocket.headers, rooms.operate.accounts)
-        return await answering(*_read(content, lambda: decode(content)))
+        plain = decompress(content)
+        rooms.allowances.charge(site, lane, bytes=max(0, len(plain) - len(content)))
+        is_compressed, content = plain is not content, plain
+        answer = await answering(*_read(plain, lambda: decode(plain)))
+        # Whoever found it worth compressing has a line on which the answer is worth it too.
+        return compress(answer) if answer is not None and is_compressed else answer
     except (Denied, WebSocketDisconnect):
         raise
     except FieldpostError as error:

@@ -24,9 +24,11 @@ class CentralCarrier:
     def __init__(self, client: LinkClient, session: Session) -> None:
         self._client = client
         self._session = session
+        self._room = session.room()
 
     def room(self) -> Room:
-        return self._session.room()
+        self._room = self._session.room()
+        return self._room
 
     @property
     def may_go_on(self) -> bool:
@@ -42,17 +44,22 @@ class CentralCarrier:
             else:
                 answers[message.message_id] = item
         if items:
-            answers.update(await self._submit(items, _Search()))
+            answers.update(await self._submit(items, _Search(self._is_full(messages))))
         return [answers.get(message.message_id, _UNMENTIONED) for message in messages]
 
     async def close(self) -> None:
         await self._client.close()
 
+    def _is_full(self, messages: Sequence[Message]) -> bool:
+        """Whether the batch is about as large as we had asked for: then there is more behind it."""
+        is_many = len(messages) >= self._room.items
+        return is_many or 2 * sum(len(message.payload) for message in messages) >= self._room.bytes
+
     async def _submit(self, items: Sequence[Item], search: "_Search") -> dict[str, Answer]:
         if search.is_vain:
             return {item.notification_id: NotNow("central refuses whatever it is given") for item in items}
         try:
-            reply = await self._client.submit(items)
+            reply = await self._client.submit(items, search.has_more)
         except Unavailable as error:
             if error.code != LOST:
                 raise
@@ -77,6 +84,8 @@ class CentralCarrier:
 class _Search:
     """The search for the item that spoils a message, given up when nothing but refusals comes back."""
 
+    has_more: bool
+    """Whether there is more behind these items."""
     refusals: int = 0
 
     @property

@@ -1,0 +1,274 @@
+"""What sites report of themselves: the mirror of their cached calls, and their health.
+
+Whose it is comes from the token alone. A site is believed about its own calls, which are kept under its name and shown
+as what it reports; it cannot touch another's, nor bring back an older state of its own: a report counts only when its
+version is higher (`core.site_call`). Each row is judged for itself; one that breaks a rule is left out, counted and
+told, and its neighbours are taken.
+
+Reconciliation is a conversation of single questions, each asked from the cursor that the answer before it left. No
+state of it lives anywhere but in the site's row, so that any node, or this one after a restart, goes on where it ended.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import isfinite
+
+import structlog
+from sqlalchemy import Connection
+
+from fieldpost.central.store import mirrors, site_calls, site_health
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.moment import moment
+from fieldpost.core import site_call
+from fieldpost.core.errors import ConfigError, InvalidInput
+from fieldpost.core.ids import is_id
+from fieldpost.core.message import Category, OperationStatus
+from fieldpost.core.site_call import CallReport, Mirror, Standing, Stretch
+from fieldpost.core.site_health import SiteHealth, SiteReport
+from fieldpost.core.text import LABEL_BYTES_MAX, check_label, cut
+from fieldpost.core.times import from_text
+from fieldpost.link.messages import ITEMS_MAX, CallRow, Health, Reconcile, ReconcileAnswer, Telemetry, TelemetryAck
+
+log = structlog.get_logger()
+
+COUNT_MAX = 2**53
+TARGET_BYTES_MAX = 512
+NAMES_MAX = 16
+"""How many categories or severities a report may name: there are three of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """[mirror]"""
+
+    reconcile_interval_s: float = 300.0
+    """How often central asks a connected site for changes that telemetry may have missed; at once when it connects."""
+    batch_rows: int = ITEMS_MAX
+    """How many rows it asks for at a time; at most 500."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.reconcile_interval_s <= 86400:
+            raise ConfigError(
+                "settings.range", "mirror.reconcile_interval_s must be 1 to 86400", field="mirror.reconcile_interval_s"
+            )
+        if not 1 <= self.batch_rows <= ITEMS_MAX:
+            raise ConfigError(
+                "settings.range", f"mirror.batch_rows must be 1 to {ITEMS_MAX}", field="mirror.batch_rows"
+            )
+
+
+class Reports:
+    """One for a central node, used by every control connection."""
+
+    def __init__(self, store: Store, options: MirrorOptions | None = None) -> None:
+        self._store = store
+        self.options = options or MirrorOptions()
+
+    async def telemetry(self, site: str, told: Telemetry) -> TelemetryAck:
+        """Take what the site tells of its calls; returns after the commit."""
+        stretch = Stretch(_incarnation(told.incarnation), told.after, told.until)
+        if stretch.until < stretch.after:
+            raise InvalidInput("telemetry.range", "until must not lie before after", field="until")
+        reports, refused = _reports(told.rows)
+        news = await self._store.write(
+            _take, site, stretch, reports, refused, from_text(told.sent_at), now=self._store.now()
+        )
+        _tell_refused(site, refused)
+        log.debug("telemetry.taken", site=site, rows=len(told.rows), news=news)
+        return TelemetryAck(told.until)
+
+    async def question(self, site: str) -> Reconcile:
+        """What to ask the site, so that the mirror of its calls becomes whole."""
+        mirror = await self._store.read(mirrors.load, site)
+        return Reconcile(mirror.cursor if mirror else 0, self.options.batch_rows)
+
+    async def answer(self, site: str, told: ReconcileAnswer) -> Reconcile | None:
+        """Take the answer in; the next question, or None when the mirror is whole, or the site gets no further."""
+        stretch = Stretch(_incarnation(told.incarnation), told.after, told.until)
+        standing = Standing(told.high, told.forgotten, told.has_more)
+        reports, refused = _reports(told.rows)
+        before, after, is_whole = await self._store.write(
+            _take_answer, site, stretch, standing, reports, refused, from_text(told.sent_at), now=self._store.now()
+        )
+        _tell_refused(site, refused)
+        if before is not None and after.replaced_count > before.replaced_count:
+            log.warning("mirror.replaced", site=site, incarnation=after.incarnation, cursor=before.cursor)
+        if is_whole:
+            return None
+        if before is not None and (before.cursor, before.round) == (after.cursor, after.round):
+            log.warning("mirror.stalled", site=site, cursor=after.cursor)
+            return None
+        return Reconcile(after.cursor, self.options.batch_rows)
+
+    async def reread(self, site: str) -> None:
+        """Let the next question begin at the site's first change, whatever is known."""
+        await self._store.write(_reread, site)
+
+    async def health(self, site: str, told: Health) -> None:
+        """Keep the site's newest report."""
+        report = SiteReport(
+            version=_line(told.version, 64),
+            backlog=_counts(told.backlog, "backlog"),
+            oldest_age_s=_seconds(told.oldest_age_s),
+            parked=_count(told.parked, "parked"),
+            rejected=_count(told.rejected, "rejected"),
+            disk_free_bytes=None if told.disk_free_bytes is None else _count(told.disk_free_bytes, "disk_free_bytes"),
+            events=_counts(told.events, "events"),
+            is_forwarding=told.is_forwarding,
+            forward_error=None if told.forward_error is None else cut(told.forward_error),
+            failing_for_s=None if told.failing_for_s is None else _seconds(told.failing_for_s),
+            uptime_s=_seconds(told.uptime_s),
+        )
+        await self._store.write(_keep_health, site, report, from_text(told.sent_at), now=self._store.now())
+
+
+def _take(
+    conn: Connection,
+    site: str,
+    stretch: Stretch,
+    reports: list[CallReport],
+    refused: Counter[str],
+    sent_at: datetime | None,
+    *,
+    now: datetime | None,
+) -> int:
+    mirrors.lock(conn, site)
+    at = moment(conn, now)
+    after = _noting(site_call.told(mirrors.load(conn, site), site, stretch, at), refused)
+    mirrors.save(conn, after)
+    return site_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
+
+
+def _take_answer(
+    conn: Connection,
+    site: str,
+    stretch: Stretch,
+    standing: Standing,
+    reports: list[CallReport],
+    refused: Counter[str],
+    sent_at: datetime | None,
+    *,
+    now: datetime | None,
+) -> tuple[Mirror | None, Mirror, bool]:
+    mirrors.lock(conn, site)
+    at = moment(conn, now)
+    before = mirrors.load(conn, site)
+    after, is_whole = site_call.answered(before, site, stretch, standing, at)
+    mirrors.save(conn, _noting(after, refused))
+    site_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
+    if site_call.ended_round(before, after, is_whole):
+        site_calls.forsake(conn, site, after.round, now=at)
+    return before, after, is_whole
+
+
+def _reread(conn: Connection, site: str) -> None:
+    mirrors.lock(conn, site)
+    mirror = mirrors.load(conn, site)
+    if mirror is not None:
+        mirrors.save(conn, site_call.reread(mirror))
+
+
+def _keep_health(
+    conn: Connection, site: str, report: SiteReport, sent_at: datetime | None, *, now: datetime | None
+) -> None:
+    at = moment(conn, now)
+    offset_s = (sent_at - at).total_seconds() if sent_at is not None else 0.0
+    site_health.keep(conn, SiteHealth(site=site, received_at=at, report=report, clock_offset_s=offset_s))
+
+
+def _noting(mirror: Mirror, refused: Counter[str]) -> Mirror:
+    if not refused:
+        return mirror
+    codes = ", ".join(f"{code} ({count})" for code, count in refused.most_common(5))
+    return replace(
+        mirror,
+        refused_count=mirror.refused_count + refused.total(),
+        trouble=cut(f"rows that break a rule were left out: {codes}"),
+    )
+
+
+def _tell_refused(site: str, refused: Counter[str]) -> None:
+    if refused:
+        log.warning("telemetry.refused", site=site, codes=dict(refused))
+
+
+def _reports(rows: tuple[CallRow, ...]) -> tuple[list[CallReport], Counter[str]]:
+    """The rows that can be taken, each call once by its newest version, and why the others cannot."""
+    if len(rows) > ITEMS_MAX:
+        raise InvalidInput("telemetry.too_many", f"rows are {len(rows)}, at most {ITEMS_MAX} are taken", field="rows")
+    newest: dict[str, CallReport] = {}
+    refused: Counter[str] = Counter()
+    for row in rows:
+        try:
+            report = _report(row)
+        except InvalidInput as error:
+            refused[error.code] += 1
+            continue
+        known = newest.get(report.operation_id)
+        if known is None or report.version > known.version:
+            newest[report.operation_id] = report
+    return list(newest.values()), refused
+
+
+def _report(row: CallRow) -> CallReport:
+    if not is_id(row.operation_id):
+        raise InvalidInput("operation.bad_id", "operation_id is no id", field="operation_id")
+    try:
+        category, status = Category(row.category), OperationStatus(row.status)
+    except ValueError:
+        raise InvalidInput("operation.unknown_word", "category or status is no word that is known") from None
+    if not category.is_tracked:
+        raise InvalidInput("operation.not_tracked", "a notification is no cached call", field="category")
+    if not 1 <= row.version <= COUNT_MAX:
+        raise InvalidInput("operation.version", f"version must be 1 to {COUNT_MAX}", field="version")
+    return CallReport(
+        operation_id=row.operation_id,
+        category=category,
+        target_summary=_line(row.target, TARGET_BYTES_MAX),
+        status=status,
+        retry_count=_count(row.retry_count, "retry_count"),
+        last_error=None if row.last_error is None else cut(row.last_error),
+        http_status=row.http_status if row.http_status is not None and 100 <= row.http_status <= 999 else None,
+        instance=_label(row.instance),
+        script=_label(row.script),
+        execution_id=_label(row.execution_id),
+        parent_execution_id=_label(row.parent_execution_id),
+        created_at=_time(row.created_at),
+        updated_at=_time(row.updated_at),
+        terminal_at=_time(row.terminal_at),
+        version=row.version,
+    )
+
+
+def _incarnation(text: str) -> str:
+    return check_label(text, "incarnation")
+
+
+def _label(text: str | None) -> str | None:
+    return None if text is None else _line(text, LABEL_BYTES_MAX)
+
+
+def _line(text: str, bytes_max: int) -> str:
+    """What a site wrote, as one line that can be stored and shown."""
+    return cut("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), bytes_max)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else from_text(text)
+
+
+def _seconds(value: float) -> float:
+    return min(max(value, 0.0), float(COUNT_MAX)) if isfinite(value) else 0.0
+
+
+def _count(value: int, field: str) -> int:
+    if not 0 <= value <= COUNT_MAX:
+        raise InvalidInput("count.range", f"{field} must be 0 to {COUNT_MAX}", field=field)
+    return value
+
+
+def _counts(values: dict[str, int], field: str) -> dict[str, int]:
+    if len(values) > NAMES_MAX:
+        raise InvalidInput("health.too_many", f"{field} names more than {NAMES_MAX} kinds", field=field)
+    return {_line(name, 64): _count(value, field) for name, value in values.items()}
