@@ -14,10 +14,12 @@ from sqlalchemy import Connection, insert
 
 from fieldpost.central.store import identities, kpis
 from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.site_tables import site_calls
 from fieldpost.central.store.tables import notifications
 from fieldpost.core import kpi
 from fieldpost.core.ids import new_id
-from fieldpost.core.kpi import KPIS, NOTHING, Row, Thresholds
+from fieldpost.core.kpi import KPIS, NOTHING, CallRow, Row, Thresholds
+from fieldpost.core.message import OperationStatus
 from fieldpost.core.notification import Status
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -32,16 +34,17 @@ ROWS = 400
 async def test_the_sql_of_every_kpi_tells_what_its_formula_tells(store_url: str, seed: int) -> None:
     rng = random.Random(seed)
     made = [random_row(rng) for _ in range(ROWS)]
+    calls = [random_call(rng) for _ in range(ROWS)]
     store = open_store(store_url)
     try:
-        await store.write(fill, rng, made)
+        await store.write(fill, rng, made, calls)
         found = await store.read(kpis.snapshot, BY, now=NOW)
     finally:
         await store.close()
-    expected = kpi.compute_by_site(made, NOW, BY)
+    expected = kpi.compute_by_site(made, NOW, BY, calls)
     assert found.as_of == NOW
     assert dict(found.of_sites) == {IDLE: NOTHING} | expected
-    assert found.total == kpi.compute(made, NOW, BY)
+    assert found.total == kpi.compute(made, NOW, BY, calls)
     for one in KPIS:
         assert found.total[one.name] > 0, f"the random table says nothing about {one.name}"
 
@@ -69,16 +72,47 @@ def random_row(rng: random.Random) -> Row:
     )
 
 
+def random_call(rng: random.Random) -> CallRow:
+    status = rng.choice(list(OperationStatus))
+    return CallRow(
+        site=rng.choice(SITES),
+        status=status,
+        begun_at=around(rng, BY.stuck_after),
+        ended_at=around(rng, BY.delivered_window) if status.is_terminal else None,
+        is_gone=not status.is_terminal and rng.random() < 0.2,
+    )
+
+
 def around(rng: random.Random, age: timedelta) -> datetime:
     """A time near so long ago, near now, or anywhere between long ago and soon."""
     nearly = timedelta(microseconds=rng.choice([-1, 0, 1]))
     return NOW - rng.choice([age + nearly, nearly, timedelta(seconds=rng.uniform(-60, 4 * age.total_seconds()))])
 
 
-def fill(conn: Connection, rng: random.Random, made: list[Row]) -> None:
+def fill(conn: Connection, rng: random.Random, made: list[Row], calls: list[CallRow]) -> None:
     for site in (*SITES, IDLE):
         identities.add_site(conn, site, NOW)
     conn.execute(insert(notifications), list(rows_of(rng, made)))
+    conn.execute(insert(site_calls), [call_row(rng, call) for call in calls])
+
+
+def call_row(rng: random.Random, call: CallRow) -> dict[str, Any]:
+    return {
+        "site": call.site,
+        "operation_id": new_id(NOW, rng.randbytes(10)),
+        "incarnation": "first",
+        "category": rng.choice(["external_call", "database_write"]),
+        "target_summary": "erp POST /orders",
+        "status": call.status.value,
+        "retry_count": 0,
+        "version": 1,
+        "round": 1,
+        "first_seen_at": NOW,
+        "received_at": NOW,
+        "begun_at": call.begun_at,
+        "ended_at": call.ended_at,
+        "gone_at": NOW if call.is_gone else None,
+    }
 
 
 def rows_of(rng: random.Random, made: list[Row]) -> Iterator[dict[str, Any]]:

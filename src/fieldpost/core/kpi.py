@@ -1,11 +1,12 @@
 """Every KPI once: its name, unit, help, and its formula over plain rows, which is the oracle for the SQL.
 
-A KPI is computed from the table as it stands (no state of its own), for each source site and for all together. What is
-held behind a breaker counts as stuck when it is old enough, since nobody has it yet; it is never overdue, since nobody
-failed to take it. *Stuck* and *overdue* are shown and never acted on.
+A KPI is computed from the tables as they stand (no state of its own), for each source site and for all together. What
+is held behind a breaker counts as stuck when it is old enough, since nobody has it yet; it is never overdue, since
+nobody failed to take it. *Stuck* and *overdue* are shown and never acted on. Those of cached calls are computed from
+the mirror, so they are as new as what their sites have reported.
 
-To add a KPI: one entry below, and its column in `central/store/kpis.py`. A contract test compares the two on random
-tables; API, command line, metrics, history and the reference page read this registry.
+To add a KPI: one entry below, and its column in `central/store/kpis.py` or `central/store/site_calls.py`. A contract
+test compares the two on random tables; API, command line, metrics, history and the reference page read this registry.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from fieldpost.core.message import OperationStatus
 from fieldpost.core.notification import LIVE, Status
+from fieldpost.core.site_call import LIVE as LIVE_CALLS
 
 Figures = Mapping[str, float]
 """The KPIs of one site, or of all together, by name."""
@@ -35,6 +38,18 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRow:
+    """What of a cached call in the mirror counts for a KPI."""
+
+    site: str
+    status: OperationStatus
+    begun_at: datetime
+    ended_at: datetime | None = None
+    is_gone: bool = False
+    """Whether its site no longer knows it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """What the KPIs are measured by."""
 
@@ -52,6 +67,7 @@ class Fold(StrEnum):
 
 
 Formula = Callable[[Sequence[Row], datetime, Thresholds], float]
+CallFormula = Callable[[Sequence[CallRow], datetime, Thresholds], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +77,11 @@ class Kpi:
     name: str
     unit: str
     help: str
-    formula: Formula
+    formula: Formula | None = None
+    """Over notifications."""
     fold: Fold = Fold.SUM
+    call_formula: CallFormula | None = None
+    """Over the mirror of cached calls; a KPI has one of the two."""
 
 
 def _queue_depth(rows: Sequence[Row], _now: datetime, _by: Thresholds) -> float:
@@ -89,6 +108,30 @@ def _oldest_pending_age(rows: Sequence[Row], now: datetime, _by: Thresholds) -> 
     return max(((now - row.created_at).total_seconds() for row in rows if row.status in LIVE), default=0.0)
 
 
+def _calls_buffered(rows: Sequence[CallRow], _now: datetime, _by: Thresholds) -> float:
+    return sum(_is_live_call(row) for row in rows)
+
+
+def _calls_stuck(rows: Sequence[CallRow], now: datetime, by: Thresholds) -> float:
+    return sum(_is_live_call(row) and now - row.begun_at > by.stuck_after for row in rows)
+
+
+def _calls_parked(rows: Sequence[CallRow], _now: datetime, _by: Thresholds) -> float:
+    return sum(row.status is OperationStatus.PARKED and not row.is_gone for row in rows)
+
+
+def _calls_delivered(rows: Sequence[CallRow], now: datetime, by: Thresholds) -> float:
+    return sum(row.status is OperationStatus.DELIVERED and _ended_lately(row, now, by) for row in rows)
+
+
+def _calls_failed(rows: Sequence[CallRow], now: datetime, by: Thresholds) -> float:
+    return sum(row.status is OperationStatus.FAILED and _ended_lately(row, now, by) for row in rows)
+
+
+def _calls_oldest_pending_age(rows: Sequence[CallRow], now: datetime, _by: Thresholds) -> float:
+    return max(((now - row.begun_at).total_seconds() for row in rows if _is_live_call(row)), default=0.0)
+
+
 KPIS: tuple[Kpi, ...] = (
     Kpi("queue_depth", "notifications", "Pending or retrying: what is still to be delivered.", _queue_depth),
     Kpi("stuck", "notifications", "Pending or retrying for longer than `watch.stuck_after_s`.", _stuck),
@@ -112,6 +155,43 @@ KPIS: tuple[Kpi, ...] = (
         "The age of the oldest one that is pending or retrying; 0 when there is none.",
         _oldest_pending_age,
         Fold.MAX,
+    ),
+    Kpi(
+        "calls_buffered",
+        "cached calls",
+        "Cached calls that are pending or retrying at their sites, as these report.",
+        call_formula=_calls_buffered,
+    ),
+    Kpi(
+        "calls_stuck",
+        "cached calls",
+        "Cached calls that are pending or retrying for longer than `watch.stuck_after_s`.",
+        call_formula=_calls_stuck,
+    ),
+    Kpi(
+        "calls_parked",
+        "cached calls",
+        "Cached calls given up at their sites until an operator retries or discards them.",
+        call_formula=_calls_parked,
+    ),
+    Kpi(
+        "calls_delivered_last_interval",
+        "cached calls",
+        "Cached calls delivered within the last `watch.delivered_window_s`.",
+        call_formula=_calls_delivered,
+    ),
+    Kpi(
+        "calls_failed_last_interval",
+        "cached calls",
+        "Cached calls refused at once, and their scripts told so, within the last `watch.delivered_window_s`.",
+        call_formula=_calls_failed,
+    ),
+    Kpi(
+        "calls_oldest_pending_age_s",
+        "seconds",
+        "The age of the oldest cached call that is pending or retrying; 0 when there is none.",
+        fold=Fold.MAX,
+        call_formula=_calls_oldest_pending_age,
     ),
 )
 NAMES = tuple(kpi.name for kpi in KPIS)
@@ -137,18 +217,28 @@ def is_stuck(status: Status, created_at: datetime, now: datetime, stuck_after: t
     return status in LIVE and now - created_at > stuck_after
 
 
-def compute(rows: Iterable[Row], now: datetime, by: Thresholds) -> Figures:
+def compute(rows: Iterable[Row], now: datetime, by: Thresholds, calls: Iterable[CallRow] = ()) -> Figures:
     """All KPIs of these rows together."""
-    found = list(rows)
-    return {kpi.name: float(kpi.formula(found, now, by)) for kpi in KPIS}
+    found, found_calls = list(rows), list(calls)
+    figures = dict(NOTHING)
+    for kpi in KPIS:
+        if kpi.formula is not None:
+            figures[kpi.name] = float(kpi.formula(found, now, by))
+        if kpi.call_formula is not None:
+            figures[kpi.name] = float(kpi.call_formula(found_calls, now, by))
+    return figures
 
 
-def compute_by_site(rows: Iterable[Row], now: datetime, by: Thresholds) -> dict[str, Figures]:
+def compute_by_site(
+    rows: Iterable[Row], now: datetime, by: Thresholds, calls: Iterable[CallRow] = ()
+) -> dict[str, Figures]:
     """All KPIs of each site that has rows."""
-    of_sites: dict[str, list[Row]] = {}
+    of_sites: dict[str, tuple[list[Row], list[CallRow]]] = {}
     for row in rows:
-        of_sites.setdefault(row.site, []).append(row)
-    return {site: compute(found, now, by) for site, found in of_sites.items()}
+        of_sites.setdefault(row.site, ([], []))[0].append(row)
+    for call in calls:
+        of_sites.setdefault(call.site, ([], []))[1].append(call)
+    return {site: compute(found, now, by, found_calls) for site, (found, found_calls) in of_sites.items()}
 
 
 def fold(of_sites: Iterable[Figures]) -> Figures:
@@ -162,6 +252,14 @@ def _largest(values: Sequence[float]) -> float:
 
 
 _FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {Fold.SUM: sum, Fold.MAX: _largest}
+
+
+def _is_live_call(row: CallRow) -> bool:
+    return row.status in LIVE_CALLS and not row.is_gone
+
+
+def _ended_lately(row: CallRow, now: datetime, by: Thresholds) -> bool:
+    return row.ended_at is not None and now - row.ended_at < by.delivered_window
 
 
 def _is_overdue(row: Row, now: datetime, overdue_after: timedelta) -> bool:

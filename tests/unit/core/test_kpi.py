@@ -105,6 +105,7 @@ def test_nothing_has_a_figure_of_nought_for_every_kpi() -> None:
 def test_every_kpi_says_what_it_is_in_which_unit() -> None:
     assert len(set(NAMES)) == len(KPIS) > 0
     for kpi in KPIS:
-        assert kpi.unit in ("notifications", "seconds")
+        assert kpi.unit in ("notifications", "cached calls", "seconds")
+        assert (kpi.formula is None) != (kpi.call_formula is None)
         assert kpi.help.endswith(".")
         assert kpi.name.endswith("_s") == (kpi.unit == "seconds")

@@ -7,6 +7,7 @@ from fieldpost.central.operate.accounts import Accounts
 from fieldpost.central.operate.breakers import Breakers
 from fieldpost.central.operate.bulk_acts import BulkActs
 from fieldpost.central.operate.channels import Channels
+from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import Notifications
 from fieldpost.central.operate.secrets import Secrets
@@ -26,11 +27,17 @@ class Operate:
     secrets: Secrets
     breakers: Breakers
     sites: Sites
+    intents: Intents
     accounts: Accounts
 
     @classmethod
     def over(
-        cls, store: Store, adapters: Mapping[str, Adapter], clock: Clock, keyring: Keyring | None = None
+        cls,
+        store: Store,
+        adapters: Mapping[str, Adapter],
+        clock: Clock,
+        keyring: Keyring | None = None,
+        intents: IntentOptions | None = None,
     ) -> "Operate":
         ring = keyring or Keyring()
         return cls(
@@ -41,5 +48,6 @@ class Operate:
             Secrets(store, clock, ring),
             Breakers(store, clock),
             Sites(store, clock),
+            Intents(store, clock, intents),
             Accounts(store, clock),
         )

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import BigInteger, Connection, Text, func, select
 
+from fieldpost.central.store import site_calls
 from fieldpost.central.store.moment import moment
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import IS_CLAIMABLE, IS_LIVE, IS_UNDELIVERED, notifications, sites
@@ -70,6 +71,8 @@ def snapshot(conn: Connection, by: Thresholds, *, now: datetime | None) -> Snaps
         figures(row.site)["parked"] = row.parked
     for row in _delivered.run(conn, delivered_after=as_of - by.delivered_window):
         figures(row.site)["delivered_last_interval"] = row.delivered_last_interval
+    for site, told in site_calls.figures(conn, as_of, by):
+        figures(site).update(told)
     return Snapshot(as_of, found)
 
 

@@ -39,6 +39,7 @@ site_mirrors = Table(
 IS_LIVE_CALL = "status in ('pending', 'retrying') and gone_at is null"
 IS_PARKED_CALL = "status = 'parked' and gone_at is null"
 IS_ENDED = "ended_at is not null"
+IS_GONE = "gone_at is not null"
 
 site_calls = Table(
     "site_calls",
@@ -94,9 +95,11 @@ site_calls = Table(
         postgresql_where=text(IS_ENDED),
         sqlite_where=text(IS_ENDED),
     ),
+    Index("ix_site_calls_gone", "gone_at", postgresql_where=text(IS_GONE), sqlite_where=text(IS_GONE)),
 )
 
 IS_OPEN = "state in ('waiting', 'sent')"
+IS_DONE = "done_at is not null"
 
 intents = Table(
     "intents",
@@ -104,6 +107,7 @@ intents = Table(
     Column("intent_id", Id, primary_key=True),
     Column("site", Text, nullable=False),
     Column("kind", Text, nullable=False),
+    Column("message_id", Id),
     Column("arguments", Json, nullable=False),
     Column("reason", Text),
     Column("actor", Text, nullable=False),
@@ -125,6 +129,13 @@ intents = Table(
     Index("ix_intents_open", "site", "intent_id", postgresql_where=text(IS_OPEN), sqlite_where=text(IS_OPEN)),
     Index("ix_intents_created", "created_at", "intent_id"),
     Index("ix_intents_site", "site", "created_at", "intent_id"),
+    Index(
+        "ix_intents_message",
+        "message_id",
+        postgresql_where=text("message_id is not null"),
+        sqlite_where=text("message_id is not null"),
+    ),
+    Index("ix_intents_done", "done_at", postgresql_where=text(IS_DONE), sqlite_where=text(IS_DONE)),
 )
 
 site_health = Table(

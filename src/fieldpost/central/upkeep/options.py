@@ -16,7 +16,8 @@ class UpkeepOptions:
 
     terminal_retention_days: float = 365.0
     """How long delivered, parked and discarded notifications stay, from the time they became so; their targets and
-    attempts stay as long. Pending and retrying ones are never deleted."""
+    attempts stay as long. Pending and retrying ones are never deleted. What sites reported of cached calls stays as
+    long after these came to their end."""
     tombstone_extra_days: float = TOMBSTONE_EXTRA_DAYS_MIN
     """Of a deleted notification its id and digest stay for the terminal retention and so much longer, so that a site
     restored from an old copy cannot have it sent again; at least 90."""
@@ -24,7 +25,7 @@ class UpkeepOptions:
     """How long audit entries and the records of bulk acts stay; a notification that still has a row keeps its
     entries."""
     sample_retention_days: float = 90.0
-    """How long the history of the KPIs stays."""
+    """How long the history of the KPIs and of the sites' health stays."""
     node_retention_days: float = 30.0
     """How long a node that is gone is still listed."""
     purge_interval_s: float = 24 * 3600.0

@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import bulk_acts, retention, terms
+from fieldpost.central.store import bulk_acts, intents, retention, site_calls, site_health, terms
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
 from fieldpost.central.store.retention import BEGINNING, Batch, Span
@@ -56,6 +56,10 @@ class Purge:
             _Kept("tombstones", o.tombstone_retention, retention.TOMBSTONES.purge),
             _Kept("samples", o.sample_retention, retention.SAMPLES.purge),
             _Kept("nodes", o.node_retention, retention.NODES.purge),
+            _Kept("site_calls", o.terminal_retention, site_calls.ENDED.purge),
+            _Kept("gone_site_calls", o.terminal_retention, site_calls.GONE.purge),
+            _Kept("intents", o.audit_retention, intents.ENDED.purge),
+            _Kept("site_health_samples", o.sample_retention, site_health.SAMPLES.purge),
             _Kept("search_terms", o.terminal_retention, terms.purge),
         )
 

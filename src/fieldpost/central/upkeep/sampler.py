@@ -1,16 +1,17 @@
-"""The sampler: keeps the KPIs of every minute, of all sites together and of each, for their history."""
+"""The sampler: keeps the KPIs of every minute, of all sites together and of each, and the health of the sites."""
 
 from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from fieldpost.central.store import kpis, samples
+from fieldpost.central.store import kpis, samples, site_health
 from fieldpost.central.store.engine import Store
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import Thresholds
+from fieldpost.core.site_health import Freshness
 
 log = structlog.get_logger()
 
@@ -21,12 +22,19 @@ class Sampler:
     """One for a node; the leading one samples."""
 
     def __init__(
-        self, store: Store, clock: Clock, leader: Leader, by: Thresholds, options: UpkeepOptions | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        leader: Leader,
+        by: Thresholds,
+        options: UpkeepOptions | None = None,
+        freshness: Freshness | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._leader = leader
         self._by = by
+        self._freshness = freshness or Freshness()
         self._interval = timedelta(seconds=(options or UpkeepOptions()).sample_interval_s)
 
     async def run(self) -> None:
@@ -38,7 +46,9 @@ class Sampler:
     async def sweep(self) -> datetime:
         """Take a sample, unless one of this interval is there; the database's time at which it was taken."""
         snapshot = await self._store.read(kpis.snapshot, self._by, now=self._store.now())
-        await self._store.write(samples.add, begin_of(snapshot.as_of, self._interval), snapshot)
+        taken_at = begin_of(snapshot.as_of, self._interval)
+        await self._store.write(samples.add, taken_at, snapshot)
+        await self._store.write(site_health.sample, taken_at, self._freshness, now=snapshot.as_of)
         return snapshot.as_of
 
     async def _sweep_safely(self) -> float:

@@ -10,6 +10,7 @@ from fieldpost.central.upkeep.purge import Purge
 from fieldpost.central.upkeep.sampler import Sampler
 from fieldpost.clock import Clock
 from fieldpost.core.kpi import Thresholds
+from fieldpost.core.site_health import Freshness
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,18 @@ class Upkeep:
 
     @classmethod
     def over(
-        cls, store: Store, node_id: str, clock: Clock, by: Thresholds, options: UpkeepOptions | None = None
+        cls,
+        store: Store,
+        node_id: str,
+        clock: Clock,
+        by: Thresholds,
+        options: UpkeepOptions | None = None,
+        freshness: Freshness | None = None,
     ) -> "Upkeep":
         leader = Leader(store, node_id, clock, options)
         return cls(
             leader,
             Purge(store, clock, leader, options),
-            Sampler(store, clock, leader, by, options),
+            Sampler(store, clock, leader, by, options, freshness),
             Indexer(store, clock, leader),
         )

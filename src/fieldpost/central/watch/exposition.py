@@ -14,9 +14,11 @@ from fieldpost.central.store.engine import Store
 from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, Nodes, NodeState
+from fieldpost.central.watch.sites import Fleet, Sites
 from fieldpost.core.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import KPIS, Kpi, Snapshot
+from fieldpost.core.site_health import LinkState
 
 
 class Exposition:
@@ -24,11 +26,12 @@ class Exposition:
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
-    def __init__(self, store: Store, metrics: Metrics, kpis: Kpis, nodes: Nodes) -> None:
+    def __init__(self, store: Store, metrics: Metrics, kpis: Kpis, nodes: Nodes, sites: Sites) -> None:
         self._store = store
         self._metrics = metrics
         self._kpis = kpis
         self._nodes = nodes
+        self._sites = sites
 
     async def text(self) -> str:
         registry = CollectorRegistry()
@@ -39,9 +42,16 @@ class Exposition:
         try:
             snapshot, centre = await self._kpis.now(), await self._nodes.all()
             found = await self._store.read(breakers.load)
+            fleet = await self._sites.all()
         except Unavailable:
             return [_gauge(STORE_UP, [((), 0)])]
-        return [_gauge(STORE_UP, [((), 1)]), *_of_kpis(snapshot), *_of_centre(centre), _of_breakers(found.values())]
+        return [
+            _gauge(STORE_UP, [((), 1)]),
+            *_of_kpis(snapshot),
+            *_of_centre(centre),
+            _of_breakers(found.values()),
+            *_of_fleet(fleet),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,34 @@ LEASE = Told(
 BREAKER = Told(
     "fieldpost_breaker_state", "1 for the state that a breaker is in, 0 for its others.", ("breaker", "state")
 )
+SITE_LINK = Told("fieldpost_site_link_state", "1 for the state that a site is in, 0 for its others.", ("site", "state"))
+SITE_AGE = Told("fieldpost_site_report_age_seconds", "How old the last health report of a site is.", ("site",))
+SITE_DEPTH = Told(
+    "fieldpost_site_buffer_depth", "What waits in a site's buffer, as it reports, by category.", ("site", "category")
+)
+SITE_OLDEST = Told(
+    "fieldpost_site_buffer_oldest_seconds", "For how long the oldest of that waits, as the site reports.", ("site",)
+)
+SITE_PARKED = Told("fieldpost_site_buffer_parked", "Cached calls parked at a site, as it reports.", ("site",))
+SITE_REJECTED = Told(
+    "fieldpost_site_buffer_rejected", "Notifications in a site's rejected box, as it reports.", ("site",)
+)
+SITE_DISK = Told("fieldpost_site_disk_free_bytes", "Free space on a site's disk, as it reports.", ("site",))
+SITE_CLOCK = Told(
+    "fieldpost_site_clock_offset_seconds", "By how much a site's clock was ahead when it reported.", ("site",)
+)
+SITE_INTENTS = Told("fieldpost_site_open_intents", "Intents that wait for a site or for its answer.", ("site",))
+OF_SITES = (
+    SITE_LINK,
+    SITE_AGE,
+    SITE_DEPTH,
+    SITE_OLDEST,
+    SITE_PARKED,
+    SITE_REJECTED,
+    SITE_DISK,
+    SITE_CLOCK,
+    SITE_INTENTS,
+)
 
 
 def of_kpi(kpi: Kpi) -> tuple[Told, Told]:
@@ -70,7 +108,7 @@ def of_kpi(kpi: Kpi) -> tuple[Told, Told]:
     return Told(f"fieldpost_{name}", kpi.help), of_site
 
 
-TOLD: tuple[Told, ...] = (STORE_UP, *(told for kpi in KPIS for told in of_kpi(kpi)), NODES, LEASE, BREAKER)
+TOLD: tuple[Told, ...] = (STORE_UP, *(told for kpi in KPIS for told in of_kpi(kpi)), NODES, LEASE, BREAKER, *OF_SITES)
 """All that is read from the store."""
 
 
@@ -96,6 +134,24 @@ def _of_centre(centre: Centre) -> Iterator[Metric]:
 
 def _of_breakers(found: Iterable[Breaker]) -> Metric:
     return _gauge(BREAKER, [((b.key, state.value), b.state is state) for b in found for state in BreakerState])
+
+
+def _of_fleet(fleet: Fleet) -> Iterator[Metric]:
+    """Of sites that never reported there is nothing to tell but that they are offline."""
+    reports = [(state.record.name, state.health) for state in fleet.sites]
+    heard = [(site, health, health.report) for site, health in reports if health is not None]
+    links = [((s.record.name, state.value), s.link is state) for s in fleet.sites for state in LinkState]
+    yield _gauge(SITE_LINK, links)
+    yield _gauge(SITE_AGE, [((site,), (fleet.as_of - h.received_at).total_seconds()) for site, h, _ in heard])
+    depths = [((site, category), count) for site, _, r in heard for category, count in r.backlog.items()]
+    yield _gauge(SITE_DEPTH, depths)
+    yield _gauge(SITE_OLDEST, [((site,), r.oldest_age_s) for site, _, r in heard])
+    yield _gauge(SITE_PARKED, [((site,), r.parked) for site, _, r in heard])
+    yield _gauge(SITE_REJECTED, [((site,), r.rejected) for site, _, r in heard])
+    disks = [((site,), r.disk_free_bytes) for site, _, r in heard if r.disk_free_bytes is not None]
+    yield _gauge(SITE_DISK, disks)
+    yield _gauge(SITE_CLOCK, [((site,), h.clock_offset_s) for site, h, _ in heard])
+    yield _gauge(SITE_INTENTS, [((s.record.name,), s.open_intents) for s in fleet.sites])
 
 
 def _gauge(told: Told, samples: Sequence[tuple[tuple[str, ...], float]]) -> Metric:

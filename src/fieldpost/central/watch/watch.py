@@ -12,9 +12,12 @@ from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Nodes
 from fieldpost.central.watch.notifications import Notifications
+from fieldpost.central.watch.site_calls import SiteCalls
+from fieldpost.central.watch.sites import Sites
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
+from fieldpost.core.site_health import Freshness
 
 SECONDS_MAX = 10 * 365 * 86400.0
 
@@ -27,6 +30,10 @@ class WatchOptions:
     """Pending or retrying for longer than this counts as stuck; it is shown and never acted on."""
     delivered_window_s: float = 60.0
     """How far back `delivered_last_interval` counts."""
+    site_late_after_s: float = 45.0
+    """A site whose last report is older than this is late; a site reports every 30 s."""
+    site_offline_after_s: float = 60.0
+    """A site whose last report is older than this is offline; not less than `site_late_after_s`."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -36,6 +43,20 @@ class WatchOptions:
                     f"watch.{field.name} must be greater than 0 and at most ten years",
                     field=f"watch.{field.name}",
                 )
+        if self.site_offline_after_s < self.site_late_after_s:
+            raise ConfigError(
+                "settings.range",
+                "watch.site_offline_after_s must not be less than watch.site_late_after_s",
+                field="watch.site_offline_after_s",
+            )
+
+    @property
+    def freshness(self) -> Freshness:
+        """What sites are judged by."""
+        return Freshness(
+            late_after=timedelta(seconds=self.site_late_after_s),
+            offline_after=timedelta(seconds=self.site_offline_after_s),
+        )
 
     def thresholds(self, sweep_interval_s: float) -> Thresholds:
         """What the KPIs are measured by, where the dispatcher sweeps so often."""
@@ -53,6 +74,8 @@ class Watch:
     health: Health
     kpis: Kpis
     nodes: Nodes
+    sites: Sites
+    site_calls: SiteCalls
     exposition: Exposition
 
     @classmethod
@@ -66,13 +89,16 @@ class Watch:
         sweep_interval_s: float = 10.0,
     ) -> "Watch":
         """`metrics` are those of this node's work; without any there is nothing to see of its dispatcher."""
-        by = (options or WatchOptions()).thresholds(sweep_interval_s)
-        kpis, nodes = Kpis(store, clock, by), Nodes(store)
+        options = options or WatchOptions()
+        by = options.thresholds(sweep_interval_s)
+        kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), Sites(store, clock, options.freshness)
         return cls(
             Notifications(store, clock, by.stuck_after),
             BulkActs(store),
             Health(store, clock, keyring, metrics, sweep_interval_s),
             kpis,
             nodes,
-            Exposition(store, metrics or Metrics(clock), kpis, nodes),
+            sites,
+            SiteCalls(store, by.stuck_after),
+            Exposition(store, metrics or Metrics(clock), kpis, nodes, sites),
         )

@@ -74,6 +74,14 @@ def upgrade() -> None:
         sqlite_where=sa.text("ended_at is not null"),
     )
     op.create_index(
+        "ix_site_calls_gone",
+        "site_calls",
+        ["gone_at"],
+        unique=False,
+        postgresql_where=sa.text("gone_at is not null"),
+        sqlite_where=sa.text("gone_at is not null"),
+    )
+    op.create_index(
         "ix_site_calls_live",
         "site_calls",
         ["site", "begun_at"],
@@ -96,6 +104,7 @@ def upgrade() -> None:
         sa.Column("intent_id", Id(), nullable=False),
         sa.Column("site", sa.Text(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("message_id", Id()),
         sa.Column("arguments", Json, nullable=False),
         sa.Column("reason", sa.Text()),
         sa.Column("actor", sa.Text(), nullable=False),
@@ -124,6 +133,22 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("intent_id", name=op.f("pk_intents")),
     )
     op.create_index("ix_intents_created", "intents", ["created_at", "intent_id"], unique=False)
+    op.create_index(
+        "ix_intents_done",
+        "intents",
+        ["done_at"],
+        unique=False,
+        postgresql_where=sa.text("done_at is not null"),
+        sqlite_where=sa.text("done_at is not null"),
+    )
+    op.create_index(
+        "ix_intents_message",
+        "intents",
+        ["message_id"],
+        unique=False,
+        postgresql_where=sa.text("message_id is not null"),
+        sqlite_where=sa.text("message_id is not null"),
+    )
     op.create_index(
         "ix_intents_open",
         "intents",

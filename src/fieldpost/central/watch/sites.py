@@ -1,0 +1,117 @@
+"""The sites as people see them: online, late or offline, what waits there, and how that was."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from fieldpost.central.store import identities, intents, mirrors, site_health
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.identities import SiteRecord
+from fieldpost.central.store.moment import moment
+from fieldpost.central.watch.glance import Glance
+from fieldpost.clock import Clock
+from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.site_call import Mirror
+from fieldpost.core.site_health import Figures, Freshness, LinkState, SiteHealth, link_state
+
+HISTORY_DEFAULT = timedelta(days=1)
+HISTORY_MAX = timedelta(days=366)
+POINTS_MAX = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class SiteState:
+    """One site: what central knows of it, and what it said of itself last."""
+
+    record: SiteRecord
+    link: LinkState
+    health: SiteHealth | None
+    """None when it never reported."""
+    mirror: Mirror | None
+    open_intents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All sites, by name."""
+
+    sites: Sequence[SiteState]
+    as_of: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HealthHistory:
+    """What was kept of a site's health, in the order of time; what one point says holds until the next."""
+
+    site: str
+    begin: datetime
+    end: datetime
+    points: Sequence[tuple[datetime, Figures]]
+    is_whole: bool
+    """False when there was more than is told; these are the newest."""
+
+
+class Sites:
+    """Looking at sites."""
+
+    def __init__(self, store: Store, clock: Clock, by: Freshness) -> None:
+        self._store = store
+        self.by = by
+        self._glance = Glance(self._look, clock)
+
+    async def all(self) -> Fleet:
+        """All sites, as of a moment ago."""
+        return await self._glance.get()
+
+    async def one(self, name: str) -> tuple[SiteState, datetime]:
+        """One site as of now; NotFound when there is none of that name."""
+        fleet = await self._store.read(look, self.by, name, now=self._store.now())
+        if not fleet.sites:
+            raise NotFound("site.unknown", f"there is no site {name[:64]!r}")
+        return fleet.sites[0], fleet.as_of
+
+    async def history(self, name: str, begin: datetime | None = None, end: datetime | None = None) -> HealthHistory:
+        """How a site was from `begin` (a day before the end, if not given) to `end` (now)."""
+        _, now = await self.one(name)
+        until = end or now
+        since = begin or until - HISTORY_DEFAULT
+        if not timedelta(0) < until - since <= HISTORY_MAX:
+            raise InvalidInput(
+                "history.range", f"from must be before to, by at most {HISTORY_MAX.days} days", field="from"
+            )
+        points = await self._store.read(site_health.history, name, begin=since, end=until, limit=POINTS_MAX + 1)
+        return HealthHistory(name, since, until, points[-POINTS_MAX:], len(points) <= POINTS_MAX)
+
+    async def _look(self) -> Fleet:
+        return await self._store.read(look, self.by, now=self._store.now())
+
+
+def look(conn: Connection, by: Freshness, name: str | None = None, *, now: datetime | None) -> Fleet:
+    """The sites, all or the one of this name, judged by the database's clock."""
+    as_of = moment(conn, now)
+    if name is None:
+        records = identities.all_sites(conn)
+        health = site_health.load_all(conn)
+        found = mirrors.load_all(conn)
+    else:
+        record = identities.get_site(conn, name)
+        records = [record] if record else []
+        report = site_health.get(conn, name)
+        health = {name: report} if report else {}
+        found = mirrors.load_all(conn, [name])
+    waiting = intents.open_counts(conn)
+    return Fleet(
+        [
+            SiteState(
+                record,
+                link_state(health[record.name].received_at if record.name in health else None, as_of, by),
+                health.get(record.name),
+                found.get(record.name),
+                waiting.get(record.name, 0),
+            )
+            for record in records
+        ],
+        as_of,
+    )

@@ -1,0 +1,143 @@
+"""Which report wins, and how the mirror's cursor moves."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fieldpost.core.site_call import (
+    Mirror,
+    Standing,
+    Stretch,
+    answered,
+    by_central,
+    ended_round,
+    reread,
+    told,
+    wins,
+)
+from support.sample import MINUTE, NOW
+
+SITE = "plant-7"
+KNOWN = Mirror(site=SITE, incarnation="first", cursor=10)
+
+
+def stretch(after: int, until: int, incarnation: str = "first") -> Stretch:
+    return Stretch(incarnation, after, until)
+
+
+@pytest.mark.req("DEC-29", "RES-36")
+@pytest.mark.parametrize(
+    ("report", "known", "is_news"),
+    [
+        ((1, 1), None, True),
+        ((1, 4), (1, 3), True),
+        ((1, 3), (1, 3), False),
+        ((1, 2), (1, 3), False),
+        ((2, 1), (1, 9), True),
+        ((1, 99), (2, 1), False),
+    ],
+)
+def test_a_report_wins_by_its_version_and_a_later_round_over_all(
+    report: tuple[int, int], known: tuple[int, int] | None, is_news: bool
+) -> None:
+    assert wins(report, known) is is_news
+
+
+@pytest.mark.req("DEC-29", "TEL-02")
+@pytest.mark.parametrize(
+    ("after", "until", "cursor"),
+    [
+        pytest.param(10, 15, 15, id="joins on"),
+        pytest.param(3, 15, 15, id="overlaps"),
+        pytest.param(3, 8, 10, id="comes late"),
+        pytest.param(12, 15, 10, id="leaves a gap"),
+    ],
+)
+def test_telemetry_moves_the_cursor_only_where_nothing_is_missing(after: int, until: int, cursor: int) -> None:
+    assert told(KNOWN, SITE, stretch(after, until), NOW).cursor == cursor
+
+
+def test_the_first_word_of_a_site_begins_its_mirror() -> None:
+    assert told(None, SITE, stretch(0, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=3)
+    assert told(None, SITE, stretch(2, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=0)
+
+
+def test_telemetry_of_another_buffer_begins_a_new_round_and_is_told() -> None:
+    after = told(KNOWN, SITE, stretch(0, 2, "second"), NOW)
+    assert after == Mirror(
+        site=SITE,
+        incarnation="second",
+        cursor=2,
+        round=2,
+        is_rereading=True,
+        replaced_at=NOW,
+        replaced_count=1,
+    )
+
+
+@pytest.mark.req("RES-38", "TEL-03")
+def test_an_answer_that_has_no_more_makes_the_mirror_whole() -> None:
+    part, is_whole = answered(KNOWN, SITE, stretch(10, 15), Standing(20, 0, True), NOW)
+    assert (part.cursor, part.reconciled_at, is_whole) == (15, None, False)
+    rest, is_whole = answered(part, SITE, stretch(15, 20), Standing(20, 0, False), NOW)
+    assert (rest.cursor, rest.reconciled_at, is_whole) == (20, NOW, True)
+    assert not ended_round(part, rest, is_whole)
+
+
+def test_a_buffer_that_has_gone_back_is_read_anew() -> None:
+    before = replace(KNOWN, cursor=100)
+    after, is_whole = answered(before, SITE, stretch(100, 100), Standing(60, 0, False), NOW)
+    assert (after.cursor, after.round, after.replaced_count, is_whole) == (0, 2, 1, False)
+    part, is_whole = answered(after, SITE, stretch(0, 50), Standing(61, 0, True), NOW)
+    assert (part.cursor, part.is_rereading, is_whole) == (50, True, False)
+    rest, is_whole = answered(part, SITE, stretch(50, 61), Standing(61, 0, False), NOW)
+    assert (rest.cursor, rest.is_rereading, rest.replaced_count) == (61, False, 1)
+    assert ended_round(part, rest, is_whole)
+
+
+def test_an_answer_older_than_telemetry_is_not_taken_for_a_buffer_gone_back() -> None:
+    """The site read its newest change, then telemetry overtook the answer."""
+    overtaken = told(KNOWN, SITE, stretch(10, 30), NOW)
+    after, is_whole = answered(overtaken, SITE, stretch(10, 25), Standing(25, 0, False), NOW)
+    assert (after.cursor, after.replaced_count, is_whole) == (30, 0, True)
+
+
+def test_another_buffer_that_answers_from_the_middle_is_asked_again_from_its_beginning() -> None:
+    after, is_whole = answered(KNOWN, SITE, stretch(10, 12, "second"), Standing(12, 0, False), NOW)
+    assert (after.incarnation, after.cursor, after.round, is_whole) == ("second", 0, 2, False)
+
+
+def test_another_buffer_that_answers_from_its_beginning_is_whole_at_once() -> None:
+    empty = replace(KNOWN, cursor=0)
+    after, is_whole = answered(empty, SITE, stretch(0, 12, "second"), Standing(12, 0, False), NOW)
+    assert (after.cursor, after.is_rereading, is_whole) == (12, False, True)
+    assert ended_round(empty, after, is_whole)
+
+
+def test_a_buffer_that_forgot_what_central_never_heard_is_read_anew_and_not_called_replaced() -> None:
+    after, is_whole = answered(KNOWN, SITE, stretch(10, 20), Standing(20, 12, False), NOW)
+    assert (after.cursor, after.round, after.is_rereading, after.replaced_count, is_whole) == (0, 2, True, 0, False)
+    rest, is_whole = answered(after, SITE, stretch(0, 20), Standing(20, 12, False), NOW)
+    assert (rest.cursor, is_whole) == (20, True)
+    heard, is_whole = answered(KNOWN, SITE, stretch(10, 20), Standing(20, 10, False), NOW)
+    assert (heard.round, is_whole) == (1, True)
+
+
+def test_an_answer_to_a_question_of_an_earlier_round_leaves_the_mirror_incomplete() -> None:
+    again = reread(KNOWN)
+    after, is_whole = answered(again, SITE, stretch(10, 20), Standing(20, 0, False), NOW)
+    assert (after.cursor, after.is_rereading, is_whole) == (0, True, False)
+
+
+@pytest.mark.req("DEC-04")
+def test_an_age_told_by_a_wrong_clock_is_still_right() -> None:
+    wrong = NOW + timedelta(days=4000)
+    assert by_central(wrong - 5 * MINUTE, wrong, NOW) == NOW - 5 * MINUTE
+
+
+@pytest.mark.req("DEC-04")
+def test_a_time_that_cannot_be_is_taken_for_now() -> None:
+    assert by_central(NOW + MINUTE, NOW, NOW) == NOW
+    assert by_central(None, NOW, NOW) == NOW
+    assert by_central(NOW, None, NOW) == NOW
