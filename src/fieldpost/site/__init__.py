@@ -1,1 +1,1 @@
-"""Runs at a site. Imports: core, link, outbound, clock, apsw. Never central."""
+"""Runs at a site. Imports: core, link, outbound, clock, apsw (asyncpg in one carrier). Never central."""

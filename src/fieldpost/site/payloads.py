@@ -213,7 +213,7 @@ def _check_headers(definition: External, headers: Mapping[str, str] | None) -> d
     secret = {name.lower() for name in definition.secret_headers}
     seen: set[str] = set()
     for name, value in headers.items():
-        field = f"headers.{name[:64]}" if str(name).isprintable() else "headers"
+        field = f"headers.{str(name)[:64]}" if str(name).isprintable() else "headers"
         check_header(name, value, field)
         if name.lower() in secret:
             raise InvalidInput("header.invalid", f"{field} is set by the definition in site.toml", field=field)

@@ -8,6 +8,7 @@ changes rows and can neither end the transaction it runs in nor touch anything b
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from fieldpost.core.errors import InvalidInput
@@ -52,6 +53,11 @@ def parse_statement(text: object, dialect: Dialect, field: str = "statement") ->
         raise _refused(field, "must not contain a NUL character")
     if size > STATEMENT_BYTES_MAX:
         raise _refused(field, f"has {size} bytes, at most {STATEMENT_BYTES_MAX}")
+    return _parse(text, dialect, field)
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str, dialect: Dialect, field: str) -> Statement:
     reader = _Reader(text, dialect, field)
     reader.read()
     return Statement("".join(reader.pieces), tuple(reader.names))

@@ -204,6 +204,7 @@ async def test_a_server_that_was_restarted_is_called_again_at_once(world: World)
     assert isinstance(await world.call(), Taken)
 
 
+@pytest.mark.threat(23)
 async def test_secrets_never_come_back_in_an_error(world: World) -> None:
     write_secret(world.folder / "erp.secret", "Bearer very-secret-token-123")
     write_secret(world.folder / "key.secret", "hunter2-hunter2")

@@ -1,0 +1,115 @@
+"""Writes through database connections: one statement in one transaction per attempt, its values by parameter alone.
+
+Each statement may use `:operation_id`, the same at every attempt of one write, so that a target can tell a repetition:
+an attempt whose commit was sent and not answered may have been carried out. What a database says is judged by one
+question, the same for both: would this write be refused again by a healthy database? Then it is refused for good. All
+else (lost, busy, full, read-only, wrongly set up) is a matter of the database, and the write waits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import ConfigError, InvalidInput
+from fieldpost.core.forwarding import Answer, NotNow, Refused
+from fieldpost.core.message import Category, Message
+from fieldpost.core.secret import Scrubber, Secret
+from fieldpost.outbound.guard import Guard, Resolve, resolve_by_system
+from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.site.carriers.postgresql import PostgresqlTarget
+from fieldpost.site.carriers.sqlite import SqliteTarget
+from fieldpost.site.definitions import Database, PostgresqlPlace, SqlitePlace
+from fieldpost.site.payloads import DatabaseWrite, Scalar, decode_write
+from fieldpost.site.statements import OPERATION_ID, Statement
+
+
+class Target(Protocol):
+    """One database, whichever kind it is."""
+
+    async def write(self, statement: Statement, values: Sequence[Scalar], password: Secret | None) -> Answer:
+        """Run the statement in a transaction of its own, within the definition's time."""
+
+    async def close(self) -> None:
+        """Give back what is held open."""
+
+
+class DatabaseCarrier:
+    """Carries writes. Holds connections open for reuse; used from one event loop."""
+
+    category = Category.DATABASE_WRITE
+
+    def __init__(
+        self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve = resolve_by_system
+    ) -> None:
+        self._clock = clock
+        self._guard = Guard("admin", (options or OutboundOptions()).allowed(), resolve)
+        self._targets: dict[str, tuple[Database, Target]] = {}
+
+    async def attempt(self, message: Message, definition: Database | None) -> Answer:
+        """Make one attempt, within the definition's time. Never raises for what the world does."""
+        if definition is None:
+            return Refused(
+                "database.undefined", f"site.toml no longer defines the database connection {message.target!r}"
+            )
+        try:
+            write = decode_write(message.payload)
+            statement = _statement(definition, write)
+            values = _values(statement, write.parameters, message.tracked_operation_id or message.message_id)
+        except InvalidInput as error:
+            return Refused(error.code, error.message)
+        try:
+            password = definition.password()
+            answer = await (await self._target(definition)).write(statement, values, password)
+        except ConfigError as error:
+            # A matter of this site's set-up, not of the write: it stays until that is right.
+            return NotNow(str(error))
+        return _scrubbed(answer, Scrubber(() if password is None else (password,)))
+
+    async def close(self) -> None:
+        targets, self._targets = self._targets, {}
+        for _, target in targets.values():
+            await target.close()
+
+    async def _target(self, definition: Database) -> Target:
+        known = self._targets.get(definition.name)
+        if known is not None and known[0] == definition:
+            return known[1]
+        made: Target
+        match definition.place:
+            case SqlitePlace(path=path):
+                made = SqliteTarget(definition, path, self._clock)
+            case PostgresqlPlace() as place:
+                made = PostgresqlTarget(definition, place, self._guard, self._clock)
+        self._targets[definition.name] = (definition, made)
+        if known is not None:
+            await known[1].close()
+        return made
+
+
+def _statement(definition: Database, write: DatabaseWrite) -> Statement:
+    """As it is defined now, which may differ from what it was when the write was buffered."""
+    found = definition.statement(write.statement)
+    if found is None:
+        raise InvalidInput(
+            "statement.undefined", f"database.{definition.name} no longer allows the statement {write.statement[:64]!r}"
+        )
+    if found.given != frozenset(write.parameters):
+        differing = ", ".join(sorted(found.given ^ set(write.parameters)))
+        raise InvalidInput(
+            "parameter.invalid", f"the statement's parameters have changed since the write was made: {differing}"
+        )
+    return found
+
+
+def _values(statement: Statement, parameters: Mapping[str, Scalar], operation_id: str) -> list[Scalar]:
+    return [operation_id if name == OPERATION_ID else parameters[name] for name in statement.parameters]
+
+
+def _scrubbed(answer: Answer, scrub: Scrubber) -> Answer:
+    match answer:
+        case Refused(code=code, error=error):
+            return Refused(code, scrub(error))
+        case NotNow(error=error, wait_s=wait_s):
+            return NotNow(scrub(error), wait_s)
+        case _:
+            return answer

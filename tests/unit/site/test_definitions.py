@@ -1,0 +1,246 @@
+"""What site.toml defines: external systems and database connections, and every way to write that wrongly."""
+
+import os
+import textwrap
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from fieldpost.core.errors import ConfigError, InvalidInput
+from fieldpost.site.definitions import (
+    Database,
+    External,
+    PostgresqlPlace,
+    SqlitePlace,
+    find_definition,
+    read_secret,
+)
+from fieldpost.site.folder import Folder, read_folder
+
+SITE = """
+[site]
+name = "plant-7"
+[central]
+url = "https://central.example.com"
+"""
+FULL = """
+[outbound]
+allow = "metadata.internal"
+
+[external.erp]
+url = "https://erp.example.com/api"
+timeout_s = 3
+retry_interval_s = 30
+retries_max = 4
+ca_file = "erp-ca.pem"
+headers = {Accept = "application/json"}
+secret_headers = {Authorization = "erp.secret"}
+
+[external.press-2]
+url = "http://127.0.0.1:8080"
+
+[database.plant]
+url = "postgresql://field@db.example.com:5433/plant"
+password_file = "plant.secret"
+timeout_s = 2.5
+retry_interval_s = 5
+retries_max = 0
+[database.plant.statements]
+count = "INSERT INTO counts VALUES (:operation_id, :n)"
+
+[database.local]
+url = "sqlite:///local.db"
+allows_free_sql = true
+"""
+
+
+def folder(path: Path, text: str) -> Folder:
+    (path / "site.toml").write_text(SITE + textwrap.dedent(text))
+    return read_folder(path)
+
+
+@pytest.mark.req("SF-09", "SF-10")
+def test_how_often_and_how_long_to_try_stands_on_the_definition(tmp_path: Path) -> None:
+    found = folder(tmp_path, FULL)
+    erp, press, plant = found.externals["erp"], found.externals["press-2"], found.databases["plant"]
+    assert (erp.timeout_s, erp.retry_interval, erp.retries_max) == (3, timedelta(seconds=30), 4)
+    assert (press.timeout_s, press.retry_interval, press.retries_max) == (10, timedelta(seconds=60), 10)
+    assert (plant.timeout_s, plant.retry_interval, plant.retries_max) == (2.5, timedelta(seconds=5), 0)
+    assert erp.ca_path == tmp_path / "erp-ca.pem"
+    assert found.outbound.allow == "metadata.internal"
+
+
+def test_a_site_without_definitions_has_none(tmp_path: Path) -> None:
+    found = folder(tmp_path, "")
+    assert (dict(found.externals), dict(found.databases)) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://u@db.example.com/d", PostgresqlPlace("db.example.com", 5432, "u", "d")),
+        ("postgres://u%40x@[::1]:5433/d%20e", PostgresqlPlace("::1", 5433, "u@x", "d e")),
+        ("postgresql://u@/d?host=/run/pg", PostgresqlPlace("/run/pg", 5432, "u", "d")),
+        ("sqlite:////var/lib/x.db", SqlitePlace(Path("/var/lib/x.db"))),
+        ("sqlite:///x.db", SqlitePlace(Path("/site/x.db"))),
+    ],
+)
+def test_a_url_names_a_server_a_socket_or_a_file(url: str, place: PostgresqlPlace | SqlitePlace) -> None:
+    definition = Database(name="plant", folder=Path("/site"), url=url, allows_free_sql=True)
+    assert definition.place == place
+    assert definition.dialect == place.dialect
+
+
+@pytest.mark.parametrize(
+    ("url", "tls", "speaks"),
+    [
+        ("postgresql://u@db.example.com/d", None, True),
+        ("postgresql://u@10.0.0.5/d", None, True),
+        ("postgresql://u@10.0.0.5/d", False, False),
+        ("postgresql://u@localhost/d", None, False),
+        ("postgresql://u@127.0.0.1/d", True, True),
+        ("postgresql://u@/d?host=/run/pg", None, False),
+    ],
+)
+def test_tls_is_spoken_unless_the_server_is_on_this_machine_or_it_is_said_otherwise(
+    url: str, tls: bool | None, speaks: bool
+) -> None:
+    assert Database(name="plant", url=url, tls=tls, allows_free_sql=True).speaks_tls is speaks
+
+
+ERP = '[external.erp]\nurl = "https://erp.example.com"\n'
+PLANT = '[database.plant]\nurl = "postgresql://u@db.example.com/d"\nallows_free_sql = true\n'
+FILE = '[database.plant]\nurl = "sqlite:///x.db"\n'
+
+
+@pytest.mark.bad_input(8)
+@pytest.mark.parametrize(
+    ("text", "key", "rule"),
+    [
+        ("[[external]]\nurl = 'x'", "external", "must be a section"),
+        ("[external]\nerp = 3", "external.erp", "must be a section"),
+        ("[externals.erp]\nurl = 'https://x.example'", "externals", "is unknown"),
+        ("[external.erp]\ntimeout_s = 3", "external.erp.url", "is missing"),
+        (ERP + "retries = 3", "external.erp.retries", "is unknown"),
+        (ERP + "name = 'x'", "external.erp.name", "is unknown"),
+        (ERP + "folder = 'x'", "external.erp.folder", "is unknown"),
+        ("[external.'e rp']\nurl = 'https://x.example'", "external.e rp", "has a name"),
+        ("[external.'7']\nurl = 'https://x.example'", "external.7", "has a name"),
+        ("[external.erp]\nurl = 7", "external.erp.url", "must be a str"),
+        ("[external.erp]\nurl = 'ftp://x.example'", "external.erp.url", "must begin with"),
+        ("[external.erp]\nurl = 'http://x.example'", "external.erp.url", "must begin with https"),
+        ("[external.erp]\nurl = 'https://u:p@x.example'", "external.erp.url", "user name or password"),
+        ("[external.erp]\nurl = 'https://x.example/?key=1'", "external.erp.url", "query"),
+        ("[external.erp]\nurl = 'https://x.example/?'", "external.erp.url", "query"),
+        ("[external.erp]\nurl = 'https://x.example/#a'", "external.erp.url", "fragment"),
+        (ERP + "timeout_s = 0", "external.erp.timeout_s", "0.05 to 600"),
+        (ERP + "timeout_s = nan", "external.erp.timeout_s", "0.05 to 600"),
+        (ERP + "timeout_s = '5s'", "external.erp.timeout_s", "0.05 to 600"),
+        (ERP + "retry_interval_s = 86401", "external.erp.retry_interval_s", "to 86400"),
+        (ERP + "retries_max = -1", "external.erp.retries_max", "whole number"),
+        (ERP + "retries_max = 1.5", "external.erp.retries_max", "whole number"),
+        (ERP + "retries_max = true", "external.erp.retries_max", "whole number"),
+        (ERP + "allows_plain_http = 1", "external.erp.allows_plain_http", "true or false"),
+        (ERP + "ca_file = 3", "external.erp.ca_file", "name of a file"),
+        (ERP + "headers = 3", "external.erp.headers", "table"),
+        (ERP + "headers = {A = 3}", "external.erp.headers.A", "must be a text"),
+        (ERP + 'headers = {A = "x\\r\\ny: z"}', "external.erp.headers.A", "on one line"),
+        (ERP + "headers = {Host = 'x'}", "external.erp.headers.Host", "sets itself"),
+        (ERP + "headers = {Authorization = 'x'}", "external.erp.headers.Authorization", "secret_headers"),
+        (ERP + "secret_headers = {Authorization = ''}", "external.erp.secret_headers.Authorization", "name of a file"),
+        (ERP + "secret_headers = {'A:b' = 'f'}", "external.erp.secret_headers.A:b", "no name of a header"),
+        (ERP + "headers = {X = 'y'}\nsecret_headers = {x = 'f'}", "external.erp.secret_headers", "both have x"),
+        ("[database.plant]\nurl = 'mysql://u@h/d'", "database.plant.url", "must begin with postgresql"),
+        ("[database.plant]\nurl = 3", "database.plant.url", "must be a text"),
+        ("[database.plant]\nurl = 'postgresql://u:pw@h/d'", "database.plant.url", "password_file"),
+        ("[database.plant]\nurl = 'postgresql://h/d'", "database.plant.url", "must be postgresql://user@host"),
+        ("[database.plant]\nurl = 'postgresql://u@h'", "database.plant.url", "must be postgresql://user@host"),
+        ("[database.plant]\nurl = 'postgresql://u@h:x/d'", "database.plant.url", "no URL"),
+        ("[database.plant]\nurl = 'postgresql://u@h/d?sslmode=disable'", "database.plant.url", "no options"),
+        ("[database.plant]\nurl = 'sqlite://x.db'", "database.plant.url", "must be sqlite"),
+        ("[database.plant]\nurl = 'sqlite:///'", "database.plant.url", "must be sqlite"),
+        ("[database.plant]\nurl = 'sqlite:///buffer.db'\nallows_free_sql = true", "database.plant.url", "own buffer"),
+        ("[database.plant]\nurl = 'sqlite:///a/../buffer.db'", "database.plant.url", "own buffer"),
+        (FILE, "database.plant.statements", "one statement at least"),
+        (FILE + "tls = true", "database.plant.tls", "means nothing"),
+        (FILE + "password_file = 'f'", "database.plant.password_file", "means nothing"),
+        (PLANT + "tls = 'yes'", "database.plant.tls", "true or false"),
+        (PLANT + "allows_free_sql = 1", "database.plant", "TOML"),
+        (PLANT + "statements = 'x'", "database.plant.statements", "table"),
+        (
+            PLANT + "[database.plant.statements]\ncount = 'DROP TABLE t'",
+            "database.plant.statements.count",
+            "begin with",
+        ),
+        (PLANT + "[database.plant.statements]\n'a b' = 'x'", "database.plant.statements.a b", "has a name"),
+        (PLANT + "[database.plant.statements]\ncount = 3", "database.plant.statements.count", "must be a text"),
+        ("[outbound]\nallow = 'a b/c'", "outbound.allow", "neither"),
+        ("[outbound]\nallow = ['a']", "outbound.allow", "one text"),
+        ("[outbound]\ndeny = 'a'", "outbound.deny", "is unknown"),
+    ],
+)
+def test_a_wrong_definition_is_refused_by_file_and_key(tmp_path: Path, text: str, key: str, rule: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        folder(tmp_path, text)
+    assert str(tmp_path / "site.toml") in caught.value.message
+    if rule == "TOML":
+        return
+    assert caught.value.field == key
+    assert key in caught.value.message
+    assert rule in caught.value.message
+
+
+@pytest.mark.bad_input(8)
+@pytest.mark.parametrize("name", ["crm", "https://erp.example.com", "", 7, None, "x" * 1000])
+def test_a_target_that_is_not_defined_is_none(tmp_path: Path, name: object) -> None:
+    found = folder(tmp_path, FULL)
+    for definitions, kind, code in (
+        (found.externals, External, "external.undefined"),
+        (found.databases, Database, "database.undefined"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            find_definition(definitions, name, kind)  # type: ignore[arg-type]
+        assert caught.value.code == code
+        assert len(caught.value.message) < 300
+    assert find_definition(found.externals, "erp", External) is found.externals["erp"]
+
+
+def test_a_secret_is_the_files_one_line_and_is_read_anew_each_time(tmp_path: Path) -> None:
+    definition = folder(tmp_path, FULL).databases["plant"]
+    file = tmp_path / "plant.secret"
+    for text in ("first", "second"):
+        file.write_text(text + "\r\n")
+        os.chmod(file, 0o600)
+        password = definition.password()
+        assert password is not None
+        assert password.reveal() == text
+        assert text not in repr(password)
+
+
+@pytest.mark.threat(23)
+@pytest.mark.parametrize(
+    ("content", "mode", "code"),
+    [
+        (None, 0, "site.no_secret"),
+        (b"pa55word", 0o640, "site.secret_open"),
+        (b"pa55word", 0o604, "site.secret_open"),
+        (b"", 0o600, "site.secret"),
+        (b"pa55word" * 1000, 0o600, "site.secret"),
+        (b"\xffpa55word", 0o600, "site.secret"),
+        (b"pa55\x00word", 0o600, "site.secret"),
+    ],
+)
+def test_a_secret_file_that_is_missing_open_or_malformed_is_refused_without_its_content(
+    tmp_path: Path, content: bytes | None, mode: int, code: str
+) -> None:
+    file = tmp_path / "plant.secret"
+    if content is not None:
+        file.write_bytes(content)
+        os.chmod(file, mode)
+    with pytest.raises(ConfigError) as caught:
+        read_secret(file, "database.plant.password_file")
+    assert caught.value.code == code
+    assert caught.value.field == "database.plant.password_file"
+    assert str(file) in caught.value.message
+    assert "pa55" not in str(caught.value)
