@@ -21,7 +21,8 @@ from fieldpost.core.message import Category
 from fieldpost.link import credentials
 from fieldpost.run.settings import Settings
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.definitions import SECTIONS, defined_keys
+from fieldpost.site.folder import OPTIONS
 from fieldpost.site.site import Site
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -99,8 +100,10 @@ def test_every_setting_is_documented(project: Path) -> None:
     for section in fields(Settings):
         for option in fields(getattr(Settings(), section.name)):
             assert f"`FIELDPOST_{section.name.upper()}__{option.name.upper()}`" in text
-    part = text.partition("### `[forward]`")[2]
-    assert [option.name for option in fields(ForwardOptions)] == re.findall(r"^\| `(\w+)`", part, re.MULTILINE)
+    parts = dict(re.findall(r"^### `\[(\S+)\]` of a site\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL))
+    sections = {section: [option.name for option in fields(kind)] for section, kind in OPTIONS.items()}
+    sections |= {f"{section}.NAME": list(defined_keys(kind)) for kind, section in SECTIONS.items()}
+    assert sections == {name: re.findall(r"^\| `(\w+)`", part, re.MULTILINE) for name, part in parts.items()}
 
 
 def test_every_setting_of_an_email_channel_is_documented_with_its_default(project: Path) -> None:

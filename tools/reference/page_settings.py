@@ -10,6 +10,7 @@ from typing import Any
 from markdown import code, page, table, value
 
 from fieldpost.run.settings import DEFAULT_FILE, PREFIX, Settings
+from fieldpost.site.definitions import SECTIONS, defined_keys
 from fieldpost.site.folder import OPTIONS as SITE_OPTIONS
 
 INTRODUCTION = f"""\
@@ -44,6 +45,7 @@ def render(_root: Path) -> str:
         SITE,
         table(("key", "default", "what it says"), SITE_KEYS),
         *(_site_section(name, kind) for name, kind in SITE_OPTIONS.items()),
+        *(_definition(kind, section) for kind, section in SECTIONS.items()),
     )
 
 
@@ -54,6 +56,23 @@ def _section(name: str, kind: type[Any]) -> str:
 def _site_section(name: str, kind: type[Any]) -> str:
     rows = [(row[0], *row[2:]) for row in _rows(name, kind)]
     return f"### `[{name}]` of a site\n\n" + table(("key", "default", "what it says"), rows)
+
+
+def _definition(kind: type[Any], section: str) -> str:
+    """A section of which there may be many, each under a name of the site's own."""
+    words = field_words(kind)
+    given = {one.name: one for one in fields(kind)}
+    rows = [(code(name), _defined_default(given[name]), words[name]) for name in defined_keys(kind)]
+    first = (kind.__doc__ or "").rstrip(".")
+    return f"### `[{section}.NAME]` of a site\n\n{first}. {words['name']}\n\n" + table(
+        ("key", "default", "what it says"), rows
+    )
+
+
+def _defined_default(one: Field[Any]) -> str:
+    if one.default is not MISSING:
+        return "" if one.default is None else value(one.default)
+    return "required" if one.default_factory is MISSING else "none"
 
 
 def _rows(section: str, kind: type[Any]) -> list[tuple[str, str, str, str]]:
