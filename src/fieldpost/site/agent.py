@@ -11,6 +11,7 @@ from fieldpost.link.session import Session
 from fieldpost.site.agent_lock import AgentLock
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
+from fieldpost.site.damage import refuse_damaged
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import Forwarder
 from fieldpost.site.options import ForwardOptions
@@ -30,10 +31,12 @@ class Agent:
     async def run(self, stopping: asyncio.Event) -> None:
         """Forward until told to stop, then finish what is under way within the grace time.
 
-        Raises Conflict when another agent runs for the folder, ConfigError when the token cannot be used.
+        Raises Conflict when another agent runs for the folder, ConfigError when the token cannot be used,
+        Unavailable when the buffer is damaged or cannot be opened.
         """
         with AgentLock(self._folder.path):
             self._folder.endpoint()
+            refuse_damaged(self._folder.buffer_path)
             buffer = Buffer(self._folder.buffer_path)
             session = Session(self._options.batch_items, self._options.batch_bytes)
             carrier = CentralCarrier(LinkClient(self._folder.endpoint, session, self._clock), session)

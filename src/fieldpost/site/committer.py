@@ -29,6 +29,7 @@ from fieldpost.site.connection import BUSY_TIMEOUT_MS, connect, storage_error
 
 T = TypeVar("T")
 
+CHECKPOINT_TIMEOUT_MS = 1_000
 BATCH_TURNS_MAX = 512
 """A batch stops absorbing here, so that its first turn is not kept waiting for ever."""
 
@@ -62,6 +63,12 @@ class Committer:
             committer.release()
             raise
         return committer
+
+    @classmethod
+    def is_open(cls, path: Path) -> bool:
+        """Whether this process uses the file at present."""
+        with _registry_lock:
+            return str(path.resolve()) in _registry
 
     def release(self) -> None:
         """Give it back; the last user's release closes the connection."""
@@ -117,6 +124,19 @@ class Committer:
                 return cast(int, self._connect().pragma("data_version")), self._commits
             except apsw.Error as error:
                 raise self._fail(error) from error
+
+    def checkpoint(self) -> None:
+        """Move the log into the file and empty it, as far as other users and the disk allow."""
+        with self._connection_lock:
+            try:
+                connection = self._connect()
+                connection.set_busy_timeout(CHECKPOINT_TIMEOUT_MS)
+                try:
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                finally:
+                    connection.set_busy_timeout(self._busy_timeout_ms)
+            except apsw.Error as error:
+                self._fail(error)
 
     def _follow(self, turn: "_Turn[Any]") -> bool:
         """Wait until a leader has committed the turn, or made this thread the next leader (True)."""

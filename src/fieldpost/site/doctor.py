@@ -25,6 +25,7 @@ from fieldpost.site.connection import (
     salvage_mark,
     storage_error,
 )
+from fieldpost.site.damage import cut_short
 from fieldpost.site.folder import BUFFER_FILE, TOKEN_FILE, read_folder, read_token
 from fieldpost.site.pages import judge_log
 
@@ -168,11 +169,9 @@ def _log_check(log: Path) -> Check:
         return Check("log", Verdict.OK, "no write-ahead log")
     except OSError as error:
         return Check("log", Verdict.FAILING, f"{log} cannot be read: {error.strerror or error}")
-    if found.is_header_damaged:
-        return Check("log", Verdict.FAILING, f"the head of {log} is damaged; {REPAIR}")
-    if found.commits_behind_damage > 1:
-        hidden = found.commits_behind_damage
-        return Check("log", Verdict.FAILING, f"{log} is damaged, and {hidden} commits lie behind that; {REPAIR}")
+    damage = found.damage or cut_short(log, found)
+    if damage is not None:
+        return Check("log", Verdict.FAILING, f"{damage}; {REPAIR}")
     is_long = size > LOG_WARNING_BYTES
     hint = "; `fieldpost site compact` empties it" if is_long else ""
     return Check("log", Verdict.WARNING if is_long else Verdict.OK, f"{_size(size)} of write-ahead log{hint}")

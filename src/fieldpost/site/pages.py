@@ -20,6 +20,8 @@ _MAGIC = b"SQLite format 3\0"
 _LOG_MAGICS = {0x377F0682: "<", 0x377F0683: ">"}
 _LOG_HEADER = struct.Struct(">8I")
 _FRAME_HEADER = struct.Struct(">6I")
+_INDEX_HEADER = struct.Struct("=I8xB3xI12x8s")
+_INDEX_VERSION = 3007000
 
 
 class Pages:
@@ -82,10 +84,18 @@ class Log:
     commits_behind_damage: int = 0
     """Commits that SQLite does not see, because something before them is damaged. One may be a commit that a power cut
     interrupted; two cannot, since each is synced before the next begins."""
+    frames: int = 0
+    """Page images up to the last whole commit."""
+    salts: bytes = b""
 
     @property
-    def is_damaged(self) -> bool:
-        return self.is_header_damaged or self.commits_behind_damage > 1
+    def damage(self) -> str | None:
+        """What is wrong with it, in words; None if nothing is."""
+        if self.is_header_damaged:
+            return "the head of its write-ahead log is not readable"
+        if self.commits_behind_damage > 1:
+            return f"its write-ahead log is broken in the middle, with {self.commits_behind_damage} commits behind that"
+        return None
 
 
 def judge_log(path: Path) -> Log:
@@ -126,6 +136,7 @@ def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> Log:
         salt_1, salt_2 = _FRAME_HEADER.unpack(first)[2:4]
     checksum = (sums[0], sums[1])
     committed: dict[int, int] = {}
+    frames = 0
     pending: dict[int, int] = {}
     is_whole = order is not None
     commits_behind = 0
@@ -144,12 +155,29 @@ def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> Log:
         is_whole = is_whole and is_ours and checksum == (salts[2], salts[3])
         if is_ours and (is_whole or beyond_damage):
             pending[number] = offset + _FRAME_HEADER.size
+        offset += len(frame)
         if is_ours and pages_after:
             commits_behind += not is_whole
+            frames = (offset - _LOG_HEADER.size) // len(frame) if is_whole else frames
             committed |= pending
             pending.clear()
-        offset += len(frame)
-    return Log(page_bytes, committed, order is None, commits_behind)
+    return Log(page_bytes, committed, order is None, commits_behind, frames, header[16:24])
+
+
+def frames_known(index: Path, salts: bytes) -> int:
+    """How many page images of this log were committed, as the index beside it (`-shm`) remembers; 0 if it does not.
+
+    The index is written after the log was synced: a log with fewer than it says was cut short.
+    """
+    try:
+        with index.open("rb") as file:
+            content = file.read(_INDEX_HEADER.size)
+    except OSError:
+        return 0
+    if len(content) < _INDEX_HEADER.size:
+        return 0
+    version, is_made, last_frame, index_salts = _INDEX_HEADER.unpack(content)
+    return last_frame if version == _INDEX_VERSION and is_made and salts and index_salts == salts else 0
 
 
 _PAGE_SIZES = {2**power for power in range(9, 17)}
