@@ -44,6 +44,8 @@ CARRIERS: dict[str, tuple[str, int, int]] = {
     "_failed": ("in the agent's log", 0, 1),
     "Problem": ("in the API", 3, 4),
 }
+# A refusal of a cached call is told to its script, or parks; only central's refusals go to the rejected box.
+CALL_CARRIERS = tuple(f"site/carriers/{name}.py" for name in ("http", "database", "sqlite", "postgresql"))
 # What only ever happens on the machine of who asks has no HTTP status.
 LOCAL = ("cli/", "demo/", "run/", "site/", "link/client.py", "link/endpoint.py", "link/status.py")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -89,6 +91,8 @@ def _note(
     found: dict[str, Found], module: str, function: Function | None, call: ast.Call, known: source.Bindings
 ) -> None:
     kind, at, says_at = CARRIERS[source.called(call)]
+    if source.called(call) == "Refused" and module in CALL_CARRIERS:
+        kind = "OperationFailed"
     given = source.argument(call, at, "code")
     says = source.argument(call, says_at, "detail")
     hint = source.argument(call, len(call.args), "hint")
