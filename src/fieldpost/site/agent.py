@@ -1,7 +1,9 @@
 """The agent: what runs beside the scripts of one site and forwards what they buffer. One per folder."""
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
+from typing import Protocol
 
 import structlog
 
@@ -10,11 +12,15 @@ from fieldpost.link.client import LinkClient
 from fieldpost.link.session import Session
 from fieldpost.site.agent_lock import AgentLock
 from fieldpost.site.buffer import Buffer
+from fieldpost.site.call_forwarder import CallForwarder
 from fieldpost.site.carriers.central import CentralCarrier
+from fieldpost.site.carriers.database import DatabaseCarrier
+from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.damage import refuse_damaged
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import Forwarder
 from fieldpost.site.options import ForwardOptions
+from fieldpost.site.upkeep import Upkeep
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
@@ -37,28 +43,53 @@ class Agent:
         with AgentLock(self._folder.path):
             self._folder.endpoint()
             refuse_damaged(self._folder.buffer_path)
-            buffer = Buffer(self._folder.buffer_path)
-            session = Session(self._options.batch_items, self._options.batch_bytes)
-            carrier = CentralCarrier(LinkClient(self._folder.endpoint, session, self._clock), session)
-            forwarder = Forwarder(buffer, [carrier], self._options, self._clock, self._random)
+            buffer = Buffer(self._folder.buffer_path, self._folder.buffer, self._folder.events)
+            parts = self._parts(buffer)
             _log.info("agent.started", site=self._folder.name, central=self._folder.central_url)
             try:
-                await self._run_with_grace(forwarder, stopping)
+                await self._run_with_grace(parts, stopping)
             finally:
-                await forwarder.close()
+                for part in parts:
+                    await part.close()
                 buffer.close()
                 _log.info("agent.stopped", site=self._folder.name)
 
-    async def _run_with_grace(self, forwarder: Forwarder, stopping: asyncio.Event) -> None:
-        running = asyncio.create_task(forwarder.run(stopping), name="forwarder")
+    def _parts(self, buffer: Buffer) -> "list[Part]":
+        """All that runs; each on its own, so that a slow external system never delays a notification."""
+        folder, clock = self._folder, self._clock
+        session = Session(self._options.batch_items, self._options.batch_bytes)
+        central = CentralCarrier(LinkClient(folder.endpoint, session, clock), session)
+        external = ExternalCarrier(clock, folder.outbound)
+        database = DatabaseCarrier(clock, folder.outbound)
+        return [
+            Forwarder(buffer, central, self._options, clock, self._random),
+            CallForwarder(buffer, external, folder.externals, clock, calls=folder.calls, forward=self._options),
+            CallForwarder(buffer, database, folder.databases, clock, calls=folder.calls, forward=self._options),
+            Upkeep(buffer, clock, tracking=folder.tracking, events=folder.events),
+        ]
+
+    async def _run_with_grace(self, parts: "Sequence[Part]", stopping: asyncio.Event) -> None:
+        """Run all until told to stop, or until one ends, which it does only by a failure; then give the grace time."""
+        running = [asyncio.create_task(part.run(stopping), name=type(part).__name__) for part in parts]
         stopped = asyncio.create_task(stopping.wait())
         try:
-            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                await asyncio.wait({running}, timeout=self._options.grace_s)
+            await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.set()
+            await asyncio.wait(running, timeout=self._options.grace_s)
         finally:
-            for task in (running, stopped):
+            for task in (*running, stopped):
                 task.cancel()
-            results = await asyncio.gather(running, stopped, return_exceptions=True)
-        if isinstance(results[0], Exception):
-            raise results[0]
+            results = await asyncio.gather(*running, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+
+class Part(Protocol):
+    """One of the things that an agent runs."""
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Work until told to stop; what is under way then is finished first."""
+
+    async def close(self) -> None:
+        """Give back what is held open."""

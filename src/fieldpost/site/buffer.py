@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
-from fieldpost.core.errors import Conflict
+from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.forwarding import WAIT_MAX, Box, CallDecision, Clear, Decision, TryAgain
 from fieldpost.core.ids import OperationId
 from fieldpost.core.message import Category, Message, Operation, OperationRecord, RejectedMessage
@@ -23,6 +23,8 @@ from fieldpost.site import claims, events, keys
 from fieldpost.site.committer import Committer
 from fieldpost.site.events import EventKind
 from fieldpost.site.keys import Key
+from fieldpost.site.options import BufferOptions, EventOptions
+from fieldpost.site.reserve import Reserve
 from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, message_from, rejected_from
 
 T = TypeVar("T")
@@ -61,7 +63,16 @@ _LIST_REJECTED = f"SELECT {REJECTED_COLUMNS} FROM rejected ORDER BY rejected_at,
 
 _DEPTH = "SELECT category, count(*) FROM messages GROUP BY category"
 _OLDEST = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
+_OLDEST_OF = "SELECT created_at FROM messages WHERE category = :category ORDER BY sequence LIMIT 1"
 _COUNT_REJECTED = "SELECT count(*) FROM rejected"
+
+
+# What is in use, without the free pages that stand between.
+_BYTES_USED = """
+SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size
+"""
+
+FULL = "buffer.full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,12 @@ class Issued:
 class Buffer:
     """One site's buffer. Safe to use from many threads; forked children get a connection of their own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, options: BufferOptions | None = None, event_options: EventOptions | None = None
+    ) -> None:
+        self._options = options or BufferOptions()
+        self._tells_all = (event_options or EventOptions()).notifications == "all"
+        self.reserve = Reserve(path.parent, self._options.reserve_bytes)
         self._committer: Committer | None = Committer.shared(path)
 
     def add(
@@ -102,7 +118,8 @@ class Buffer:
         """Put a message into the buffer; it is on disk when this returns, and absent when this raises.
 
         Returns its id, or that of the message which the same key stands for. Raises Unavailable with the code
-        `buffer.busy`, `buffer.full` or `buffer.io`, Conflict for an id that is there or a key used for something else.
+        `buffer.busy`, `buffer.full`, `buffer.over_budget` or `buffer.io`, Conflict for an id that is there or a key
+        that was used for something else.
         """
         row = {
             "message_id": message_id,
@@ -118,12 +135,17 @@ class Buffer:
                 known = keys.earlier(cursor, key)
                 if known is not None:
                     return known
+            if self._options.bytes_max:
+                self._refuse_beyond_budget(cursor)
+            if key is not None:
                 keys.remember(cursor, key, message_id, created_at)
             cursor.execute(_ADD, row)
+            if self._tells_all:
+                events.append(cursor, [_of_notification(EventKind.QUEUED, created_at, "queued", message_id)])
             return message_id
 
         try:
-            return self._open.write(work, is_one_statement=key is None)
+            return self._write_new(work, is_one_statement=key is None and not self._tells_all)
         except apsw.ConstraintError as error:
             raise _not_new(message_id, error) from error
 
@@ -135,11 +157,14 @@ class Buffer:
                 known = keys.earlier(cursor, key)
                 if known is not None:
                     return Issued(OperationId(known), None)
+            if self._options.bytes_max:
+                self._refuse_beyond_budget(cursor)
+            if key is not None:
                 keys.remember(cursor, key, operation.operation_id, operation.created_at)
             return Issued(operation.operation_id, claims.insert(cursor, operation, claimant, until))
 
         try:
-            return self._open.write(work)
+            return self._write_new(work)
         except apsw.ConstraintError as error:
             raise _not_new(operation.operation_id, error) from error
 
@@ -158,6 +183,8 @@ class Buffer:
             match decision:
                 case Clear():
                     cleared.append({"message_id": message_id})
+                    if self._tells_all:
+                        told.append(_of_notification(EventKind.DELIVERED, now, "central has it", message_id))
                 case Box(code=code, error=error):
                     boxed.append({"message_id": message_id, "code": code, "error": error, "now": moment})
                     cleared.append({"message_id": message_id})
@@ -165,6 +192,8 @@ class Buffer:
                 case TryAgain(due_at=due_at, error=error):
                     due = to_microseconds(due_at)
                     again.append({"message_id": message_id, "error": error, "now": moment, "due_at": due})
+                    if self._tells_all:
+                        told.append(_of_notification(EventKind.RETRIED, now, error, message_id))
 
         def work(cursor: apsw.Cursor) -> None:
             # The box before the clearing: it copies the row.
@@ -173,17 +202,21 @@ class Buffer:
                     cursor.executemany(statement, rows)
             events.append(cursor, told)
 
-        self._open.write(work)
+        self.write(work)
 
     def due_targets(self, category: Category, now: datetime) -> list[str]:
         """The targets of this category for which a cached call is due that nobody holds."""
         return self._open.read(lambda cursor: claims.due_targets(cursor, category, now))
 
+    def next_due(self, category: Category, now: datetime) -> datetime | None:
+        """When the next cached call of this category falls due after now; None when none will."""
+        return self._open.read(lambda cursor: claims.next_due(cursor, category, now))
+
     def claim(
         self, category: Category, target: str, now: datetime, *, claimant: str, until: datetime, items_max: int
     ) -> list[Message]:
         """Take cached calls that are due for the target, the longest due first; nobody else gets them until then."""
-        return self._open.write(
+        return self.write(
             lambda cursor: claims.claim(
                 cursor, category, target, now, claimant=claimant, until=until, items_max=items_max
             )
@@ -191,19 +224,19 @@ class Buffer:
 
     def settle_call(self, message: Message, decision: CallDecision, now: datetime) -> OperationRecord | None:
         """Write what was decided for a cached call that was claimed; None when the claim was lost: nothing changed."""
-        return self._open.write(lambda cursor: claims.settle(cursor, message, decision, now))
+        return self.write(lambda cursor: claims.settle(cursor, message, decision, now))
 
     def release(self, messages: Sequence[Message]) -> None:
         """Give claims back without an outcome."""
-        self._open.write(lambda cursor: claims.release(cursor, messages))
+        self.write(lambda cursor: claims.release(cursor, messages))
 
     def retry(self, operation_id: str, now: datetime, *, by: str | None = None) -> bool:
         """Put a parked cached call back into the queue, as an operator asked; whether it was parked."""
-        return self._open.write(lambda cursor: claims.retry(cursor, operation_id, now, by)) is not None
+        return self.write(lambda cursor: claims.retry(cursor, operation_id, now, by)) is not None
 
     def discard(self, operation_id: str, now: datetime, *, by: str | None = None) -> bool:
         """Give a parked cached call up for good, as an operator asked; whether it was parked."""
-        return self._open.write(lambda cursor: claims.discard(cursor, operation_id, now, by)) is not None
+        return self.write(lambda cursor: claims.discard(cursor, operation_id, now, by)) is not None
 
     def find(self, message_id: str) -> Message | RejectedMessage | None:
         """The message, waiting or in the rejected box; None when this site has it no more, or never had it."""
@@ -219,6 +252,12 @@ class Buffer:
         """How much waits and since when."""
         return self._open.read(_depth)
 
+    def oldest(self, category: Category) -> datetime | None:
+        """When the message of this category that waits longest was added; None when none waits."""
+        parameters = {"category": category.value}
+        rows: list[tuple[Any, ...]] = self._open.read(lambda c: c.execute(_OLDEST_OF, parameters).fetchall())
+        return from_microseconds(rows[0][0]) if rows else None
+
     def change_mark(self) -> tuple[int, int]:
         """Differs from an earlier one when any process has written since: a hint that there may be more to take."""
         return self._open.change_mark()
@@ -228,14 +267,48 @@ class Buffer:
         return self._open.read(work)
 
     def write(self, work: Callable[[apsw.Cursor], T]) -> T:
-        """Run functions of the site's SQL modules in one transaction; what they did is on disk when this returns."""
-        return self._open.write(work)
+        """Run functions of the site's SQL modules in one transaction; what they did is on disk when this returns.
+
+        For what lets messages leave, or records what became of them: on a full disk it may use the reserve.
+        """
+        try:
+            return self._open.write(work)
+        except Unavailable as error:
+            if error.code != FULL:
+                raise
+            self.reserve.give_up()
+            self._open.checkpoint()
+            return self._open.write(work)
 
     def close(self) -> None:
         """Give back the connection. A closed buffer refuses everything; closing twice is fine."""
         committer, self._committer = self._committer, None
         if committer is not None:
             committer.release()
+
+    def _write_new(self, work: Callable[[apsw.Cursor], T], *, is_one_statement: bool = False) -> T:
+        """Write what is new to the buffer: never into the room that was kept back for what leaves."""
+        if self.reserve.is_given_up and not self.reserve.keep():
+            raise Unavailable(
+                FULL, "the site's disk is full; what room is left is for what is buffered", hint="free some space"
+            )
+        try:
+            return self._open.write(work, is_one_statement=is_one_statement)
+        except Unavailable as error:
+            if error.code != FULL:
+                raise
+            # The log may hold more room than what is in it needs.
+            self._open.checkpoint()
+            return self._open.write(work, is_one_statement=is_one_statement)
+
+    def _refuse_beyond_budget(self, cursor: apsw.Cursor) -> None:
+        rows: list[tuple[Any, ...]] = cursor.execute(_BYTES_USED).fetchall()
+        if rows[0][0] >= self._options.bytes_max:
+            raise Unavailable(
+                "buffer.over_budget",
+                f"the buffer has filled the {self._options.bytes_max} bytes that [buffer] bytes_max gives it",
+                hint="nothing that is buffered is dropped; send again when some of it has left",
+            )
 
     @property
     def _open(self) -> Committer:

@@ -18,7 +18,7 @@ import apsw
 
 from fieldpost.core.forwarding import CALL_WAIT_MAX, CallDecision, Clear, Fail, Park, TryAgain
 from fieldpost.core.message import Category, Message, Operation, OperationRecord, OperationStatus
-from fieldpost.core.times import to_microseconds
+from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site import events, tracking
 from fieldpost.site.events import EventKind
 from fieldpost.site.rows import COLUMNS, message_from
@@ -36,18 +36,23 @@ _TRIED = "tracked_operation_id IS NOT NULL AND status <> 'parked'"
 _FREE = "(claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :claim_end)"
 
 # From one target to the next by the index, however many rows each has.
-_DUE_TARGETS = f"""
+_TARGETS = f"""
 WITH RECURSIVE targets (name) AS (
     SELECT min(target) FROM messages WHERE category = :category AND {_TRIED}
     UNION ALL
     SELECT (SELECT min(target) FROM messages WHERE category = :category AND target > name AND {_TRIED})
     FROM targets WHERE name IS NOT NULL
 )
-SELECT name FROM targets WHERE EXISTS (
-    SELECT 1 FROM messages WHERE category = :category AND target = name AND {_TRIED} AND due_at <= :now AND {_FREE}
-) OR EXISTS (
-    SELECT 1 FROM messages WHERE category = :category AND target = name AND {_TRIED} AND due_at > :far
-)
+"""
+_OF_TARGET = f"FROM messages WHERE category = :category AND target = name AND {_TRIED}"
+
+_DUE_TARGETS = f"""
+{_TARGETS} SELECT name FROM targets
+WHERE EXISTS (SELECT 1 {_OF_TARGET} AND due_at <= :now AND {_FREE}) OR EXISTS (SELECT 1 {_OF_TARGET} AND due_at > :far)
+"""
+
+_NEXT_DUE = f"""
+{_TARGETS} SELECT min((SELECT min(due_at) {_OF_TARGET} AND due_at > :now)) FROM targets WHERE name IS NOT NULL
 """
 
 # A due time so far away cannot have been meant: the clock has jumped.
@@ -133,6 +138,12 @@ def insert(cursor: apsw.Cursor, operation: Operation, claimant: str, until: date
 def due_targets(cursor: apsw.Cursor, category: Category, now: datetime) -> list[str]:
     """The targets for which something is due that nobody holds."""
     return [name for (name,) in cursor.execute(_DUE_TARGETS, _moments(now) | {"category": category.value})]
+
+
+def next_due(cursor: apsw.Cursor, category: Category, now: datetime) -> datetime | None:
+    """When the next call falls due after now; None when none will."""
+    rows = _rows(cursor, _NEXT_DUE, {"category": category.value, "now": to_microseconds(now)})
+    return None if rows[0][0] is None else from_microseconds(rows[0][0])
 
 
 def claim(

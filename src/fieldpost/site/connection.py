@@ -77,6 +77,9 @@ def refuse_old_sqlite(version: str) -> None:
 
 def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
     """What a failure of the file means to a caller: nothing of his write is there."""
+    if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
+        # The index of the log could not grow: on a full disk that is where it shows first.
+        error = apsw.FullError(str(error))
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return Unavailable("buffer.busy", f"{path} is kept busy by another process")

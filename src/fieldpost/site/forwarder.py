@@ -1,6 +1,6 @@
-"""The forwarder: takes what is due out of the buffer, gives it to its carrier, and settles what came of it.
+"""The forwarder of notifications: takes what is due out of the buffer, gives it to its carrier, settles the outcome.
 
-Theory of operation. A sweep takes the oldest due messages of each category, batch after batch while there are more and
+Theory of operation. A sweep takes the oldest due messages of its category, batch after batch while there are more and
 the other side is ready for them. What was taken over there is cleared here, what was refused for good goes to the
 rejected box, all else stays: a crash at any point only means that a message is forwarded again, which central absorbs.
 
@@ -25,8 +25,11 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.forwarding import Answer, Box, Clear, NotNow, TryAgain, decide, wait
 from fieldpost.core.message import Message
+from fieldpost.core.times import to_text
+from fieldpost.site import events
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers import Carrier
+from fieldpost.site.events import EventKind
 from fieldpost.site.options import ForwardOptions
 
 T = TypeVar("T")
@@ -61,11 +64,9 @@ class ForwardHealth:
 class Forwarder:
     """Empties one site's buffer."""
 
-    def __init__(
-        self, buffer: Buffer, carriers: Sequence[Carrier], options: ForwardOptions, clock: Clock, random: Random
-    ) -> None:
+    def __init__(self, buffer: Buffer, carrier: Carrier, options: ForwardOptions, clock: Clock, random: Random) -> None:
         self._buffer = buffer
-        self._carriers = carriers
+        self._carrier = carrier
         self._options = options
         self._clock = clock
         self._random = random
@@ -95,31 +96,20 @@ class Forwarder:
 
     async def sweep(self) -> Swept:
         """Forward all that is due now. Never raises for what the world does: it keeps everything and says why."""
-        total = Swept()
-        for carrier in self._carriers:
-            try:
-                swept = await self._sweep(carrier)
-            except FieldpostError as error:
-                swept = Swept(error=error.message)
-                self._failed(error.code, str(error))
-            except Exception as error:
-                # A bug must not stop a site that nobody watches: everything is kept, and tried again.
-                _log.exception("sweep.crashed", category=carrier.category.value)
-                swept = Swept(error=f"{type(error).__name__}: {error}")
-                self._failed("sweep.crashed", f"{type(error).__name__}: {error}")
-            total = Swept(
-                total.cleared + swept.cleared,
-                total.boxed + swept.boxed,
-                total.kept + swept.kept,
-                total.error or swept.error,
-                total.wait_s if swept.wait_s is None else max(swept.wait_s, total.wait_s or 0),
-            )
-        return total
+        try:
+            return await self._sweep(self._carrier)
+        except FieldpostError as error:
+            await self._failed(error.code, str(error))
+            return Swept(error=error.message)
+        except Exception as error:
+            # A bug must not stop a site that nobody watches: everything is kept, and tried again.
+            _log.exception("sweep.crashed", category=self._carrier.category.value)
+            await self._failed("sweep.crashed", f"{type(error).__name__}: {error}")
+            return Swept(error=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
-        """Close the carriers; the buffer is its owner's."""
-        for carrier in self._carriers:
-            await carrier.close()
+        """Close the carrier; the buffer is its owner's."""
+        await self._carrier.close()
         self._hands.shutdown(wait=True)
 
     async def _sweep(self, carrier: Carrier) -> Swept:
@@ -139,9 +129,9 @@ class Forwarder:
             swept = await self._settle(messages, answers)
             total = Swept(total.cleared + swept.cleared, total.boxed + swept.boxed, total.kept + swept.kept)
             if not swept.cleared and not swept.boxed:
-                self._failed("link.not_now", swept.error or "central takes nothing now")
+                await self._failed("link.not_now", swept.error or "central takes nothing now")
                 return replace(total, error=swept.error, wait_s=swept.wait_s)
-            self._succeeded()
+            await self._succeeded()
             if not carrier.may_go_on:
                 return replace(total, error="central asks us to wait")
             if self._stopping is not None and self._stopping.is_set():
@@ -189,14 +179,25 @@ class Forwarder:
     async def _do(self, work: Callable[..., T], *arguments: object, **named: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._hands, partial(work, *arguments, **named))
 
-    def _failed(self, code: str, error: str) -> None:
-        if self._health.error_code != code:
-            # Once per kind of trouble, not once per interval.
-            _log.warning("forwarding.failed", code=code, error=error)
+    async def _failed(self, code: str, error: str) -> None:
+        was_code = self._health.error_code
         since = self._health.failing_since or self._clock.now()
         self._health = replace(self._health, is_ok=False, error_code=code, error=error, failing_since=since)
+        if was_code != code:
+            # Once per kind of trouble, not once per interval.
+            _log.warning("forwarding.failed", code=code, error=error)
+            await self._tell(EventKind.FORWARDING_FAILED, f"{code}: {error}")
 
-    def _succeeded(self) -> None:
-        if not self._health.is_ok:
-            _log.info("forwarding.resumed", failing_since=str(self._health.failing_since))
-        self._health = ForwardHealth(last_ok_at=self._clock.now())
+    async def _succeeded(self) -> None:
+        earlier, self._health = self._health, ForwardHealth(last_ok_at=self._clock.now())
+        if earlier.failing_since is not None:
+            since = to_text(earlier.failing_since)
+            _log.info("forwarding.resumed", failing_since=since)
+            await self._tell(EventKind.FORWARDING_RESUMED, f"after trouble since {since}")
+
+    async def _tell(self, kind: EventKind, text: str) -> None:
+        entry = events.event(kind, self._clock.now(), text, category=self._carrier.category)
+        try:
+            await self._do(self._buffer.write, partial(events.append, events=[entry]))
+        except FieldpostError as error:
+            _log.warning("event.not_written", code=error.code, error=error.message)

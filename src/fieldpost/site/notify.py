@@ -16,12 +16,14 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import Denied, NotFound, Unavailable
 from fieldpost.core.ids import NotificationId, new_id, parse_notification_id
 from fieldpost.core.message import CENTRAL, Category, RejectedMessage
-from fieldpost.core.text import check_body, check_label, check_list_name, check_subject
+from fieldpost.core.text import check_body, check_list_name, check_subject
 from fieldpost.core.times import from_text, to_text
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item, StatusAnswer
 from fieldpost.link.status import ask_status
 from fieldpost.site.buffer import Buffer
+from fieldpost.site.keys import key_for
+from fieldpost.site.provenance import provenance_of
 
 StatusWord = Literal["forwarding", "rejected", "unknown", "pending", "retrying", "delivered", "parked", "discarded"]
 
@@ -55,10 +57,11 @@ class NotificationStatus:
 class Notify:
     """The notifications of one site; you have it as `site.notify`."""
 
-    def __init__(self, buffer: Buffer, endpoint: Callable[[], Endpoint], clock: Clock) -> None:
+    def __init__(self, buffer: Buffer, endpoint: Callable[[], Endpoint], clock: Clock, site: str) -> None:
         self._buffer = buffer
         self._endpoint = endpoint
         self._clock = clock
+        self._site = site
 
     def to(self, list_name: str) -> "Recipients":
         """The list to notify. Any list, of any type: whom it means, and by which channel, is decided at central.
@@ -66,7 +69,7 @@ class Notify:
         Raises InvalidInput if the name is empty, too long or holds control characters. Whether the list exists is
         found out at central.
         """
-        return Recipients(self._buffer, self._clock, check_list_name(list_name))
+        return Recipients(self._buffer, self._clock, self._site, check_list_name(list_name))
 
     def status(self, notification_id: NotificationId | str) -> NotificationStatus:
         """Where the notification stands: answered from the buffer while it is there, else asked of central.
@@ -103,9 +106,10 @@ class Notify:
 class Recipients:
     """A list that `notify.to` named."""
 
-    def __init__(self, buffer: Buffer, clock: Clock, list_name: str) -> None:
+    def __init__(self, buffer: Buffer, clock: Clock, site: str, list_name: str) -> None:
         self._buffer = buffer
         self._clock = clock
+        self._site = site
         self._list_name = list_name
 
     def send(
@@ -113,6 +117,7 @@ class Recipients:
         subject: str,
         body: str,
         *,
+        key: str | None = None,
         instance: str | None = None,
         script: str | None = None,
         execution_id: str | None = None,
@@ -123,6 +128,8 @@ class Recipients:
         Args:
             subject: one line, at most 998 bytes of UTF-8.
             body: plain text, at most 256 KiB of UTF-8.
+            key: a name of your own for this send: made again with the same key, list, subject and body, it is the same
+                notification and returns the same id.
             instance: which machine or unit it is about.
             script: which script sends it.
             execution_id: the run of the script.
@@ -130,32 +137,37 @@ class Recipients:
 
         Raises:
             InvalidInput: a text breaks a rule; `field` names it. Nothing was written.
+            Conflict: the key was used before, for something else.
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); not accepted.
         """
         now = self._clock.now()
+        given = {
+            "instance": instance,
+            "script": script,
+            "execution_id": execution_id,
+            "parent_execution_id": parent_execution_id,
+        }
+        provenance = provenance_of(self._site, given)
         item = Item(
             notification_id=new_id(now, os.urandom(10)),
             list_name=self._list_name,
             subject=check_subject(subject),
             body=check_body(body),
             enqueued_at=to_text(now),
-            instance=_label(instance, "instance"),
-            script=_label(script, "script"),
-            execution_id=_label(execution_id, "execution_id"),
-            parent_execution_id=_label(parent_execution_id, "parent_execution_id"),
+            instance=provenance.instance,
+            script=provenance.script,
+            execution_id=provenance.execution_id,
+            parent_execution_id=provenance.parent_execution_id,
         )
-        self._buffer.add(
+        stood = self._buffer.add(
             message_id=item.notification_id,
             category=Category.NOTIFICATION,
             target=CENTRAL,
             payload=_encode(item).decode(),
             created_at=now,
+            key=key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
         )
-        return NotificationId(item.notification_id)
-
-
-def _label(value: str | None, field: str) -> str | None:
-    return None if value is None else check_label(value, field)
+        return NotificationId(stood)
 
 
 def _from_answer(notification_id: NotificationId, answer: StatusAnswer) -> NotificationStatus:

@@ -38,7 +38,7 @@ async def forwarding(line: Line, folder: Path, clock: ManualClock) -> AsyncItera
     with Site.create(folder, "plant-7", line.url, line.token) as site:
         options, session = ForwardOptions(), Session()
         client = LinkClient(lambda: Endpoint(line.url, line.token), session, clock)
-        forwarder = Forwarder(site._buffer, [CentralCarrier(client, session)], options, clock, Random(1))
+        forwarder = Forwarder(site._buffer, CentralCarrier(client, session), options, clock, Random(1))
         try:
             yield site, forwarder
         finally:

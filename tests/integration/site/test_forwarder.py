@@ -51,8 +51,8 @@ async def forwarder_of(
     options = options or ForwardOptions()
     session = Session(options.batch_items, options.batch_bytes)
     client = LinkClient(lambda: Endpoint(url, TOKEN), session, clock or SystemClock())
-    carriers = [CentralCarrier(client, session)]
-    forwarder = Forwarder(site._buffer, carriers, options, clock or SystemClock(), Random(1))
+    carrier = CentralCarrier(client, session)
+    forwarder = Forwarder(site._buffer, carrier, options, clock or SystemClock(), Random(1))
     try:
         yield forwarder
     finally:
@@ -394,7 +394,7 @@ async def test_a_bug_in_a_carrier_keeps_everything_and_the_forwarder_alive(site:
 
     session = Session()
     client = LinkClient(lambda: Endpoint("http://127.0.0.1:9", TOKEN), session, clock)
-    forwarder = Forwarder(site._buffer, [Broken(client, session)], ForwardOptions(), clock, Random(1))
+    forwarder = Forwarder(site._buffer, Broken(client, session), ForwardOptions(), clock, Random(1))
     send(site, 2)
     swept = await forwarder.sweep()
     assert swept.error == "ZeroDivisionError: a bug"

@@ -1,7 +1,8 @@
 """Who takes which category of message out of the site: one module per category. Imports: core, link, outbound."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from datetime import timedelta
+from typing import Protocol, TypeVar
 
 from fieldpost.core.forwarding import Answer
 from fieldpost.core.message import Category, Message
@@ -9,7 +10,7 @@ from fieldpost.link.session import Room
 
 
 class Carrier(Protocol):
-    """What the forwarder needs of a carrier; it knows categories by nothing else."""
+    """What the forwarder needs of a carrier of notifications, which go in batches to one place."""
 
     category: Category
 
@@ -25,6 +26,39 @@ class Carrier(Protocol):
     @property
     def may_go_on(self) -> bool:
         """Whether the other side is ready for another batch at once."""
+
+    async def close(self) -> None:
+        """Give back what is held open."""
+
+
+class Definition(Protocol):
+    """What the engine needs to know of an external system or a database connection."""
+
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def retry_interval(self) -> timedelta: ...
+    @property
+    def retries_max(self) -> int: ...
+
+
+D = TypeVar("D", bound=Definition)
+D_contra = TypeVar("D_contra", contravariant=True, bound=Definition)
+
+
+class CallCarrier(Protocol[D_contra]):
+    """Takes one cached call at a time to where its definition says; in the agent and in a caller's own process alike.
+
+    Used from one event loop, from which many attempts may be under way at once.
+    """
+
+    category: Category
+
+    async def attempt(self, message: Message, definition: D_contra | None) -> Answer:
+        """Make one attempt, within the definition's time; without a definition the answer is a refusal.
+
+        Never raises for what the world does.
+        """
 
     async def close(self) -> None:
         """Give back what is held open."""

@@ -1,0 +1,271 @@
+"""What scripts call: `site.external("erp").call("POST", "/orders", …)`, `site.database("plant").write("count", …)`.
+
+Theory of operation. A call is written to the buffer first, claimed by this process, and then tried once, here and now.
+If it arrives, its message leaves the buffer in the transaction that makes its record `delivered`. If it is refused for
+good, the record says `failed` and the script is told by an OperationFailed. If it is for the moment impossible, the
+claim is given up and the agent tries it again by the interval of the definition. If this process dies in between, the
+claim runs out and the agent takes it. In every case the operation's id tells what became of it, from this site alone.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Generic
+from weakref import WeakSet
+
+import structlog
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import FieldpostError, OperationFailed
+from fieldpost.core.forwarding import CallDecision, Fail
+from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.message import Category, Message, Operation
+from fieldpost.site.attempt import attempt, claim_time
+from fieldpost.site.background import Background, abandon, at_exit, background
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.carriers import CallCarrier, D
+from fieldpost.site.definitions import Database, External
+from fieldpost.site.keys import key_for
+from fieldpost.site.payloads import DatabaseWrite, ExternalCall, Scalar, check_call, check_write, encode, target_summary
+from fieldpost.site.provenance import provenance_of
+
+CLOSE_S = 5.0
+
+_log = structlog.stdlib.get_logger("fieldpost.site")
+
+
+class ExternalSystem:
+    """An external system that `site.toml` defines; you have it by `site.external(name)`."""
+
+    def __init__(self, caller: "Caller[External]", definition: External, site: str) -> None:
+        self._caller = caller
+        self._definition = definition
+        self._site = site
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        json: object = None,
+        body: str | bytes | None = None,
+        key: str | None = None,
+        instance: str | None = None,
+        script: str | None = None,
+        execution_id: str | None = None,
+        parent_execution_id: str | None = None,
+    ) -> OperationId:
+        """Call the system. When this returns, the call has arrived, or is on this machine's disk and will be tried
+        again; `site.tracking.status(id)` tells which. The same call may arrive twice when an answer is lost: the system
+        is given the operation's id as `Idempotency-Key`.
+
+        Args:
+            method: GET, POST, PUT, PATCH or DELETE.
+            path: below the system's URL, beginning with `/`.
+            query: names and values (texts, numbers, truth values, or lists of them).
+            headers: further headers of this call.
+            json: what to send as JSON; or else
+            body: what to send as it is.
+            key: a name of your own for this call: made again with the same key and content, it is the same call and
+                returns the same id.
+            instance: which machine or unit it is about.
+            script: which script calls.
+            execution_id: the run of the script.
+            parent_execution_id: the run that started this run.
+
+        Raises:
+            InvalidInput: an argument breaks a rule; `field` names it. Nothing was written or called.
+            OperationFailed: the system refused the call for good (a 4xx or 3xx); it is not tried again.
+            Conflict: the key was used before, for something else.
+            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was called.
+        """
+        payload = check_call(self._definition, method, path, query=query, headers=headers, json=json, body=body)
+        provenance = {
+            "instance": instance,
+            "script": script,
+            "execution_id": execution_id,
+            "parent_execution_id": parent_execution_id,
+        }
+        return self._caller.issue(self._definition.name, self._definition, payload, self._site, provenance, key)
+
+    def __repr__(self) -> str:
+        return f"ExternalSystem({self._definition.name!r})"
+
+
+class DatabaseConnection:
+    """A database connection that `site.toml` defines; you have it by `site.database(name)`."""
+
+    def __init__(self, caller: "Caller[Database]", definition: Database, site: str) -> None:
+        self._caller = caller
+        self._definition = definition
+        self._site = site
+
+    def write(
+        self,
+        statement: str,
+        parameters: Mapping[str, Scalar] | None = None,
+        *,
+        key: str | None = None,
+        instance: str | None = None,
+        script: str | None = None,
+        execution_id: str | None = None,
+        parent_execution_id: str | None = None,
+    ) -> OperationId:
+        """Write to the database. When this returns, the write was committed there, or is on this machine's disk and
+        will be tried again; `site.tracking.status(id)` tells which. The same write may arrive twice when an answer is
+        lost: a statement can use `:operation_id` to tell.
+
+        Args:
+            statement: the name of a statement that `site.toml` defines for the connection, or SQL where it allows it.
+            parameters: values for the statement's `:names`; str, int, float, bool or None.
+            key: a name of your own for this write: made again with the same key and content, it is the same write and
+                returns the same id.
+            instance: which machine or unit it is about.
+            script: which script writes.
+            execution_id: the run of the script.
+            parent_execution_id: the run that started this run.
+
+        Raises:
+            InvalidInput: an argument breaks a rule; `field` names it. Nothing was written.
+            OperationFailed: the database refused the write for good; it is not tried again.
+            Conflict: the key was used before, for something else.
+            Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was written.
+        """
+        payload = check_write(self._definition, statement, parameters)
+        provenance = {
+            "instance": instance,
+            "script": script,
+            "execution_id": execution_id,
+            "parent_execution_id": parent_execution_id,
+        }
+        return self._caller.issue(self._definition.name, self._definition, payload, self._site, provenance, key)
+
+    def __repr__(self) -> str:
+        return f"DatabaseConnection({self._definition.name!r})"
+
+
+class Caller(Generic[D]):
+    """Issues the cached calls of one category and makes the first attempt of each, in this process."""
+
+    def __init__(
+        self, buffer: Buffer, category: Category, make_carrier: Callable[[], CallCarrier[D]], clock: Clock
+    ) -> None:
+        self._buffer = buffer
+        self._category = category
+        self._make_carrier = make_carrier
+        self._clock = clock
+        self._open: tuple[Background, CallCarrier[D]] | None = None
+        self._lock = threading.Lock()
+        _callers.add(self)
+
+    def issue(
+        self,
+        target: str,
+        definition: D,
+        payload: ExternalCall | DatabaseWrite,
+        site: str,
+        given: dict[str, str | None],
+        key_text: str | None,
+    ) -> OperationId:
+        """Buffer the call, try it once, settle what came of it. Raises OperationFailed when it was refused for good."""
+        now = self._clock.now()
+        content = encode(payload)
+        operation = Operation(
+            operation_id=OperationId(new_id(now, os.urandom(10))),
+            category=self._category,
+            target=target,
+            target_summary=target_summary(target, payload),
+            payload=content,
+            provenance=provenance_of(site, given),
+            created_at=now,
+        )
+        key = key_for(key_text, self._category.value, target, content)
+        until = now + claim_time(definition)
+        issued = self._buffer.issue(operation, claimant=f"caller-{os.getpid()}", until=until, key=key)
+        if issued.message is not None:
+            self._try(issued.message, definition)
+        return issued.operation_id
+
+    def close(self) -> None:
+        """Close what is open to the targets; the next call would open it again."""
+        with self._lock:
+            opened, self._open = self._open, None
+        if opened is None:
+            return
+        loop, carrier = opened
+        if loop is not background():
+            abandon(opened)
+            return
+        # Nothing depends on how this ends: it is a courtesy to the other side.
+        with suppress(Exception):
+            loop.run(lambda: asyncio.wait_for(carrier.close(), CLOSE_S))
+
+    def _try(self, message: Message, definition: D) -> None:
+        loop, carrier = self._carrier()
+        try:
+            decision = loop.run(lambda: attempt(carrier, message, definition, self._clock, is_caller=True))
+        except BaseException:
+            # Interrupted: the agent goes on with it, now or when the claim has run out.
+            with suppress(FieldpostError):
+                self._buffer.release([message])
+            raise
+        self._settle(message, decision)
+
+    def _settle(self, message: Message, decision: CallDecision) -> None:
+        try:
+            record = self._buffer.settle_call(message, decision, self._clock.now())
+        except FieldpostError as error:
+            if isinstance(decision, Fail):
+                raise _failed(message, decision) from error
+            # The call is in the buffer all the same, and its claim runs out: the agent finds out what became of it.
+            _log.warning("call.not_settled", message_id=message.message_id, code=error.code, error=error.message)
+            return
+        # A claim that was lost meanwhile means that the agent has taken the call over: its word counts.
+        if record is not None and isinstance(decision, Fail):
+            raise _failed(message, decision)
+
+    def _carrier(self) -> tuple[Background, CallCarrier[D]]:
+        loop = background()
+        with self._lock:
+            if self._open is not None and self._open[0] is not loop:
+                abandon(self._open)
+                self._open = None
+            if self._open is None:
+                self._open = loop, self._make_carrier()
+            return self._open
+
+    def _after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+
+
+def _failed(message: Message, decision: Fail) -> OperationFailed:
+    return OperationFailed(
+        decision.code,
+        decision.error,
+        hint="it is not tried again; see what the call or write holds",
+        operation_id=message.message_id,
+        http_status=decision.http_status,
+    )
+
+
+_callers: "WeakSet[Caller[Any]]" = WeakSet()
+
+
+def _close_all() -> None:
+    """A script need not close its site: what is open to targets is closed for it, so that its end is quiet."""
+    for caller in list(_callers):
+        caller.close()
+
+
+def _after_fork_in_child() -> None:
+    for caller in list(_callers):
+        caller._after_fork_in_child()
+
+
+at_exit(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

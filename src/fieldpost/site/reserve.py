@@ -1,0 +1,74 @@
+"""Room kept back on the site's disk, so that what is buffered can still leave when the disk is full.
+
+Clearing a message writes too, and so does moving the log into the file. The agent therefore keeps a file `reserve`
+beside the buffer. When a disk is found full, the file is emptied: the room it held is for settling alone, and whoever
+would add a message is refused until the reserve is whole again. It is made again as soon as there is room for it.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+RESERVE_FILE = "reserve"
+
+
+class Reserve:
+    """The reserve of one buffer; any process may give it up or make it again."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._file = folder / RESERVE_FILE
+        self._size = size
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it was there and its room is in use. One that was never made refuses nobody."""
+        try:
+            return os.stat(self._file).st_size == 0
+        except OSError:
+            return False
+
+    def keep(self) -> bool:
+        """Make it whole if it is not; whether it now is. A reserve of size 0 always is."""
+        try:
+            size = min(self._size, shutil.disk_usage(self._file.parent).total // 4)
+            if size == 0:
+                self._file.unlink(missing_ok=True)
+                return True
+            if self._is_whole(size):
+                return True
+            with self._file.open("ab") as file:
+                return _fill(file.fileno(), size)
+        except OSError:
+            return False
+
+    def give_up(self) -> bool:
+        """Empty it; whether that made room."""
+        try:
+            with self._file.open("r+b") as file:
+                had = os.fstat(file.fileno()).st_size
+                file.truncate(0)
+                os.fsync(file.fileno())
+                return had > 0
+        except OSError:
+            return False
+
+    def _is_whole(self, size: int) -> bool:
+        try:
+            return os.stat(self._file).st_size == size
+        except FileNotFoundError:
+            return False
+
+
+def _fill(handle: int, size: int) -> bool:
+    """Take the room for good: a file that merely claims its size would hold none."""
+    try:
+        os.ftruncate(handle, 0)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, size)
+        else:
+            os.write(handle, bytes(size))
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, 0)
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""Upkeep of a site's buffer, by the agent: what is past its time goes, and the reserve is kept.
+
+Only records that have come to their end go, in small transactions, so that no script waits long behind one; what is
+parked stays until a person acts. Nothing else depends on this: a sweep that fails is tried again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import apsw
+import structlog
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import FieldpostError
+from fieldpost.core.message import Category
+from fieldpost.core.times import to_text
+from fieldpost.site import events, keys, tracking
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.events import EventKind
+from fieldpost.site.options import EventOptions, TrackingOptions
+
+T = TypeVar("T")
+
+INTERVAL_S = 60.0
+BATCH = 1_000
+
+_log = structlog.stdlib.get_logger("fieldpost.site")
+
+
+class Upkeep:
+    """Sweeps one site's buffer, once a minute."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        clock: Clock,
+        *,
+        tracking: TrackingOptions | None = None,
+        events: EventOptions | None = None,
+    ) -> None:
+        self._buffer = buffer
+        self._clock = clock
+        self._tracking = tracking or TrackingOptions()
+        self._events = events or EventOptions()
+        self._is_waiting_long = False
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Sweep until told to stop."""
+        stopped = asyncio.create_task(stopping.wait())
+        try:
+            while not stopping.is_set():
+                await self._try_sweep()
+                pause = asyncio.create_task(self._clock.sleep(INTERVAL_S))
+                await asyncio.wait({pause, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                pause.cancel()
+        finally:
+            stopped.cancel()
+
+    async def sweep(self) -> int:
+        """Remove what is past its time and keep the reserve; how many rows went."""
+        now = self._clock.now()
+        if not await asyncio.to_thread(self._buffer.reserve.keep):
+            _log.warning("reserve.missing", hint="the site's disk is nearly full")
+        gone = 0
+        for step in (
+            partial(tracking.purge, before=_before(now, self._tracking.retention_days), limit=BATCH),
+            partial(keys.purge, before=_before(now, self._tracking.key_retention_days), limit=BATCH),
+            partial(
+                events.trim,
+                before=_before(now, self._events.retention_days),
+                bytes_max=self._events.bytes_max,
+                most=BATCH,
+            ),
+        ):
+            gone += await self._repeat(step)
+        await self._tell_waiting(now)
+        return gone
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def _try_sweep(self) -> None:
+        try:
+            await self.sweep()
+        except FieldpostError as error:
+            _log.warning("upkeep.failed", code=error.code, error=error.message)
+        except Exception:
+            _log.exception("upkeep.crashed")
+
+    async def _repeat(self, step: Callable[[apsw.Cursor], int]) -> int:
+        gone = 0
+        while (count := await asyncio.to_thread(self._buffer.write, step)) > 0:
+            gone += count
+        return gone
+
+    async def _tell_waiting(self, now: datetime) -> None:
+        """Tell once that notifications wait too long; and then not again before none does."""
+        oldest = await asyncio.to_thread(self._buffer.oldest, Category.NOTIFICATION)
+        was_waiting, self._is_waiting_long = self._is_waiting_long, False
+        if oldest is None or (now - oldest).total_seconds() <= self._events.waiting_s:
+            return
+        self._is_waiting_long = True
+        if not was_waiting:
+            text = f"notifications wait to be forwarded since {to_text(oldest)}"
+            entry = events.event(EventKind.WAITING_LONG, now, text, category=Category.NOTIFICATION)
+            await asyncio.to_thread(self._buffer.write, partial(events.append, events=[entry]))
+
+
+def _before(now: datetime, days: float) -> datetime:
+    return now - timedelta(days=days)
