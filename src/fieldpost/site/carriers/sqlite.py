@@ -67,8 +67,11 @@ class SqliteTarget:
             )
 
     async def close(self) -> None:
-        with suppress(RuntimeError):
+        try:
             await asyncio.get_running_loop().run_in_executor(self._hands, self._drop)
+        except RuntimeError:
+            # The process is ending, and its threads have ended: nobody else has the connection.
+            self._drop()
         self._hands.shutdown(wait=False)
 
     def _turn(self, statement: Statement, values: Sequence[Scalar], ends_at: float) -> Answer:

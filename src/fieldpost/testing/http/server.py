@@ -163,6 +163,9 @@ class HttpServer:
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, _Gone):
                 await self._converse(reader, writer, self._connection_count)
+        except asyncio.CancelledError:
+            # By `stop`. The streams would log it as if something had gone wrong.
+            pass
         except Exception as bug:
             self._bugs.append(bug)
         finally:

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 import asyncpg
 import pytest
+import trustme
 
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import ConfigError
@@ -23,6 +24,7 @@ from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.definitions import Database
 from fieldpost.site.payloads import DatabaseWrite, Scalar, check_write, encode
 from support.pg_proxy import pg_proxy
+from support.pg_tls import pg_tls
 from support.postgres import PostgresServer
 from support.site_folders import closed_port
 
@@ -482,11 +484,30 @@ async def test_tls_that_the_server_does_not_speak_keeps_the_write(server: World)
         assert isinstance(await server.write(url=proxy.url, tls=True, ca_file="no.pem"), NotNow)
 
 
-def test_a_certificate_is_checked_against_the_name_of_the_definition() -> None:
-    context = postgresql._tls("db.example.com", None)
-    made = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="10.0.0.5")
-    assert made.server_hostname == "db.example.com"
-    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+async def test_a_certificate_is_checked_against_the_name_of_the_definition_not_the_address(server: World) -> None:
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("db.plant.example").configure_cert(context)
+    authority.cert_pem.write_to_path(str(server.folder / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(server.folder / "other.pem"))
+    database = server.url.partition("@")[2].partition("?")[0].lstrip("/")
+    server.carrier = DatabaseCarrier(SystemClock(), resolve=resolve)
+    async with pg_tls(server.url, context) as port:
+        for host, ca_file, kind in (
+            ("db.plant.example", "ca.pem", Taken),
+            ("db.plant.example", "other.pem", NotNow),
+            ("db.plant.example", None, NotNow),
+            ("other.plant.example", "ca.pem", NotNow),
+            ("127.0.0.1", "ca.pem", NotNow),
+        ):
+            url = f"postgresql://postgres@{host}:{port}/{database}"
+            answer = await server.write(url=url, ca_file=ca_file, tls=True)
+            assert isinstance(answer, kind), (host, ca_file, answer)
+        await server.carrier.close()
+    assert len(await server.rows()) == 1
 
 
 async def test_a_missing_driver_is_a_matter_of_set_up_and_keeps_the_write(
