@@ -14,7 +14,9 @@ from fieldpost.front.allowance import Allowances
 from fieldpost.front.api import serve as api
 from fieldpost.front.api.errors import http_problem
 from fieldpost.front.console.serve import Console
+from fieldpost.front.errands import Errands
 from fieldpost.front.guard import Guard
+from fieldpost.front.links import Links
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.rooms import Rooms
 
@@ -22,8 +24,14 @@ from fieldpost.front.rooms import Rooms
 def create_app(
     operate: Operate, watch: Watch, ingest: Ingest, options: FrontOptions | None = None, clock: Clock | None = None
 ) -> FastAPI:
-    """One for a process, behind a `server.Server`, which keeps the limits that only a server can."""
-    rooms = Rooms(operate, watch, ingest, Allowances(options or FrontOptions(), clock or SystemClock()))
+    """One for a process, behind a `server.Server`, which keeps the limits that only a server can.
+
+    Its `state.errands` is a loop to be run beside it: what this node has to say to sites.
+    """
+    clock = clock or SystemClock()
+    links = Links()
+    errands = Errands(links, operate.intents, ingest.reports, clock)
+    rooms = Rooms(operate, watch, ingest, Allowances(options or FrontOptions(), clock), links, errands)
     console = Console(rooms)
 
     async def http_error(request: Request, error: Exception) -> Response:
@@ -45,6 +53,7 @@ def create_app(
         exception_handlers={HTTPException: http_error},
     )
     app.state.rooms = rooms
+    app.state.errands = errands
     api.add_routes(app, rooms)
     console.add_routes(app)
     app.add_middleware(Guard)

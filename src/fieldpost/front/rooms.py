@@ -1,11 +1,12 @@
 """What stands behind the front."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
 from fieldpost.front.allowance import Allowances
+from fieldpost.front.errands import Errands
 from fieldpost.front.links import Links
 
 
@@ -15,4 +16,5 @@ class Rooms:
     watch: Watch
     ingest: Ingest
     allowances: Allowances
-    links: Links = field(default_factory=Links)
+    links: Links
+    errands: Errands

@@ -165,12 +165,14 @@ class ReconcileAnswer(
     """The newest change among what the site has purged."""
 
 
-class Command(msgspec.Struct, frozen=True, tag_field="t", tag="command"):
+class Command(msgspec.Struct, frozen=True, tag_field="t", tag="command", omit_defaults=True):
     """Something to be done at the site; the same id may come again, and acts once."""
 
     intent_id: str
     kind: str
     arguments: dict[str, str | int]
+    by: str | None = None
+    """Who wants it, for the site's event log."""
 
 
 Cell = str | int | float | bool | None

@@ -86,13 +86,20 @@ async def _serve(
     found = adapters.load(outbound)
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
-    operate = Operate.over(store, found, clock, keyring)
+    operate = Operate.over(store, found, clock, keyring, settings.intents)
     metrics = Metrics(clock)
-    ingest = Ingest(store, clock, settings.ingest, metrics)
+    ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror)
     rng = random.Random(secrets.randbits(64))
     dispatcher = Dispatcher(store, found, node_id, clock, rng, settings.dispatch, keyring, metrics)
     sweep_interval_s = settings.dispatch.interval_s
-    upkeep = Upkeep.over(store, node_id, clock, settings.watch.thresholds(sweep_interval_s), settings.upkeep)
+    upkeep = Upkeep.over(
+        store,
+        node_id,
+        clock,
+        settings.watch.thresholds(sweep_interval_s),
+        settings.upkeep,
+        settings.watch.freshness,
+    )
     watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
     app = create_app(operate, watch, ingest, settings.front, clock)
     server = Server(app, _listen(settings.central.host, settings.central.port), settings.front)
@@ -113,6 +120,7 @@ async def _serve(
                     upkeep.purge.run(),
                     upkeep.sampler.run(),
                     upkeep.indexer.run(),
+                    app.state.errands.run(),
                     operate.bulk_acts.run(),
                 )
             ]

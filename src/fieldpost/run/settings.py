@@ -17,6 +17,8 @@ import msgspec
 
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import IngestOptions
+from fieldpost.central.ingest.telemetry import MirrorOptions
+from fieldpost.central.operate.intents import IntentOptions
 from fieldpost.central.store.keys import SecretsOptions
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import WatchOptions
@@ -70,6 +72,8 @@ class Settings:
     central: CentralOptions = field(default_factory=CentralOptions)
     front: FrontOptions = field(default_factory=FrontOptions)
     ingest: IngestOptions = field(default_factory=IngestOptions)
+    mirror: MirrorOptions = field(default_factory=MirrorOptions)
+    intents: IntentOptions = field(default_factory=IntentOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
     watch: WatchOptions = field(default_factory=WatchOptions)

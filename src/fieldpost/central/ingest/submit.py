@@ -21,6 +21,7 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.ingest.pace import Pace
+from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
 from fieldpost.central.store import arrivals, audit
 from fieldpost.central.store.arrivals import Standing
 from fieldpost.central.store.engine import Store
@@ -56,8 +57,15 @@ class Ingest:
     """One for a central node, used by every connection."""
 
     def __init__(
-        self, store: Store, clock: Clock, options: IngestOptions | None = None, meter: Meter | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        options: IngestOptions | None = None,
+        meter: Meter | None = None,
+        mirror: MirrorOptions | None = None,
     ) -> None:
+        self.reports = Reports(store, mirror)
+        """What sites report of themselves."""
         self._store = store
         self._clock = clock
         self._options = options or IngestOptions()

@@ -230,7 +230,7 @@ def _command(intent: Intent) -> Command:
     arguments = dict(intent.arguments)
     if intent.message_id is not None:
         arguments["message_id"] = intent.message_id
-    return Command(intent.intent_id, intent.kind.value, arguments)
+    return Command(intent.intent_id, intent.kind.value, arguments, intent.actor)
 
 
 _LOOKS: Mapping[IntentKind, frozenset[str]] = {
