@@ -1,0 +1,340 @@
+"""A damaged buffer: told as such, set aside whole, and everything that can be read of it kept."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fieldpost.core.checks import Verdict
+from fieldpost.core.errors import NotFound, Unavailable
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.connection import SCHEMA_VERSION, connect, salvage_mark
+from fieldpost.site.damage import refuse_damaged
+from fieldpost.site.doctor import examine
+from fieldpost.site.mend import mend
+from fieldpost.site.pages import Pages
+from fieldpost.site.salvage import salvage
+from fieldpost.site.trees import TABLE_LEAF, Trees
+from support.commands_of_site import fieldpost
+from support.site_folders import make_site
+from support.site_writers import add, start
+from support.strace import strace_with
+
+NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
+PAGE = 4096
+LEFT_BEHIND = """
+import os, sys
+from pathlib import Path
+from fieldpost.site.buffer import Buffer
+from support.site_writers import add
+buffer = Buffer(Path(sys.argv[1]))
+for number in range(int(sys.argv[2])):
+    print(add(buffer, '{"text": "%s"}' % ("x" * 300 * (number % 40))))
+sys.stdout.flush()
+os.kill(os.getpid(), 9)
+"""
+PERSISTENT = """
+import os, sys, threading
+from pathlib import Path
+from fieldpost.core.errors import Unavailable
+from fieldpost.site.buffer import Buffer
+from support.site_writers import add
+buffer = Buffer(Path(sys.argv[1]))
+def work():
+    while True:
+        try:
+            os.write(1, add(buffer).encode() + b"\\n")
+        except Unavailable as error:
+            assert error.code == "buffer.salvaging", error
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+work()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "buffer.db"
+
+
+def killed_writer(path: Path, count: int) -> list[str]:
+    """What a process sent that was killed before its log could be moved into the file."""
+    output, _ = start(LEFT_BEHIND, path, count).communicate()
+    assert log_of(path).stat().st_size > 0
+    return output.split()
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name("buffer.db-wal")
+
+
+def payloads(path: Path) -> dict[str, str]:
+    connection = connect(path)
+    try:
+        assert connection.pragma("integrity_check") == "ok"
+        return {str(i): str(p) for i, p in connection.execute("SELECT message_id, payload FROM messages")}
+    finally:
+        connection.close()
+
+
+def overwrite(path: Path, offset: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+
+
+@pytest.mark.fault(8)
+def test_whichever_page_is_lost_every_message_is_kept_or_told_by_its_id(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    buffer = Buffer(whole)
+    sent = {add(buffer, text): text for text in (f'{{"text": "{"é" * 150 * (n % 30)}"}}' for n in range(90))}
+    buffer.close()
+    page_count = whole.stat().st_size // PAGE
+    assert page_count > 60
+    outcomes = set()
+    for number in range(1, page_count + 1):
+        folder = tmp_path / f"page-{number}"
+        folder.mkdir()
+        path = folder / "buffer.db"
+        shutil.copy(whole, path)
+        overwrite(path, (number - 1) * PAGE, b"\xa5" * PAGE)
+        damaged = path.read_bytes()
+        done = salvage(path, NOW)
+        kept = payloads(path)
+        assert set(kept) | set(done.lost_ids) == set(sent), f"page {number}"
+        assert all(kept[message_id] == sent[message_id] for message_id in kept)
+        assert done.kept["messages"] == len(kept)
+        assert done.is_whole is False or not done.lost_ids
+        assert done.set_aside.read_bytes() == damaged, "what was set aside is as it was"
+        assert len(done.lost_ids) <= 40, "one page holds no more than so many"
+        outcomes.add(bool(done.lost_ids))
+    assert outcomes == {False, True}, "some pages hold messages, and some do not"
+
+
+@pytest.mark.fault(8)
+def test_a_damaged_buffer_is_refused_with_what_to_run_and_left_alone(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site")
+    for _ in range(40):
+        site.notify.to("ops").send("s", "b" * 900)
+    site.close()
+    path = tmp_path / "site" / "buffer.db"
+    overwrite(path, leaf_of_messages(path) * PAGE - PAGE, b"\xa5" * PAGE)
+    damaged = path.read_bytes()
+    with pytest.raises(Unavailable) as caught:
+        refuse_damaged(path)
+    assert caught.value.code == "buffer.corrupt"
+    started = fieldpost("site", "--folder", tmp_path / "site")
+    assert started.returncode == 7
+    assert b"buffer.corrupt" in started.stderr
+    assert b"fieldpost site salvage" in started.stderr
+    assert path.read_bytes() == damaged
+    told = fieldpost("site", "doctor", "--folder", tmp_path / "site")
+    assert told.returncode == 9
+    assert b"fieldpost site salvage" in told.stdout
+
+
+def leaf_of_messages(path: Path) -> int:
+    """A page that holds rows of messages and nothing else."""
+    pages = Pages(path, log_of(path))
+    try:
+        roots = {row.values[1]: row.values[3] for row in Trees(pages).rows(1)}
+        walk = Trees(pages)
+        assert len(list(walk.rows(roots["messages"]))) > 1
+        return next(page for page in walk.seen if (pages.page(page) or b"")[0] == TABLE_LEAF)
+    finally:
+        pages.close()
+
+
+@pytest.mark.fault(8)
+def test_salvage_tells_what_it_kept_and_what_it_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    site = make_site(folder)
+    sent = [site.notify.to("ops").send("s", "b" * 900) for _ in range(40)]
+    site.close()
+    path = folder / "buffer.db"
+    overwrite(path, leaf_of_messages(path) * PAGE - PAGE, b"\xa5" * PAGE)
+    told = fieldpost("site", "salvage", "--folder", folder)
+    kept = payloads(path)
+    assert told.returncode == 9
+    assert f"{len(kept)} messages" in told.stdout.decode()
+    assert 0 < len(kept) < len(sent)
+    for lost in set(sent) - set(kept):
+        assert f"lost {lost}" in told.stdout.decode()
+    assert fieldpost("site", "doctor", "--folder", folder).returncode == 0
+    events = connect(path).execute("SELECT kind, text FROM events").fetchall()
+    assert [(kind, f"{len(sent) - len(kept)} messages lost" in str(text)) for kind, text in events] == [
+        ("salvaged", True)
+    ]
+
+
+@pytest.mark.fault(8)
+def test_a_log_that_was_cut_short_is_refused_and_what_precedes_the_cut_is_kept(path: Path) -> None:
+    sent = killed_writer(path, 60)
+    os.truncate(log_of(path), log_of(path).stat().st_size * 2 // 3)
+    with pytest.raises(Unavailable) as caught:
+        refuse_damaged(path)
+    assert caught.value.code == "buffer.corrupt"
+    assert "cut short" in caught.value.message
+    assert check("log", path) is Verdict.FAILING
+    done = salvage(path, NOW)
+    kept = payloads(path)
+    assert list(kept) == sent[: len(kept)], "all that was committed before the cut"
+    assert len(kept) > 20
+    assert done.kept["messages"] == len(kept)
+
+
+@pytest.mark.fault(8)
+def test_what_was_committed_behind_a_damage_in_the_log_is_kept_too(path: Path) -> None:
+    sent = killed_writer(path, 60)
+    # Somewhere in the middle, in a page image; SQLite would see nothing from here on, and write over it.
+    overwrite(log_of(path), 32 + (24 + PAGE) * 40 + 24 + 100, b"\xa5" * 64)
+    assert check("log", path) is Verdict.FAILING
+    with pytest.raises(Unavailable):
+        refuse_damaged(path)
+    salvage(path, NOW)
+    assert len(set(sent) - set(payloads(path))) <= 1
+
+
+@pytest.mark.fault(8)
+def test_a_log_whose_head_is_damaged_is_never_taken_for_an_empty_one(path: Path) -> None:
+    sent = killed_writer(path, 30)
+    overwrite(log_of(path), 8, b"\xa5\xa5")
+    with pytest.raises(Unavailable) as caught:
+        Buffer(path)
+    assert caught.value.code == "buffer.corrupt"
+    salvage(path, NOW)
+    assert set(payloads(path)) == set(sent)
+
+
+def test_a_log_that_never_was_synced_is_no_damage(path: Path) -> None:
+    sent = killed_writer(path, 3)
+    Buffer(path).close()
+    log_of(path).write_bytes(bytes(PAGE))
+    refuse_damaged(path)
+    assert set(payloads(path)) == set(sent)
+
+
+def check(name: str, path: Path) -> Verdict:
+    make = path.parent
+    return next(c.verdict for c in examine(make, NOW).diagnosis.checks if c.name == name)
+
+
+@pytest.mark.fault(8)
+def test_a_script_that_writes_during_a_salvage_loses_nothing(path: Path) -> None:
+    buffer = Buffer(path)
+    confirmed = [add(buffer)]
+    buffer.close()
+    writer = start(PERSISTENT, path)
+    heard = threading.Condition()
+
+    def listen() -> None:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            with heard:
+                confirmed.append(line.strip())
+                heard.notify_all()
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    asides = []
+    for round_number in range(3):
+        with heard:
+            before = len(confirmed)
+            assert heard.wait_for(lambda until=before + 50: len(confirmed) > until, 30)
+        program = "import sys; from pathlib import Path; from datetime import datetime, UTC; " + (
+            "from fieldpost.site.salvage import salvage; "
+            f"print(salvage(Path(sys.argv[1]), datetime(2026, 11, {15 + round_number}, tzinfo=UTC)).set_aside)"
+        )
+        salvaged = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+        assert salvaged.returncode == 0, salvaged.stderr
+        asides.append(salvaged.stdout)
+    writer.kill()
+    writer.wait()
+    listener.join()
+    whole = {line for line in confirmed if len(line) == 36}
+    assert len(set(asides)) == 3
+    assert set(payloads(path)) >= whole
+
+
+@pytest.mark.fault(8)
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_an_interrupted_salvage_keeps_everybody_out_and_goes_on_when_run_again(path: Path, number: int) -> None:
+    """Killed at each change of a name in turn: log, index, file aside, and the fresh one into place."""
+    sent = killed_writer(path, 12)
+    program = (
+        "import sys; from pathlib import Path; from datetime import datetime, UTC; "
+        "from fieldpost.site.salvage import salvage; salvage(Path(sys.argv[1]), datetime.now(UTC))"
+    )
+    calls = "rename,renameat,renameat2"
+    strace = strace_with("-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}")
+    assert start(program, path, before=strace).wait() != 0
+    assert salvage_mark(path).exists()
+    with pytest.raises(Unavailable) as caught:
+        Buffer(path)
+    assert caught.value.code == "buffer.salvaging"
+    done = salvage(path, NOW)
+    assert set(payloads(path)) == set(sent)
+    assert done.set_aside.exists()
+    assert not salvage_mark(path).exists()
+    assert len(list(path.parent.glob("buffer.db.damaged-*Z"))) == 1
+
+
+def test_a_buffer_of_the_first_version_is_salvaged_into_the_present_one(path: Path) -> None:
+    buffer = Buffer(path)
+    message_id = add(buffer)
+    buffer.close()
+    connection = connect(path)
+    connection.execute("DROP INDEX messages_by_category; DROP INDEX messages_due")
+    for table in ("tracking", "events", "keys", "commands", "facts"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.pragma("user_version", 1)
+    connection.close()
+    salvage(path, NOW)
+    assert set(payloads(path)) == {message_id}
+    assert connect(path).pragma("user_version") == SCHEMA_VERSION
+
+
+def test_a_salvage_without_a_buffer_says_so(path: Path) -> None:
+    with pytest.raises(NotFound) as caught:
+        salvage(path, NOW)
+    assert caught.value.code == "buffer.none"
+    assert list(path.parent.iterdir()) == []
+
+
+TRACKED = """
+INSERT INTO messages (message_id, category, tracked_operation_id, target, payload, status, created_at)
+VALUES (:id, 'external_call', :id, 'erp', '{}', :status, 0)
+"""
+RECORD = """
+INSERT INTO tracking (operation_id, category, target_summary, status, last_error, created_at, updated_at, terminal_at,
+    change_sequence)
+VALUES (:id, 'external_call', 'erp POST /orders', :status, :error, 0, 0, :end, :change)
+"""
+
+
+def test_messages_and_records_agree_after_rows_came_from_elsewhere(path: Path) -> None:
+    connection = connect(path)
+    connection.execute(TRACKED, {"id": "without-record", "status": "parked"})
+    connection.execute(TRACKED, {"id": "ended", "status": "pending"})
+    connection.execute(TRACKED, {"id": "lives", "status": "retrying"})
+    connection.execute(RECORD, {"id": "ended", "status": "delivered", "error": None, "end": 1, "change": 7})
+    connection.execute(RECORD, {"id": "lives", "status": "retrying", "error": None, "end": None, "change": 8})
+    connection.execute(RECORD, {"id": "lost", "status": "pending", "error": None, "end": None, "change": 9})
+    mend(connection.cursor(), NOW)
+    messages = {row[0] for row in connection.execute("SELECT message_id FROM messages")}
+    rows = connection.execute("SELECT operation_id, status, change_sequence FROM tracking").fetchall()
+    fact = connection.execute("SELECT value FROM facts WHERE name = 'change_sequence'").fetchall()
+    connection.close()
+    assert messages == {"without-record", "lives"}
+    assert {operation_id: rest for operation_id, *rest in rows} == {
+        "ended": ["delivered", 7],
+        "lives": ["retrying", 8],
+        "without-record": ["parked", 10],
+        "lost": ["failed", 11],
+    }
+    assert fact == [(11,)]
