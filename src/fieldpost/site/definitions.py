@@ -14,26 +14,26 @@ Secrets stand in files of their own beside `site.toml`, and are read when they a
 """
 
 import math
-import os
 import re
-import stat
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any, TypeVar
 
 from yarl import URL
 
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.core.secret import Secret, check_secret
+from fieldpost.core.secret import Secret
 from fieldpost.outbound.url import check_url, is_loopback
 from fieldpost.site.headers import check_header
+from fieldpost.site.places import Place, PostgresqlPlace, SqlitePlace, parse_place
+from fieldpost.site.secret_files import read_secret
 from fieldpost.site.statements import Dialect, Statement, parse_statement
 
 NAME_RULE = "must be of letters, digits, - and _, at most 64, and begin with a letter"
-SECRET_FILE_BYTES_MAX = 16 * 1024
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -95,6 +95,11 @@ class External:
     @property
     def ca_path(self) -> Path | None:
         return None if self.ca_file is None else self.folder / self.ca_file
+
+    def check(self) -> None:
+        """Raise ConfigError if what a call would need is not there: before the first call, for whoever sets it up."""
+        self.secrets()
+        tls_context(self.ca_path)
 
     def secrets(self) -> dict[str, Secret]:
         """The secret headers, read anew. Raises ConfigError for a file that is missing, malformed or open to others."""
@@ -178,8 +183,8 @@ class Database:
         return self.place.dialect
 
     @property
-    def place(self) -> "SqlitePlace | PostgresqlPlace":
-        return _place(self.url, self.folder)
+    def place(self) -> Place:
+        return parse_place(self.url, self.folder)
 
     @property
     def speaks_tls(self) -> bool:
@@ -188,6 +193,13 @@ class Database:
             return self.tls
         place = self.place
         return isinstance(place, PostgresqlPlace) and place.is_on_network and not is_loopback(place.host)
+
+    def check(self) -> None:
+        """Raise ConfigError if what a write would need is not there: before the first write, for whoever sets it up."""
+        self.password()
+        tls_context(self.ca_path)
+        if self.dialect == "postgresql" and find_spec("asyncpg") is None:
+            raise no_driver(self)
 
     def password(self) -> Secret | None:
         """The password, read anew. Raises ConfigError for a file that is missing, malformed or open to others."""
@@ -206,30 +218,6 @@ class Database:
         if self.allows_free_sql and not is_name(name_or_sql):
             return parse_statement(name_or_sql, self.dialect)
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class SqlitePlace:
-    """An SQLite file on this machine."""
-
-    path: Path
-    dialect: Literal["sqlite"] = "sqlite"
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresqlPlace:
-    """A PostgreSQL server and database."""
-
-    host: str
-    """A host, or the folder of a Unix socket."""
-    port: int
-    user: str
-    database: str
-    dialect: Literal["postgresql"] = "postgresql"
-
-    @property
-    def is_on_network(self) -> bool:
-        return not self.host.startswith("/")
 
 
 D = TypeVar("D", bound=External | Database)
@@ -286,32 +274,23 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def read_secret(file: Path, key: str) -> Secret:
-    """The one line of a secret file. ConfigError names file and key, and never what stands in it."""
+def tls_context(ca_path: Path | None) -> ssl.SSLContext | None:
+    """What trusts this authority, or None for the system's. Raises ConfigError when the file is of no use."""
+    if ca_path is None:
+        return None
     try:
-        with file.open("rb") as stream:
-            mode = os.fstat(stream.fileno()).st_mode
-            content = stream.read(SECRET_FILE_BYTES_MAX + 1)
-        text = content.decode("utf-8").rstrip("\r\n")
-    except FileNotFoundError:
-        raise ConfigError("site.no_secret", f"there is no secret file {file} ({key})", field=key) from None
-    except UnicodeDecodeError:
-        raise ConfigError("site.secret", f"the secret file {file} ({key}) is not UTF-8", field=key) from None
-    except OSError as error:
-        raise ConfigError(
-            "site.secret", f"the secret file {file} ({key}) cannot be read: {error.strerror}", field=key
-        ) from None
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigError(
-            "site.secret_open",
-            f"the secret file {file} ({key}) is open to other users (mode {stat.S_IMODE(mode):04o})",
-            hint=f"chmod 600 {file}",
-            field=key,
-        )
-    try:
-        return check_secret(text, key)
-    except InvalidInput as error:
-        raise ConfigError("site.secret", f"the secret file {file}: {error.message}", field=key) from None
+        return ssl.create_default_context(cafile=str(ca_path))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("site.ca_file", f"the authority {ca_path} cannot be read: {error}") from None
+
+
+def no_driver(definition: Database) -> ConfigError:
+    return ConfigError(
+        "database.no_driver",
+        f"database.{definition.name} is PostgreSQL, and its driver asyncpg is not installed",
+        hint="pip install fieldpost[site-postgresql]",
+        field=f"database.{definition.name}.url",
+    )
 
 
 def wrong(file: Path, key: str, what: str) -> ConfigError:
@@ -320,33 +299,6 @@ def wrong(file: Path, key: str, what: str) -> ConfigError:
 
 
 SECTIONS: Mapping[type[Any], str] = {External: "external", Database: "database"}
-
-
-def _place(url: object, folder: Path) -> SqlitePlace | PostgresqlPlace:
-    if type(url) is not str:
-        raise _refused("url", "must be a text")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise _refused("url", "is no URL") from None
-    if parts.password is not None:
-        raise _refused("url", "must not carry a password; put it into a file and name that as password_file")
-    if parts.scheme == "sqlite":
-        path = unquote(parts.path).removeprefix("/")
-        if parts.netloc or parts.query or parts.fragment or not path or "\x00" in path:
-            raise _refused("url", "must be sqlite:////absolute/file or sqlite:///relative/file")
-        return SqlitePlace(folder / path)
-    if parts.scheme not in ("postgresql", "postgres"):
-        raise _refused("url", "must begin with postgresql:// or sqlite:///")
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    host = unquote(parts.hostname or "") or query.pop("host", "")
-    if query or parts.fragment:
-        raise _refused("url", "must have no options after the ? but host; TLS is set by tls and ca_file")
-    database = unquote(parts.path).removeprefix("/")
-    if not host or not parts.username or not database or "/" in database:
-        raise _refused("url", "must be postgresql://user@host/database")
-    return PostgresqlPlace(host, port or 5432, unquote(parts.username), database)
 
 
 def _check_name(name: object) -> None:

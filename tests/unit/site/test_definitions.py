@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.site.definitions import (
-    Database,
-    External,
-    PostgresqlPlace,
-    SqlitePlace,
-    find_definition,
-    read_secret,
-)
+from fieldpost.site.definitions import Database, External, find_definition
 from fieldpost.site.folder import Folder, read_folder
+from fieldpost.site.places import PostgresqlPlace, SqlitePlace
+from fieldpost.site.secret_files import read_secret
 
 SITE = """
 [site]
@@ -244,3 +239,26 @@ def test_a_secret_file_that_is_missing_open_or_malformed_is_refused_without_its_
     assert caught.value.field == "database.plant.password_file"
     assert str(file) in caught.value.message
     assert "pa55" not in str(caught.value)
+
+
+def test_what_a_definition_needs_can_be_looked_for_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for definition, code in (
+        (External(name="a", folder=tmp_path, url="https://a.example", secret_headers={"X": "no"}), "site.no_secret"),
+        (External(name="a", folder=tmp_path, url="https://a.example", ca_file="site.toml"), "site.ca_file"),
+        (_postgresql(tmp_path, password_file="no"), "site.no_secret"),
+        (_postgresql(tmp_path, ca_file="no"), "site.ca_file"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            definition.check()
+        assert caught.value.code == code
+    External(name="a", url="https://a.example").check()
+    _postgresql(tmp_path).check()
+    monkeypatch.setattr("fieldpost.site.definitions.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="asyncpg is not installed"):
+        _postgresql(tmp_path).check()
+
+
+def _postgresql(folder: Path, **changes: str) -> Database:
+    return Database(name="b", folder=folder, url="postgresql://u@b.example/d", allows_free_sql=True, **changes)  # type: ignore[arg-type]

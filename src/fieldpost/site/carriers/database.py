@@ -18,8 +18,9 @@ from fieldpost.outbound.guard import Guard, Resolve, resolve_by_system
 from fieldpost.outbound.outbound import OutboundOptions
 from fieldpost.site.carriers.postgresql import PostgresqlTarget
 from fieldpost.site.carriers.sqlite import SqliteTarget
-from fieldpost.site.definitions import Database, PostgresqlPlace, SqlitePlace
+from fieldpost.site.definitions import Database
 from fieldpost.site.payloads import DatabaseWrite, Scalar, decode_write
+from fieldpost.site.places import PostgresqlPlace, SqlitePlace
 from fieldpost.site.statements import OPERATION_ID, Statement
 
 

@@ -6,8 +6,8 @@ side says before that is kept.
 """
 
 import re
-import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from fieldpost.outbound.client import HttpClient, NoAnswer
 from fieldpost.outbound.guard import Blocked, Guard, Resolve, resolve_by_system
 from fieldpost.outbound.outbound import OutboundOptions
 from fieldpost.outbound.retry_after import retry_after_s
-from fieldpost.site.definitions import External
+from fieldpost.site.definitions import External, tls_context
 from fieldpost.site.payloads import ExternalCall, decode_call
 
 ANSWER_BYTES_MAX = 16 * 1024
@@ -114,14 +114,13 @@ class ExternalCarrier:
 
     def _client(self, ca_path: Path | None) -> HttpClient:
         """The client that trusts this authority; another one when its file was changed."""
-        try:
-            key = (ca_path, 0 if ca_path is None else ca_path.stat().st_mtime_ns)
-            if key not in self._clients:
-                context = None if ca_path is None else ssl.create_default_context(cafile=str(ca_path))
-                self._clients[key] = HttpClient(self._guard, context)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError("site.ca_file", f"the authority {ca_path} cannot be read: {error}") from None
-        return self._clients[key]
+        changed = 0
+        if ca_path is not None:
+            with suppress(OSError):
+                changed = ca_path.stat().st_mtime_ns
+        if (ca_path, changed) not in self._clients:
+            self._clients[ca_path, changed] = HttpClient(self._guard, tls_context(ca_path))
+        return self._clients[ca_path, changed]
 
 
 def call_url(base: URL, call: ExternalCall) -> URL:

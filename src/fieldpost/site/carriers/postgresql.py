@@ -18,8 +18,9 @@ from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
 from fieldpost.core.secret import Secret
 from fieldpost.core.text import cut
 from fieldpost.outbound.guard import Blocked, Guard
-from fieldpost.site.definitions import Database, PostgresqlPlace
+from fieldpost.site.definitions import Database, no_driver
 from fieldpost.site.payloads import Scalar
+from fieldpost.site.places import PostgresqlPlace
 from fieldpost.site.statements import Statement
 
 CONNECTIONS_MAX = 4
@@ -258,10 +259,5 @@ def _driver(definition: Database) -> Any:
     try:
         import asyncpg
     except ImportError:
-        raise ConfigError(
-            "database.no_driver",
-            f"database.{definition.name} is PostgreSQL, and its driver asyncpg is not installed",
-            hint="pip install fieldpost[site-postgresql]",
-            field=f"database.{definition.name}.url",
-        ) from None
+        raise no_driver(definition) from None
     return asyncpg
