@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
+from fieldpost.testing import HttpServerThread
 from support.site_folders import make_site
 
 
@@ -44,3 +47,39 @@ def test_the_third_party_adapter_passes_the_contract_and_is_found_once_installed
     )
     assert "'email'" in found.stdout
     assert "'ntfy'" in found.stdout
+
+
+@pytest.mark.req("API-07", "API-08")
+def test_the_example_with_calls_and_writes_does_them_and_keeps_what_cannot_be_done_now(
+    project: Path, tmp_path: Path
+) -> None:
+    example = project / "examples/site_calls"
+    folder = tmp_path / "site"
+    make_site(folder).close()
+    (folder / "erp.secret").write_text("Bearer of-the-example\n")
+    (folder / "erp.secret").chmod(0o600)
+    with closing(apsw.Connection(str(folder / "plant.db"))) as plant:
+        plant.execute((example / "plant.sql").read_text())
+    command = [sys.executable, str(example / "end_of_shift.py"), str(folder)]
+    with HttpServerThread() as server:
+        defined = (example / "site.toml").read_text()
+        (folder / "site.toml").write_text(defined.replace("http://127.0.0.1:8080", server.url))
+        server.on("DELETE", "/api/orders/unheard-of").answer(404, "no such order")
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert [line.strip() for line in ran.stdout.splitlines()] == [
+            "erp POST /orders delivered",
+            "plant delivered",
+            "refused: 404 erp answered 404 Not Found: no such order",
+        ]
+        assert {request.headers["authorization"] for request in server.requests} == {"Bearer of-the-example"}
+        # The ERP is down and the database is away: nothing is lost, and the script is not held up.
+        server.stop()
+        (folder / "plant.db").rename(folder / "away.db")
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        order, count = ran.stdout.splitlines()[:2]
+        assert order.strip() == "erp POST /orders delivered"  # by its key the same order as before
+        assert count.startswith("plant retrying plant:")
+    with closing(apsw.Connection(str(folder / "away.db"))) as plant:
+        assert plant.execute("SELECT unit, pieces FROM counts").fetchall() == [("press-2", 1170)]

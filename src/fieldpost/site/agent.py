@@ -8,6 +8,7 @@ from typing import Protocol
 import structlog
 
 from fieldpost.clock import Clock
+from fieldpost.core.errors import ConfigError
 from fieldpost.link.client import LinkClient
 from fieldpost.link.session import Session
 from fieldpost.site.agent_lock import AgentLock
@@ -46,6 +47,7 @@ class Agent:
             buffer = Buffer(self._folder.buffer_path, self._folder.buffer, self._folder.events)
             parts = self._parts(buffer)
             _log.info("agent.started", site=self._folder.name, central=self._folder.central_url)
+            self._tell_unusable()
             try:
                 await self._run_with_grace(parts, stopping)
             finally:
@@ -53,6 +55,14 @@ class Agent:
                     await part.close()
                 buffer.close()
                 _log.info("agent.stopped", site=self._folder.name)
+
+    def _tell_unusable(self) -> None:
+        """Say which definitions lack something, once; what goes to them waits, and nothing else does."""
+        for definition in self._folder.definitions:
+            try:
+                definition.check()
+            except ConfigError as error:
+                _log.warning("definition.unusable", name=definition.name, code=error.code, error=str(error))
 
     def _parts(self, buffer: Buffer) -> "list[Part]":
         """All that runs; each on its own, so that a slow external system never delays a notification."""

@@ -71,7 +71,7 @@ class SiteDiagnosis:
 def examine(folder: Path, now: datetime, *, is_quick: bool = False) -> SiteDiagnosis:
     """Look at everything. A quick look checks the buffer's pages but not that its indexes agree with its tables."""
     path = folder / BUFFER_FILE
-    checks = [_settings_check(folder), _token_check(folder), _agent_check(folder), _disk_check(folder)]
+    checks = [*_settings_checks(folder), _token_check(folder), _agent_check(folder), _disk_check(folder)]
     buffer, contents = _look_at_buffer(path, now, is_quick)
     return SiteDiagnosis(Diagnosis((*checks, *buffer)), contents)
 
@@ -196,12 +196,18 @@ def _library_check() -> Check:
     return Check("library", Verdict.OK, f"SQLite {apsw.sqlite_lib_version()}, apsw {apsw.apsw_version()}")
 
 
-def _settings_check(folder: Path) -> Check:
+def _settings_checks(folder: Path) -> Iterator[Check]:
     try:
         found = read_folder(folder)
     except FieldpostError as error:
-        return _failed("settings", error)
-    return Check("settings", Verdict.OK, f"the site {found.name}, central at {found.central_url}")
+        yield _failed("settings", error)
+        return
+    yield Check("settings", Verdict.OK, f"the site {found.name}, central at {found.central_url}")
+    for definition in found.definitions:
+        try:
+            definition.check()
+        except ConfigError as error:
+            yield _failed(f"definition {definition.name}", error)
 
 
 def _token_check(folder: Path) -> Check:

@@ -64,6 +64,11 @@ class Folder:
     def buffer_path(self) -> Path:
         return self.path / BUFFER_FILE
 
+    @property
+    def definitions(self) -> "list[External | Database]":
+        """All that scripts may call or write to."""
+        return [*self.externals.values(), *self.databases.values()]
+
     def endpoint(self) -> Endpoint:
         """Central's addresses with the site's token, read anew each time, since tokens are rotated."""
         return Endpoint(self.central_url, read_token(self.path / TOKEN_FILE), self.ca_file, self.more_urls)
