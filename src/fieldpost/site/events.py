@@ -5,15 +5,17 @@ calls it tells everything; of notifications, whose record is central's, only wha
 otherwise.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Literal
 
 import apsw
 
 from fieldpost.core.message import Category
+from fieldpost.core.search import words
 from fieldpost.core.text import cut
 from fieldpost.core.times import from_microseconds, to_microseconds
 
@@ -86,6 +88,8 @@ class EventFilter:
     script: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    words: frozenset[str] = frozenset()
+    """All of them must occur in the text, as whole words, whatever their case (`core.search.words`)."""
 
 
 _COLUMNS = "sequence, occurred_at, kind, severity, category, message_id, target, instance, script, text"
@@ -133,7 +137,7 @@ def query(
 ) -> list[SiteEvent]:
     """The newest entries that fit, newest first; `before` a sequence, to read on where the last page ended."""
     wanted = wanted or EventFilter()
-    terms, parameters = ["sequence < :before"], dict[str, Any](before=before or 1 << 62, limit=limit)
+    terms, parameters = ["sequence < :before"], dict[str, Any](before=before or 1 << 62)
     for column in ("kind", "severity", "category", "message_id", "target", "instance", "script"):
         value = getattr(wanted, column)
         if value is not None:
@@ -144,8 +148,12 @@ def query(
         if moment is not None:
             terms.append(f"occurred_at {sign} :{name}")
             parameters[name] = to_microseconds(moment)
-    statement = f"SELECT {_COLUMNS} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC LIMIT :limit"
-    return [_event(row) for row in cursor.execute(statement, parameters)]
+    statement = f"SELECT {_COLUMNS} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC"
+    found: Iterator[SiteEvent] = map(_event, cursor.execute(statement, parameters))
+    if wanted.words:
+        # Compared here, by the one rule for words; the log is bounded, so looking through it is quick.
+        found = filter(lambda entry: wanted.words <= set(words(entry.text)), found)
+    return list(islice(found, limit))
 
 
 def size(cursor: apsw.Cursor) -> tuple[int, int]:

@@ -18,7 +18,14 @@ from fieldpost.link.credentials import prefix_of
 from fieldpost.link.endpoint import Endpoint, check_central_url, check_central_urls
 from fieldpost.outbound.outbound import OutboundOptions
 from fieldpost.site.definitions import Database, External, read_definitions, wrong
-from fieldpost.site.options import BufferOptions, CallOptions, EventOptions, ForwardOptions, TrackingOptions
+from fieldpost.site.options import (
+    BufferOptions,
+    CallOptions,
+    EventOptions,
+    ForwardOptions,
+    LocalOptions,
+    TrackingOptions,
+)
 
 SETTINGS_FILE = "site.toml"
 TOKEN_FILE = "token"
@@ -31,6 +38,7 @@ OPTIONS: dict[str, type[Any]] = {
     "buffer": BufferOptions,
     "tracking": TrackingOptions,
     "events": EventOptions,
+    "local": LocalOptions,
 }
 _KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file"}} | {
     section: {field.name for field in fields(kind)} for section, kind in OPTIONS.items()
@@ -57,6 +65,7 @@ class Folder:
     buffer: BufferOptions = field(default_factory=BufferOptions)
     tracking: TrackingOptions = field(default_factory=TrackingOptions)
     events: EventOptions = field(default_factory=EventOptions)
+    local: LocalOptions = field(default_factory=LocalOptions)
     more_urls: tuple[str, ...] = ()
     """Further addresses of the same central."""
 
@@ -109,6 +118,7 @@ def read_folder(path: Path) -> Folder:
         buffer=_options(settings.get("buffer", {}), BufferOptions, file, "buffer"),
         tracking=_options(settings.get("tracking", {}), TrackingOptions, file, "tracking"),
         events=_options(settings.get("events", {}), EventOptions, file, "events"),
+        local=_options(settings.get("local", {}), LocalOptions, file, "local"),
     )
 
 

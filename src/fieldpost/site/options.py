@@ -102,6 +102,21 @@ class EventOptions:
         _check_word(self, "notifications", ("failures", "all"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """[local]: the agent's own HTTP API, for programs in any language on this machine."""
+
+    socket: bool = True
+    """Whether to serve it on the Unix socket `agent.sock` in the site's folder, for the agent's own user."""
+    port: int = 0
+    """The port of 127.0.0.1 to serve it on, for whoever shows the token in `local.token`; 0 means none."""
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, ("port", 0, 65_535))
+        if type(self.socket) is not bool:
+            raise InvalidInput("option.word", f"must be true or false, not {self.socket!r}", field="socket")
+
+
 BYTES_MAX_LEAST = 1024 * 1024
 
 
