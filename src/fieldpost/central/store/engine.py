@@ -48,6 +48,8 @@ TRIES_MAX = 5
 READERS = 4
 BUSY_S = 30.0
 """How long a SQLite file that another process has locked is waited for."""
+LOG_BYTES_KEPT = 64 * 1024 * 1024
+"""To so much a SQLite log shrinks again that a long read had made grow."""
 WRITES_MAX = 256
 """How many waiting functions share one COMMIT at most."""
 
@@ -75,6 +77,9 @@ class Store(Protocol):
 
     def now(self) -> datetime | None:
         """The time to hand to statements: None where the database's own clock is the referee."""
+
+    def log_bytes(self) -> int | None:
+        """How long the write-ahead log beside an embedded database is; None where the database tends its own."""
 
     async def close(self) -> None: ...
 
@@ -115,6 +120,7 @@ def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) 
         for pragma in (
             "journal_mode = WAL",
             "synchronous = FULL",
+            f"journal_size_limit = {LOG_BYTES_KEPT}",
             "foreign_keys = ON",
             f"busy_timeout = {round(busy_s * 1000)}",
             "cache_size = -65536",
@@ -167,6 +173,7 @@ class SqliteStore:
         self.wake: Wake = LocalWake()
         self.trouble: Unavailable | None = None
         self._clock = clock
+        self._log = Path(f"{url.database}-wal")
         self._writer = sqlite_engine(url, busy_s=busy_s)
         self._readers = sqlite_engine(url, is_reader=True)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
@@ -192,6 +199,12 @@ class SqliteStore:
                 raise _translated(error) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
+    def log_bytes(self) -> int:
+        try:
+            return self._log.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     async def close(self) -> None:
         self._queue.put(None)
@@ -259,10 +272,10 @@ def _roll_back_to_savepoint(conn: Connection, cause: Exception) -> None:
 class PostgresStore:
     """PostgreSQL, by any number of central nodes."""
 
-    def __init__(self, url: URL, clock: Clock | None, connections_max: int = 10) -> None:
+    def __init__(self, url: URL, clock: Clock | None, connections_max: int = 10, wait_s: float = 10.0) -> None:
         self.url = url.render_as_string()
         self._clock = clock
-        self._engine = postgres_engine(url, pool_size=connections_max, max_overflow=0, pool_timeout=10)
+        self._engine = postgres_engine(url, pool_size=connections_max, max_overflow=0, pool_timeout=wait_s)
         self.wake: Wake = PostgresWake(url)
         self.trouble: Unavailable | None = None
 
@@ -275,6 +288,9 @@ class PostgresStore:
 
     async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(lambda conn: function(conn, *args, **kwargs), is_reader=True)
+
+    def log_bytes(self) -> None:
+        return None
 
     async def close(self) -> None:
         await self.wake.close()

@@ -22,6 +22,9 @@ SILENT_S = 30.0
 FLIGHT_S = 20 * 60.0
 """For how long one may be silent that waits for what is in flight: no attempt lasts longer."""
 
+LOG_BYTES_MAX = 256 * 1024**2
+"""A longer write-ahead log of an embedded database is told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
@@ -59,7 +62,9 @@ class Health:
         except Unavailable as error:
             return Readiness((Check("store", Verdict.FAILING, error.message), *self._dispatcher()))
         store = Check("store", Verdict.OK, "the store answers and takes writes")
-        return Readiness((store, migrations_check(schema), *self._dispatcher(), leader_check(centre)))
+        log_bytes = self._store.log_bytes()
+        log = () if log_bytes is None else (log_check(log_bytes),)
+        return Readiness((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre)))
 
     async def troubles(self) -> list[str]:
         """What is wrong although central works: keys that are missing, and channels whose secrets they would open."""
@@ -86,6 +91,14 @@ def dispatcher_check(silent_s: float, in_flight: int, interval_s: float) -> Chec
     if silent_s > allowed_s:
         return Check("dispatcher", Verdict.FAILING, f"the dispatcher has not swept for {silent_s:.0f} s")
     return Check("dispatcher", Verdict.OK, f"{in_flight} in flight")
+
+
+def log_check(size: int) -> Check:
+    """SQLite writes its log back when nobody reads what is older; one long read makes it grow without end."""
+    detail = f"the write-ahead log of the embedded database has {size // 1024**2} MiB"
+    if size > LOG_BYTES_MAX:
+        return Check("log", Verdict.WARNING, f"{detail}: some process reads the database and does not end")
+    return Check("log", Verdict.OK, detail)
 
 
 def leader_check(centre: Centre) -> Check:

@@ -1,0 +1,62 @@
+"""Somebody reads an embedded central's database and does not end: its log grows, it is told, and shrinks afterwards."""
+
+import asyncio
+import sys
+
+import pytest
+
+from fieldpost.central.store import engine
+from fieldpost.central.watch import health
+from fieldpost.central.watch.health import Health
+from fieldpost.core.checks import Verdict
+from fieldpost.testing import ManualClock
+from support.centre import open_centre
+
+READ = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN")
+connection.execute("SELECT count(*) FROM notifications").fetchall()
+print("reading", flush=True)
+sys.stdin.read()
+"""
+MIB = 1024**2
+
+
+@pytest.mark.fault(34)
+async def test_a_log_that_a_long_read_keeps_from_being_written_back_is_told(
+    sqlite_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "LOG_BYTES_KEPT", 6 * MIB)
+    monkeypatch.setattr(health, "LOG_BYTES_MAX", 12 * MIB)
+
+    async with open_centre(sqlite_url, clock) as centre:
+
+        async def verdict() -> Verdict:
+            checks = (await Health(centre.store, clock).readiness()).checks
+            return next(check.verdict for check in checks if check.name == "log")
+
+        async def write(count: int) -> None:
+            for _ in range(count):
+                await centre.send_many(10, body="x" * 100_000)
+
+        await write(20)
+        assert await verdict() is Verdict.OK, "without a reader the log is written back as it grows"
+        size = centre.store.log_bytes()
+        assert size is not None
+        assert size < 12 * MIB
+        reader = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", READ, sqlite_url.removeprefix("sqlite:///")),
+            stdin=asyncio.subprocess.PIPE,  # it reads until this ends, at the latest with us
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert reader.stdout is not None
+        assert await reader.stdout.readline() == b"reading\n"
+        await write(20)
+        assert await verdict() is Verdict.WARNING
+        assert (await Health(centre.store, clock).readiness()).is_ready, "it goes on all the same"
+        reader.kill()
+        await reader.wait()
+        await write(2)
+        assert await verdict() is Verdict.OK
+        assert (centre.store.log_bytes() or 0) <= 6 * MIB, "it has shrunk again"
