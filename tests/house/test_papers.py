@@ -17,7 +17,20 @@ STATEMENTS = (
     r"with\s+\w+\s+as\s+\(",
 )
 SQL = re.compile(rf"\s*({'|'.join(STATEMENTS)})", re.IGNORECASE | re.DOTALL)
-SITE_SQL = ("buffer", "claims", "doctor", "events", "keys", "mend", "refill", "tracking", "transfer")
+SITE_SQL = (
+    "buffer",
+    "claims",
+    "commands",
+    "doctor",
+    "events",
+    "health",
+    "keys",
+    "mend",
+    "refill",
+    "rejected",
+    "tracking",
+    "transfer",
+)
 SQL_ROOMS = ("central/store/", "outbox/", *(f"site/{module}.py" for module in SITE_SQL))
 
 

@@ -17,6 +17,7 @@ from fieldpost.site.call_forwarder import CallForwarder
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.carriers.http import ExternalCarrier
+from fieldpost.site.control import Control
 from fieldpost.site.damage import refuse_damaged
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import Forwarder
@@ -71,11 +72,13 @@ class Agent:
         central = CentralCarrier(LinkClient(folder.endpoint, session, clock), session)
         external = ExternalCarrier(clock, folder.outbound)
         database = DatabaseCarrier(clock, folder.outbound)
+        forwarder = Forwarder(buffer, central, self._options, clock, self._random)
         return [
-            Forwarder(buffer, central, self._options, clock, self._random),
+            forwarder,
             CallForwarder(buffer, external, folder.externals, clock, calls=folder.calls, forward=self._options),
             CallForwarder(buffer, database, folder.databases, clock, calls=folder.calls, forward=self._options),
             Upkeep(buffer, clock, tracking=folder.tracking, events=folder.events),
+            Control(folder, buffer, lambda: forwarder.health, clock, self._random),
         ]
 
     async def _run_with_grace(self, parts: "Sequence[Part]", stopping: asyncio.Event) -> None:

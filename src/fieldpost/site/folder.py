@@ -24,6 +24,7 @@ from fieldpost.site.options import (
     EventOptions,
     ForwardOptions,
     LocalOptions,
+    ReportOptions,
     TrackingOptions,
 )
 
@@ -39,6 +40,7 @@ OPTIONS: dict[str, type[Any]] = {
     "tracking": TrackingOptions,
     "events": EventOptions,
     "local": LocalOptions,
+    "report": ReportOptions,
 }
 _KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file"}} | {
     section: {field.name for field in fields(kind)} for section, kind in OPTIONS.items()
@@ -65,6 +67,7 @@ class Folder:
     buffer: BufferOptions = field(default_factory=BufferOptions)
     tracking: TrackingOptions = field(default_factory=TrackingOptions)
     events: EventOptions = field(default_factory=EventOptions)
+    report: ReportOptions = field(default_factory=ReportOptions)
     local: LocalOptions = field(default_factory=LocalOptions)
     more_urls: tuple[str, ...] = ()
     """Further addresses of the same central."""
@@ -118,6 +121,7 @@ def read_folder(path: Path) -> Folder:
         buffer=_options(settings.get("buffer", {}), BufferOptions, file, "buffer"),
         tracking=_options(settings.get("tracking", {}), TrackingOptions, file, "tracking"),
         events=_options(settings.get("events", {}), EventOptions, file, "events"),
+        report=_options(settings.get("report", {}), ReportOptions, file, "report"),
         local=_options(settings.get("local", {}), LocalOptions, file, "local"),
     )
 

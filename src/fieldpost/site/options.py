@@ -117,6 +117,28 @@ class LocalOptions:
             raise InvalidInput("option.word", f"must be true or false, not {self.socket!r}", field="socket")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """[report]: what the agent tells central of the site."""
+
+    health_interval_s: float = 30.0
+    """Between two reports on how the site is; central calls a site late after 45 s without one."""
+    telemetry: bool = True
+    """Whether changes of external calls and database writes are told as they happen. Without it central learns of them
+    by asking, when the agent connects and every few minutes."""
+    poll_s: float = 0.5
+    """How often to look whether there is something to tell."""
+    reconnect_interval_s: float = 10.0
+    """Between the end of the control connection and the next try to open one; up to half of it is added by chance."""
+
+    def __post_init__(self) -> None:
+        _check_numbers(
+            self, ("health_interval_s", 0.1, 3_600), ("poll_s", 0.01, 60), ("reconnect_interval_s", 0.05, 3_600)
+        )
+        if not isinstance(self.telemetry, bool):
+            raise InvalidInput("option.truth", f"must be true or false, not {self.telemetry!r}", field="telemetry")
+
+
 BYTES_MAX_LEAST = 1024 * 1024
 
 

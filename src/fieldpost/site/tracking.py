@@ -48,8 +48,14 @@ _COUNTS = "SELECT status, count(*) FROM tracking WHERE terminal_at IS NULL GROUP
 _PURGE = """
 DELETE FROM tracking WHERE operation_id IN (
     SELECT operation_id FROM tracking WHERE terminal_at IS NOT NULL AND terminal_at < :before LIMIT :limit
-)
+) RETURNING change_sequence
 """
+# Central asks from a change on: by this it learns that rows went of whose end it had not heard.
+_FORGET = """
+INSERT INTO facts (name, value) VALUES ('forgotten', :change) ON CONFLICT (name) DO UPDATE
+SET value = max(value, excluded.value)
+"""
+_FORGOTTEN = "SELECT value FROM facts WHERE name = 'forgotten'"
 _LAST_CHANGE = "SELECT value FROM facts WHERE name = 'change_sequence'"
 _INCARNATION = "SELECT value FROM facts WHERE name = 'incarnation'"
 
@@ -93,6 +99,11 @@ class Tracking:
     def last_change(self) -> int:
         """The change sequence that was given last; it never goes back, whatever is purged."""
         return int(self._do(lambda cursor: cursor.execute(_LAST_CHANGE).fetchall())[0][0])
+
+    def forgotten(self) -> int:
+        """The newest change among the rows that were purged; 0 when none was."""
+        rows = self._do(lambda cursor: cursor.execute(_FORGOTTEN).fetchall())
+        return int(rows[0][0]) if rows else 0
 
     def incarnation(self) -> str:
         """The random id that the buffer's file got when it was made."""
@@ -146,8 +157,10 @@ def change(
 
 def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
     """Drop rows that came to their end before this time, at most so many; how many. Parked ones are never at theirs."""
-    cursor.execute(_PURGE, {"before": to_microseconds(before), "limit": limit})
-    return cursor.connection.changes()
+    rows: list[tuple[Any, ...]] = cursor.execute(_PURGE, {"before": to_microseconds(before), "limit": limit}).fetchall()
+    if rows:
+        cursor.execute(_FORGET, {"change": max(change for (change,) in rows)})
+    return len(rows)
 
 
 def _next_change(cursor: apsw.Cursor) -> int:

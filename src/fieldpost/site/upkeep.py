@@ -17,7 +17,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.message import Category
 from fieldpost.core.times import to_text
-from fieldpost.site import events, keys, tracking
+from fieldpost.site import commands, events, keys, tracking
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.events import EventKind
 from fieldpost.site.options import EventOptions, TrackingOptions
@@ -68,6 +68,7 @@ class Upkeep:
         for step in (
             partial(tracking.purge, before=_before(now, self._tracking.retention_days), limit=BATCH),
             partial(keys.purge, before=_before(now, self._tracking.key_retention_days), limit=BATCH),
+            partial(commands.purge, before=_before(now, commands.RETENTION_DAYS), limit=BATCH),
             partial(
                 events.trim,
                 before=_before(now, self._events.retention_days),
