@@ -21,6 +21,7 @@ from fieldpost.site.control import Control
 from fieldpost.site.damage import refuse_damaged
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import Forwarder
+from fieldpost.site.local.server import LocalApi
 from fieldpost.site.options import ForwardOptions
 from fieldpost.site.upkeep import Upkeep
 
@@ -79,6 +80,7 @@ class Agent:
             CallForwarder(buffer, database, folder.databases, clock, calls=folder.calls, forward=self._options),
             Upkeep(buffer, clock, tracking=folder.tracking, events=folder.events),
             Control(folder, buffer, lambda: forwarder.health, clock, self._random),
+            LocalApi(folder, buffer, clock, health=lambda: forwarder.health),
         ]
 
     async def _run_with_grace(self, parts: "Sequence[Part]", stopping: asyncio.Event) -> None:

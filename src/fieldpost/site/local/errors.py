@@ -1,0 +1,73 @@
+"""Errors of the local API to HTTP, in one table: problem+json with the same codes as everywhere."""
+
+import http
+
+import msgspec
+from aiohttp import web
+
+from fieldpost.core.errors import (
+    ConfigError,
+    Conflict,
+    Denied,
+    FieldpostError,
+    InvalidInput,
+    NotFound,
+    OperationFailed,
+    Unavailable,
+)
+from fieldpost.site.local.words import Problem
+
+RETRY_AFTER_S = 5
+
+# The first row that fits: the kind of error, and what its code begins with.
+STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
+    (InvalidInput, "http.content_type", 415),
+    (InvalidInput, "http.too_large", 413),
+    (InvalidInput, "http.", 400),
+    (InvalidInput, "json.", 400),
+    (InvalidInput, "", 422),
+    (NotFound, "", 404),
+    (Conflict, "", 409),
+    (Denied, "auth.", 401),
+    (Denied, "", 403),
+    (Unavailable, "", 503),
+    (OperationFailed, "", 502),
+    (ConfigError, "", 500),
+)
+
+
+def status_of(error: FieldpostError) -> int:
+    return next(s for kind, prefix, s in STATUSES if isinstance(error, kind) and error.code.startswith(prefix))
+
+
+def problem(error: FieldpostError) -> web.Response:
+    """The answer that tells of this error."""
+    status = status_of(error)
+    body = Problem(
+        title=http.HTTPStatus(status).phrase,
+        status=status,
+        code=error.code,
+        detail=error.message,
+        field=error.field,
+        hint=error.hint,
+        operation_id=error.operation_id if isinstance(error, OperationFailed) else None,
+        http_status=error.http_status if isinstance(error, OperationFailed) else None,
+    )
+    headers = {}
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="fieldpost"'
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response(body, headers)
+
+
+def http_problem(status: int, detail: str | None = None) -> web.Response:
+    """For what is wrong before any route of ours was found: an unknown path, a method that it does not know."""
+    phrase = http.HTTPStatus(status).phrase
+    code = {404: "http.no_such_path", 405: "http.method", 413: "http.too_large"}.get(status, "http.error")
+    return response(Problem(title=phrase, status=status, code=code, detail=detail or phrase), {})
+
+
+def response(body: Problem, headers: dict[str, str]) -> web.Response:
+    content = msgspec.json.encode({"type": "about:blank"} | msgspec.to_builtins(body))
+    return web.Response(body=content, status=body.status, headers=headers, content_type="application/problem+json")

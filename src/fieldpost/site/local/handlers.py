@@ -1,0 +1,269 @@
+"""What the local API does, one handler per route: each is a thin way into `Site`, run on a thread of its own.
+
+A handler's docstring is its description in the OpenAPI document.
+"""
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+import fieldpost
+from fieldpost.core.errors import InvalidInput, Unavailable
+from fieldpost.core.message import Category
+from fieldpost.core.search import parse_moment, words
+from fieldpost.core.times import to_text
+from fieldpost.link.codec import check_json
+from fieldpost.site import events
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.events import EventFilter
+from fieldpost.site.folder import Folder
+from fieldpost.site.forwarder import ForwardHealth
+from fieldpost.site.local.guard import read_json
+from fieldpost.site.local.words import (
+    DatabaseWriteBody,
+    EventPage,
+    ExternalCallBody,
+    LinkView,
+    NotificationView,
+    OperationPage,
+    OperationView,
+    Send,
+    Sent,
+    SiteView,
+    event_view,
+    notification_view,
+    operation_view,
+)
+from fieldpost.site.site import Site
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1000
+THREADS = 16
+WAITING_MAX = 64
+"""So many calls, writes and questions may wait for a thread; the next is put off."""
+
+T = TypeVar("T")
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class Handlers:
+    """One site's handlers. What only touches the buffer never waits behind a slow external system."""
+
+    def __init__(self, folder: Folder, site: Site, buffer: Buffer, health: Callable[[], ForwardHealth]) -> None:
+        self._folder = folder
+        self._site = site
+        self._buffer = buffer
+        self._health = health
+        self._quick = ThreadPoolExecutor(THREADS // 2, thread_name_prefix="fieldpost-local")
+        self._slow = ThreadPoolExecutor(THREADS, thread_name_prefix="fieldpost-local-slow")
+        self._waiting = 0
+
+    def close(self) -> None:
+        self._quick.shutdown(wait=False, cancel_futures=True)
+        self._slow.shutdown(wait=False, cancel_futures=True)
+
+    async def send(self, request: web.Request) -> Sent:
+        """Send a notification. It is on this machine's disk when this answers; nothing waits for central."""
+        body = await _read(request, Send)
+
+        def work() -> Sent:
+            given = _provenance(body)
+            return Sent(self._site.notify.to(body.list_name).send(body.subject, body.body, **given))
+
+        return await self._run(self._quick, work)
+
+    async def notification(self, request: web.Request) -> NotificationView:
+        """Where a notification stands. While it is in this site's buffer that is answered here, then by central."""
+        notification_id = request.match_info["notification_id"]
+        return await self._run_slowly(lambda: notification_view(self._site.notify.status(notification_id)))
+
+    async def call(self, request: web.Request) -> OperationView:
+        """Call an external system that `site.toml` defines. It is buffered first and tried at once.
+
+        The answer tells whether it arrived (`delivered`) or will be tried again (`retrying`). A call that the system
+        refuses for good is answered by a problem with the status 502.
+        """
+        body = await _read(request, ExternalCallBody)
+        system = request.match_info["system"]
+
+        def work() -> OperationView:
+            operation_id = self._site.external(system).call(
+                body.method,
+                body.path,
+                query=body.query,
+                headers=body.headers,
+                json=body.json,
+                body=_content(body),
+                **_provenance(body),
+            )
+            return operation_view(self._site.tracking.status(operation_id))
+
+        return await self._run_slowly(work)
+
+    async def write(self, request: web.Request) -> OperationView:
+        """Write through a database connection that `site.toml` defines. It is buffered first and tried at once."""
+        body = await _read(request, DatabaseWriteBody)
+        connection = request.match_info["connection"]
+
+        def work() -> OperationView:
+            given = _provenance(body)
+            operation_id = self._site.database(connection).write(body.statement, body.parameters, **given)
+            return operation_view(self._site.tracking.status(operation_id))
+
+        return await self._run_slowly(work)
+
+    async def operation(self, request: web.Request) -> OperationView:
+        """Where a call or a write stands; always answered at this site."""
+        operation_id = request.match_info["operation_id"]
+        return await self._run(self._quick, lambda: operation_view(self._site.tracking.status(operation_id)))
+
+    async def operations(self, request: web.Request) -> OperationPage:
+        """Calls and writes in the order of their last change, `after` a place in that order."""
+        query = _query(request, "after", "limit")
+        after, limit = _whole(query, "after", 0, 1 << 62), _limit(query)
+
+        def work() -> OperationPage:
+            found = self._site.tracking.changed_since(after, limit)
+            return OperationPage([operation_view(one) for one in found], found[-1].change_sequence if found else after)
+
+        return await self._run(self._quick, work)
+
+    async def events(self, request: web.Request) -> EventPage:
+        """The site's event log, newest first. `words` must all occur in an entry's text."""
+        query = _query(request, *EVENT_QUERY)
+        wanted, limit = event_filter(query), _limit(query)
+        before = _whole(query, "before", 0, 1 << 62) or None
+
+        def work() -> EventPage:
+            found = self._buffer.read(lambda cursor: events.query(cursor, wanted, before=before, limit=limit))
+            return EventPage([event_view(one) for one in found], found[-1].sequence if len(found) == limit else None)
+
+        return await self._run(self._quick, work)
+
+    async def site(self, request: web.Request) -> SiteView:
+        """How this site is: what waits, since when, and how forwarding to central goes."""
+        _query(request)
+
+        def work() -> SiteView:
+            depth = self._buffer.depth()
+            health = self._health()
+            oldest = depth.oldest_created_at
+            return SiteView(
+                site=self._folder.name,
+                central_url=self._folder.central_url,
+                version=fieldpost.__version__,
+                waiting={category.value: count for category, count in depth.waiting.items()},
+                parked=sum(count for status, count in self._site.tracking.counts().items() if status == "parked"),
+                rejected=depth.rejected,
+                oldest_created_at=None if oldest is None else to_text(oldest),
+                link=LinkView(
+                    is_ok=health.is_ok,
+                    error_code=health.error_code,
+                    error=health.error,
+                    failing_since=None if health.failing_since is None else to_text(health.failing_since),
+                    last_ok_at=None if health.last_ok_at is None else to_text(health.last_ok_at),
+                ),
+            )
+
+        return await self._run(self._quick, work)
+
+    async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+    async def _run_slowly(self, work: Callable[[], T]) -> T:
+        with self._place():
+            return await self._run(self._slow, work)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self._waiting >= WAITING_MAX:
+            raise Unavailable("local.busy", f"{WAITING_MAX} calls are under way already", hint="try again in a moment")
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+
+EVENT_QUERY = (
+    *("kind", "severity", "category", "message_id", "target", "instance", "script"),
+    *("since", "until", "words", "before", "limit"),
+)
+
+
+def event_filter(query: Mapping[str, str]) -> EventFilter:
+    """Which entries of the log are asked for; InvalidInput names what cannot be asked."""
+    severity = query.get("severity")
+    if severity not in (None, "info", "warning", "error"):
+        raise InvalidInput("filter.severity", "severity must be info, warning or error", field="severity")
+    category = query.get("category")
+    if category is not None and category not in list(Category):
+        raise InvalidInput("filter.category", f"category must be one of {', '.join(Category)}", field="category")
+    return EventFilter(
+        kind=query.get("kind"),
+        severity=severity,  # type: ignore[arg-type]
+        category=None if category is None else Category(category),
+        **{name: query.get(name) for name in ("message_id", "target", "instance", "script")},
+        since=parse_moment(query["since"], "since") if "since" in query else None,
+        until=parse_moment(query["until"], "until") if "until" in query else None,
+        words=frozenset(words(query.get("words", ""))),
+    )
+
+
+async def _read(request: web.Request, kind: type[B]) -> B:
+    """The JSON body as this struct, or InvalidInput naming the field."""
+    data = await read_json(request)
+    check_json(data)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        at = re.search(r"at `\$\.?([^`]*)`", str(error))
+        named = re.search(r"field `([^`]*)`", str(error))
+        field = next((found[1] for found in (at, named) if found and found[1]), None)
+        raise InvalidInput("body.invalid", f"the body does not fit: {error}", field=field) from None
+
+
+def _provenance(body: Any) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in ("key", "instance", "script", "execution_id", "parent_execution_id")}
+
+
+def _content(body: ExternalCallBody) -> str | bytes | None:
+    if body.body_base64 is None:
+        return body.body
+    if body.body is not None:
+        raise InvalidInput("call.body", "body and body_base64 cannot both be given", field="body_base64")
+    try:
+        return base64.b64decode(body.body_base64, validate=True)
+    except binascii.Error:
+        raise InvalidInput("call.body", "body_base64 is not base64", field="body_base64") from None
+
+
+def _query(request: web.Request, *known: str) -> dict[str, str]:
+    """The query's parameters; one that is not known, or stands there twice, is refused."""
+    given: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name not in known:
+            raise InvalidInput("query.unknown", f"there is no parameter {name[:64]!r} here", field=name[:64])
+        if name in given:
+            raise InvalidInput("query.twice", f"{name} stands there twice", field=name)
+        given[name] = value
+    return given
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    return _whole(query, "limit", 1, LIMIT_MAX) if "limit" in query else LIMIT_DEFAULT
+
+
+def _whole(query: Mapping[str, str], name: str, low: int, high: int) -> int:
+    text = query.get(name, str(low))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19 and low <= int(text) <= high):
+        raise InvalidInput(f"{name}.range", f"{name} must be a whole number from {low} to {high}", field=name)
+    return int(text)

@@ -1,0 +1,62 @@
+"""The local API as one table: what is not in it cannot be reached, and the OpenAPI document is made from it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from fieldpost.site.local.handlers import EVENT_QUERY, Handlers
+from fieldpost.site.local.words import (
+    DatabaseWriteBody,
+    EventPage,
+    ExternalCallBody,
+    NotificationView,
+    OperationPage,
+    OperationView,
+    Send,
+    Sent,
+    SiteView,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row. `takes` is the struct of its body, `gives` that of its answer."""
+
+    method: str
+    path: str
+    handler: Callable[[Handlers, web.Request], Awaitable[msgspec.Struct]]
+    gives: type[msgspec.Struct]
+    takes: type[msgspec.Struct] | None = None
+    query: tuple[str, ...] = ()
+    status: int = 200
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.handler, "__name__", ""))
+
+    def bound(self, handlers: Handlers) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """What aiohttp calls."""
+
+        async def serve(request: web.Request) -> web.Response:
+            return _json(await self.handler(handlers, request), self.status)
+
+        return serve
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("POST", "/v1/notifications", Handlers.send, Sent, Send, status=201),
+    Route("GET", "/v1/notifications/{notification_id}", Handlers.notification, NotificationView),
+    Route("POST", "/v1/external/{system}/calls", Handlers.call, OperationView, ExternalCallBody, status=201),
+    Route("POST", "/v1/databases/{connection}/writes", Handlers.write, OperationView, DatabaseWriteBody, status=201),
+    Route("GET", "/v1/operations", Handlers.operations, OperationPage, query=("after", "limit")),
+    Route("GET", "/v1/operations/{operation_id}", Handlers.operation, OperationView),
+    Route("GET", "/v1/events", Handlers.events, EventPage, query=EVENT_QUERY),
+    Route("GET", "/v1/site", Handlers.site, SiteView),
+)
+
+
+def _json(body: Any, status: int) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")

@@ -1,0 +1,152 @@
+"""Serves the local API for as long as the agent runs: on a Unix socket, and on a port of 127.0.0.1 if one is set.
+
+Forwarding never depends on it: an address that cannot be had is told once and tried again.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import ConfigError
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.folder import Folder
+from fieldpost.site.forwarder import ForwardHealth
+from fieldpost.site.local.guard import BODY_BYTES_MAX, ensure_token, guard
+from fieldpost.site.local.handlers import Handlers
+from fieldpost.site.local.openapi import document
+from fieldpost.site.local.routes import ROUTES
+from fieldpost.site.site import Site
+
+SOCKET_FILE = "agent.sock"
+HOST = "127.0.0.1"
+AGAIN_S = 10.0
+GRACE_S = 5.0
+
+_log = structlog.stdlib.get_logger("fieldpost.site")
+
+
+class LocalApi:
+    """One of the agent's parts."""
+
+    def __init__(self, folder: Folder, buffer: Buffer, clock: Clock, health: Callable[[], ForwardHealth]) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._site = Site(folder, clock)
+        self._handlers = Handlers(folder, self._site, buffer, health)
+        self._runners: list[web.AppRunner] = []
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Serve until told to stop; what is being answered then may finish."""
+        doors = [door for door, is_wanted in self._doors() if is_wanted]
+        opening = [asyncio.create_task(self._open(door)) for door in doors]
+        try:
+            await stopping.wait()
+        finally:
+            for task in opening:
+                task.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
+            for runner in self._runners:
+                await runner.cleanup()
+            self._runners.clear()
+
+    async def close(self) -> None:
+        """Give back what is held open."""
+        with suppress(FileNotFoundError):
+            (self._folder.path / SOCKET_FILE).unlink()
+        self._handlers.close()
+        self._site.close()
+
+    @property
+    def port(self) -> int | None:
+        """The port that is served, once it is."""
+        addresses = [address for runner in self._runners for address in runner.addresses if isinstance(address, tuple)]
+        return int(addresses[0][1]) if addresses else None
+
+    def _doors(self) -> "list[tuple[Door, bool]]":
+        options = self._folder.local
+        return [
+            (self._bind_socket, options.socket and hasattr(socket, "AF_UNIX")),
+            (self._bind_port, options.port != 0),
+        ]
+
+    async def _open(self, door: "Door") -> None:
+        """Open this door, however often that takes."""
+        is_told = False
+        while True:
+            try:
+                token = ensure_token(self._folder.path)
+                bound, address = door()
+                runner = web.AppRunner(
+                    self._application(token, is_port=bound.family == socket.AF_INET),
+                    access_log=None,
+                    shutdown_timeout=GRACE_S,
+                    handle_signals=False,
+                )
+                await runner.setup()
+                self._runners.append(runner)
+                await web.SockSite(runner, bound).start()
+            except (OSError, ConfigError) as error:
+                if not is_told:
+                    _log.warning("local.not_served", error=str(error))
+                is_told = True
+                await self._clock.sleep(AGAIN_S)
+            else:
+                _log.info("local.served", address=address)
+                return
+
+    def _bind_socket(self) -> tuple[socket.socket, str]:
+        path = self._folder.path / SOCKET_FILE
+        # Left by an agent that was killed: nobody listens there, since the folder's lock is ours.
+        path.unlink(missing_ok=True)
+        bound = socket.socket(socket.AF_UNIX)
+        # The file is made by binding, so its mode has to be right from the start.
+        before = os.umask(0o177)
+        try:
+            bound.bind(_short(path))
+        except OSError as error:
+            bound.close()
+            raise OSError(f"{path}: {error}") from None
+        finally:
+            os.umask(before)
+        bound.setblocking(False)
+        return bound, str(path)
+
+    def _bind_port(self) -> tuple[socket.socket, str]:
+        bound = socket.socket(socket.AF_INET)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((HOST, self._folder.local.port))
+        except OSError as error:
+            bound.close()
+            raise OSError(f"port {self._folder.local.port} of {HOST}: {error}") from None
+        bound.setblocking(False)
+        return bound, f"http://{HOST}:{self._folder.local.port}"
+
+    def _application(self, token: str, *, is_port: bool) -> web.Application:
+        application = web.Application(middlewares=[guard(token, is_port=is_port)], client_max_size=BODY_BYTES_MAX)
+        for route in ROUTES:
+            application.router.add_route(route.method, route.path, route.bound(self._handlers))
+        content = msgspec.json.encode(document())
+
+        async def describe(_request: web.Request) -> web.Response:
+            return web.Response(body=content, content_type="application/json")
+
+        application.router.add_get("/openapi.json", describe)
+        return application
+
+
+Door = Callable[[], tuple[socket.socket, str]]
+
+
+def _short(path: Path) -> str:
+    """The socket's path as it fits: an address holds about a hundred bytes, and a relative path may be shorter."""
+    relative = os.path.relpath(path)
+    return min(str(path), relative, key=len)
