@@ -46,6 +46,13 @@ def test_what_an_application_imports_loads_no_site_or_database_library(room: str
     assert result.stdout.strip() == "[]"
 
 
+def test_a_script_that_only_notifies_loads_no_http_client_and_no_database_driver() -> None:
+    heavy = ["aiohttp", "yarl", "asyncpg", "sqlalchemy", "fastapi"]
+    program = f"import sys; from fieldpost import Site; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
 def test_a_name_that_fieldpost_does_not_export_is_an_attribute_error() -> None:
     import fieldpost
 

@@ -1,33 +1,12 @@
 """All that adapters reach the world with, made once for a process and handed to those who ask for it."""
 
 import ssl
-from dataclasses import dataclass
 
 from fieldpost.clock import Clock
-from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.outbound.client import HttpClient
 from fieldpost.outbound.guard import Guard, Resolve, resolve_by_system
-from fieldpost.outbound.ranges import Allowed, parse_allowed
+from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.tokens import Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class OutboundOptions:
-    """[outbound]"""
-
-    allow: str = ""
-    """Host names, addresses and networks, parted by spaces, that may be reached although their range is denied."""
-
-    def __post_init__(self) -> None:
-        self.allowed()
-
-    def allowed(self) -> Allowed:
-        if type(self.allow) is not str:
-            raise ConfigError("settings.allow", "outbound.allow must be one text", field="outbound.allow")
-        try:
-            return parse_allowed(self.allow.split())
-        except InvalidInput as error:
-            raise ConfigError("settings.allow", f"outbound.allow: {error.message}", field="outbound.allow") from None
 
 
 class Outbound:

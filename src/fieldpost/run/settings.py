@@ -24,7 +24,7 @@ from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import WatchOptions
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.options import FrontOptions
-from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.outbound.options import OutboundOptions
 
 DEFAULT_FILE = Path("fieldpost.toml")
 FILE_BYTES_MAX = 1024 * 1024

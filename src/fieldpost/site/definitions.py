@@ -21,17 +21,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
-
-from yarl import URL
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.secret import Secret
-from fieldpost.outbound.url import check_url, is_loopback
 from fieldpost.site.headers import check_header
 from fieldpost.site.places import Place, PostgresqlPlace, SqlitePlace, parse_place
 from fieldpost.site.secret_files import read_secret
 from fieldpost.site.statements import Dialect, Statement, parse_statement
+
+if TYPE_CHECKING:
+    from yarl import URL
 
 NAME_RULE = "must be of letters, digits, - and _, at most 64, and begin with a letter"
 
@@ -67,7 +67,7 @@ class External:
         _check_name(self.name)
         _check_tries(self)
         _check_kind(self.allows_plain_http, bool, "allows_plain_http", "true or false")
-        url = check_url(self.url, "admin", is_plain_allowed=self.allows_plain_http)
+        url = self.base
         if url.raw_query_string or self.url.endswith("?"):
             raise _refused("url", "must not have a query (?); a call brings its own")
         _check_file(self.ca_file, "ca_file")
@@ -84,8 +84,11 @@ class External:
             raise _refused("secret_headers", f"and headers both have {', '.join(sorted(twice))}")
 
     @property
-    def base(self) -> URL:
-        """The URL as it is asked for."""
+    def base(self) -> "URL":
+        """The URL as it is asked for. Raises InvalidInput."""
+        # Here, so that a script of a site without external systems starts the faster.
+        from fieldpost.outbound.url import check_url
+
         return check_url(self.url, "admin", is_plain_allowed=self.allows_plain_http)
 
     @property
@@ -191,6 +194,8 @@ class Database:
         """What `tls` comes to where it is not given."""
         if self.tls is not None:
             return self.tls
+        from fieldpost.outbound.url import is_loopback
+
         place = self.place
         return isinstance(place, PostgresqlPlace) and place.is_on_network and not is_loopback(place.host)
 

@@ -16,7 +16,7 @@ from fieldpost.core.errors import ConfigError, Conflict, InvalidInput
 from fieldpost.core.text import check_label
 from fieldpost.link.credentials import prefix_of
 from fieldpost.link.endpoint import Endpoint, check_central_url, check_central_urls
-from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.outbound.options import OutboundOptions
 from fieldpost.site.definitions import Database, External, read_definitions, wrong
 from fieldpost.site.options import (
     BufferOptions,

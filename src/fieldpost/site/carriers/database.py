@@ -15,7 +15,7 @@ from fieldpost.core.forwarding import Answer, NotNow, Refused
 from fieldpost.core.message import Category, Message
 from fieldpost.core.secret import Scrubber, Secret
 from fieldpost.outbound.guard import Guard, Resolve, resolve_by_system
-from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.outbound.options import OutboundOptions
 from fieldpost.site.carriers.postgresql import PostgresqlTarget
 from fieldpost.site.carriers.sqlite import SqliteTarget
 from fieldpost.site.definitions import Database

@@ -23,7 +23,7 @@ from fieldpost.core.text import cut
 from fieldpost.outbound.client import Answer as HttpAnswer
 from fieldpost.outbound.client import HttpClient, NoAnswer
 from fieldpost.outbound.guard import Blocked, Guard, Resolve, resolve_by_system
-from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.retry_after import retry_after_s
 from fieldpost.site.definitions import External, tls_context
 from fieldpost.site.payloads import ExternalCall, decode_call

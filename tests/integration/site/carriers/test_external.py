@@ -14,7 +14,7 @@ import trustme
 from fieldpost.clock import SystemClock
 from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
 from fieldpost.core.message import Category, Message
-from fieldpost.outbound.outbound import OutboundOptions
+from fieldpost.outbound.options import OutboundOptions
 from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.definitions import External
 from fieldpost.site.payloads import check_call, encode

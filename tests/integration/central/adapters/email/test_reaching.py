@@ -17,7 +17,8 @@ from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, Held, Outcome
 from fieldpost.outbound import guard
 from fieldpost.outbound.guard import Resolve
-from fieldpost.outbound.outbound import Outbound, OutboundOptions
+from fieldpost.outbound.options import OutboundOptions
+from fieldpost.outbound.outbound import Outbound
 from fieldpost.testing import MailServer, MailServerThread
 from support.mailing import after, due, envelope, notification
 
