@@ -250,13 +250,14 @@ async def test_what_an_ack_does_not_mention_is_kept(site: Site, central: LinkCen
 
 
 @pytest.mark.req("SF-08")
-async def test_central_gone_for_a_day_loses_and_parks_nothing_and_writes_nothing(
+async def test_central_gone_for_a_day_loses_and_parks_nothing_and_writes_only_that_it_is_gone(
     site: Site, clock: ManualClock
 ) -> None:
-    """A sweep every ten seconds of an injected day; the disk is not worn by it."""
+    """A sweep every minute of an injected day; the disk is not worn by it."""
     port = closed_port()
     ids = send(site, 50)
     async with forwarder_of(site, f"http://127.0.0.1:{port}", clock) as forwarder:
+        assert (await forwarder.sweep()).error is not None
         mark = site._buffer.change_mark()
         for _ in range(24 * 60):
             swept = await forwarder.sweep()

@@ -1,0 +1,234 @@
+"""The site's event log: what it tells of, what it keeps, and that it tells of nothing that did not happen."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fieldpost import Site
+from fieldpost.core.errors import OperationFailed, Unavailable
+from fieldpost.core.forwarding import Answer, Box, Clear, TryAgain
+from fieldpost.core.message import Category
+from fieldpost.link.session import Room
+from fieldpost.site import events
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.events import EventFilter, EventKind, SiteEvent
+from fieldpost.site.forwarder import Forwarder
+from fieldpost.site.options import EventOptions, ForwardOptions
+from fieldpost.site.upkeep import Upkeep
+from fieldpost.testing import ManualClock
+from support.plant import RETRIES_MAX, Plant
+from support.site_folders import make_site
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def site(tmp_path: Path, clock: ManualClock) -> Site:
+    make_site(tmp_path / "site").close()
+    return Site.open(tmp_path / "site", clock=clock)
+
+
+def told(site: Site, wanted: EventFilter | None = None) -> list[SiteEvent]:
+    return site._buffer.read(lambda cursor: events.query(cursor, wanted))[::-1]
+
+
+@pytest.mark.req("SF-20", "RES-05")
+def test_of_cached_calls_everything_is_told(plant: Plant) -> None:
+    delivered = plant.site.external("erp").call("POST", "/orders", instance="pump-3", script="order.py")
+    assert plant.kinds(delivered) == ["queued", "delivered"]
+    queued, arrived = plant.events(delivered)
+    assert (queued.severity, queued.category, queued.target) == ("info", Category.EXTERNAL_CALL, "erp")
+    assert (queued.instance, queued.script, queued.text) == ("pump-3", "order.py", "erp POST /orders")
+    assert (arrived.instance, arrived.occurred_at) == ("pump-3", plant.clock.now())
+    parked = plant.site.external("dead").call("GET", "/")
+    for _ in range(RETRIES_MAX):
+        plant.sweep_later()
+    plant.site._buffer.retry(parked, plant.clock.now(), by="ann")
+    for _ in range(RETRIES_MAX):
+        plant.sweep_later()
+    plant.site._buffer.discard(parked, plant.clock.now(), by="bob")
+    cycle = ["retried"] * (RETRIES_MAX - 1) + ["parked"]
+    assert plant.kinds(parked) == ["queued", "retried", *cycle, "requeued", *cycle, "discarded"]
+    texts = {event.kind: event.text for event in plant.events(parked)}
+    assert (texts["requeued"], texts["discarded"]) == ("by ann", "by bob")
+    assert "127.0.0.1" in texts["parked"]
+    plant.server.on().answer(404, "no such part")
+    with pytest.raises(OperationFailed) as caught:
+        plant.site.external("erp").call("GET", "/")
+    assert plant.kinds(caught.value.operation_id) == ["queued", "failed"]
+
+
+@pytest.mark.req("SF-20", "RES-05", "DEC-13")
+def test_of_notifications_only_what_goes_wrong_is_told(site: Site, clock: ManualClock) -> None:
+    passed, refused, later = [site.notify.to("ops").send("s", "b") for _ in range(3)]
+    now = clock.now()
+    decisions = [(passed, Clear()), (refused, Box("list.bad", "no")), (later, TryAgain(now, "busy"))]
+    site._buffer.settle(decisions, now)
+    [entry] = told(site)
+    assert (entry.kind, entry.severity, entry.category) == ("rejected", "error", Category.NOTIFICATION)
+    assert (entry.message_id, entry.text) == (refused, "list.bad: no")
+
+
+@pytest.mark.req("RES-05")
+def test_of_notifications_all_is_told_where_the_settings_say_so(tmp_path: Path, clock: ManualClock) -> None:
+    make_site(tmp_path / "site").close()
+    with (tmp_path / "site" / "site.toml").open("a") as settings:
+        settings.write('\n[events]\nnotifications = "all"\n')
+    site = Site.open(tmp_path / "site", clock=clock)
+    passed, later = [site.notify.to("ops").send("s", "b") for _ in range(2)]
+    now = clock.now()
+    site._buffer.settle([(passed, Clear()), (later, TryAgain(now, "busy"))], now)
+    kinds = [(entry.message_id, entry.kind) for entry in told(site)]
+    assert kinds == [(passed, "queued"), (later, "queued"), (passed, "delivered"), (later, "retried")]
+
+
+class Line:
+    """A carrier over a line that the test cuts and mends."""
+
+    category = Category.NOTIFICATION
+    may_go_on = True
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+
+    def room(self) -> Room:
+        return Room(100, 10_000)
+
+    async def carry(self, messages: object) -> list[Answer]:
+        from fieldpost.core.forwarding import Taken
+
+        if self.error is not None:
+            raise Unavailable(self.error, "cannot be reached")
+        return [Taken() for _ in messages]  # type: ignore[attr-defined]
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.req("RES-05")
+async def test_trouble_on_the_way_to_central_is_told_once_per_kind_and_when_it_is_over(
+    site: Site, clock: ManualClock
+) -> None:
+    line = Line()
+    forwarder = Forwarder(site._buffer, line, ForwardOptions(), clock, Random(1))
+    for error in ("link.unreachable", "link.unreachable", "link.denied", None, None):
+        site.notify.to("ops").send("s", "b")
+        line.error = error
+        await forwarder.sweep()
+        clock.advance(10)
+    await forwarder.close()
+    assert [(entry.kind, entry.text.split(":")[0]) for entry in told(site)[:2]] == [
+        ("forwarding_failed", "link.unreachable"),
+        ("forwarding_failed", "link.denied"),
+    ]
+    assert [entry.kind for entry in told(site)[2:]] == ["forwarding_resumed"]
+
+
+def test_a_notification_that_waits_too_long_is_told_once_until_none_does(site: Site, clock: ManualClock) -> None:
+    upkeep = Upkeep(site._buffer, clock, events=EventOptions(waiting_s=600))
+    waiting = site.notify.to("ops").send("s", "b")
+    for seconds, count in ((600, 0), (1, 1), (600, 1)):
+        clock.advance(seconds)
+        asyncio.run(upkeep.sweep())
+        assert len(told(site, EventFilter(kind="waiting_long"))) == count
+    site._buffer.settle([(waiting, Clear())], clock.now())
+    asyncio.run(upkeep.sweep())
+    site.notify.to("ops").send("s", "b")
+    clock.advance(601)
+    asyncio.run(upkeep.sweep())
+    assert len(told(site, EventFilter(kind="waiting_long"))) == 2
+
+
+def test_an_entry_is_written_with_what_it_tells_of_or_not_at_all(plant: Plant) -> None:
+    plant.site._buffer.write(
+        lambda cursor: cursor.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT raise(ABORT, 'no room'); END"
+        )
+    )
+    with pytest.raises(Exception, match="no room"):
+        plant.site.external("erp").call("GET", "/")
+    assert plant.site.tracking.changed_since(0, 10) == []
+    assert plant.site._buffer.depth().waiting == {}
+    assert not plant.server.requests
+
+
+def fill(buffer: Buffer, clock: ManualClock, count: int, text: str = "x" * 100) -> None:
+    entries = [events.event(EventKind.RETRIED, clock.now(), text) for _ in range(count)]
+    buffer.write(lambda cursor: events.append(cursor, entries))
+
+
+def test_entries_go_after_thirty_days(site: Site, clock: ManualClock) -> None:
+    fill(site._buffer, clock, 3)
+    clock.advance(30 * 86_400)
+    fill(site._buffer, clock, 2)
+    upkeep = Upkeep(site._buffer, clock)
+    asyncio.run(upkeep.sweep())
+    assert len(told(site)) == 5
+    clock.advance(1)
+    asyncio.run(upkeep.sweep())
+    left = told(site)
+    assert [entry.sequence for entry in left] == [4, 5]
+    fill(site._buffer, clock, 1)
+    assert told(site)[-1].sequence == 6
+
+
+def test_beyond_its_size_the_log_loses_its_oldest_entries_first(site: Site, clock: ManualClock) -> None:
+    options = EventOptions(bytes_max=65_536)
+    fill(site._buffer, clock, 2_500)
+    asyncio.run(Upkeep(site._buffer, clock, events=options).sweep())
+    left = told(site, EventFilter())
+    count, size = site._buffer.read(events.size)
+    assert 65_536 - 300 < size <= 65_536
+    assert [entry.sequence for entry in site._buffer.read(lambda c: events.query(c, limit=9_999))][::-1] == list(
+        range(2_501 - count, 2_501)
+    )
+    assert left
+
+
+def test_a_sequence_is_not_used_again_when_all_is_gone(site: Site, clock: ManualClock) -> None:
+    fill(site._buffer, clock, 3)
+    clock.advance(90 * 86_400)
+    asyncio.run(Upkeep(site._buffer, clock).sweep())
+    assert told(site) == []
+    fill(site._buffer, clock, 1)
+    assert told(site)[0].sequence == 4
+
+
+def test_a_text_without_end_is_cut(site: Site, clock: ManualClock) -> None:
+    fill(site._buffer, clock, 1, "é" * 100_000)
+    assert len(told(site)[0].text.encode()) <= events.TEXT_BYTES_MAX
+
+
+def test_the_log_is_read_by_filter_and_page_by_page(site: Site, clock: ManualClock) -> None:
+    start = clock.now()
+    for number in range(30):
+        entry = events.event(
+            EventKind.PARKED if number % 3 else EventKind.QUEUED,
+            clock.now(),
+            str(number),
+            category=Category.EXTERNAL_CALL,
+            message_id=f"m-{number}",
+            target=f"t-{number % 2}",
+            instance="pump",
+            script="s.py",
+        )
+        site._buffer.write(lambda cursor, entry=entry: events.append(cursor, [entry]))  # type: ignore[misc]
+        clock.advance(1)
+
+    def texts(wanted: EventFilter, **page: int) -> list[str]:
+        return [entry.text for entry in site._buffer.read(lambda cursor: events.query(cursor, wanted, **page))]
+
+    assert texts(EventFilter(kind="queued", target="t-1")) == ["27", "21", "15", "9", "3"]
+    assert texts(EventFilter(severity="error", target="t-0"), limit=2) == ["28", "26"]
+    assert texts(EventFilter(message_id="m-7")) == ["7"]
+    assert texts(EventFilter(instance="other")) == []
+    assert texts(EventFilter(since=start + timedelta(seconds=5), until=start + timedelta(seconds=8))) == ["7", "6", "5"]
+    first = site._buffer.read(lambda cursor: events.query(cursor, limit=10))
+    second = site._buffer.read(lambda cursor: events.query(cursor, before=first[-1].sequence, limit=10))
+    assert [entry.text for entry in first + second] == [str(number) for number in range(29, 9, -1)]
