@@ -20,13 +20,54 @@ LISTS = [f"list-{number:02}" for number in range(16)]
 
 async def two_dispatchers(cluster: Cluster, count: int) -> tuple[Verdict, dict[str, int]]:
     """Two nodes, so many rows: the verdict, and how many attempts each node made."""
-    await started_together(cluster, 2)
+    # No lease may end here by a busy machine: what is shown is that claims keep nodes apart, not what follows a lease.
+    await started_together(cluster, 2, environment={"FIELDPOST_DISPATCH__LEASE_S": "60"})
     await cluster.furnish(*LISTS)
     async with cluster.sender() as sender:
         await sender.send(count, *LISTS, batch=250)
         await cluster.settle()
         attempts = await cluster.query("select node_id, count(*) from attempts group by node_id")
         return await cluster.verdict(sender), {row["node_id"]: row["count"] for row in attempts}
+
+
+@dataclass(frozen=True)
+class Drain:
+    """What became of a backlog of which one of two nodes died half-way."""
+
+    verdict: Verdict
+    in_flight: int
+    """What the dead node had in its hands: the most that may be delivered twice."""
+    resumed_s: float
+    """The longest that one of these waited for the other node once its lease was over."""
+    finished_s: float
+    """From the death to the end, less what the other node would have needed at the pace of both before."""
+
+
+async def drained_with_a_death(cluster: Cluster, count: int) -> Drain:
+    """Two nodes and a backlog of so many; one is killed when a third is done."""
+    survivor, victim = await started_together(cluster, 2)
+    await cluster.furnish(*LISTS)
+    loop = asyncio.get_running_loop()
+    async with cluster.sender() as sender:
+        sending = asyncio.create_task(sender.send(count, *LISTS, batch=250))
+        began = loop.time()
+        await cluster.mail.until(lambda: cluster.mail.mail_count >= count // 3, timeout_s=300, what="a third of it")
+        await victim.kill()
+        died, done = loop.time(), cluster.mail.mail_count
+        sender.use(survivor.url)
+        orphans = {row["id"]: row["lease_until"] for row in await cluster.in_flight(victim)}
+        await sending
+        await cluster.settle(600)
+        # One node alone, at the pace that both had together.
+        expected_s = (count - done) / (done / (died - began)) * 2
+        finished_s = loop.time() - died - expected_s
+        again = await cluster.query(
+            "select notification_id::text as id, started_at from attempts where node_id = $1 and claim_token > 1",
+            survivor.node_id,
+        )
+        waits = [(row["started_at"] - orphans[row["id"]]).total_seconds() for row in again if row["id"] in orphans]
+        assert len(waits) == len(orphans), "each is taken up once"
+        return Drain(await cluster.verdict(sender), len(orphans), max(waits, default=0.0), finished_s)
 
 
 @dataclass(frozen=True)

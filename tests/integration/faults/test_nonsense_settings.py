@@ -29,8 +29,11 @@ NONSENSE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.fault(69)
-@pytest.mark.parametrize("what", NONSENSE)
-async def test_nonsense_in_a_channels_settings_costs_nothing_but_time(store_url: str, what: str) -> None:
+@pytest.mark.parametrize(("store", "what"), list(zip(("sqlite_url", "pg_url") * 2, NONSENSE, strict=True)))
+async def test_nonsense_in_a_channels_settings_costs_nothing_but_time(
+    request: pytest.FixtureRequest, store: str, what: str
+) -> None:
+    store_url = request.getfixturevalue(store)
     async with (
         MailServer(
             auth=lambda given: given.secret == PASSWORD,

@@ -11,10 +11,13 @@ from support.sender import Sender
 
 
 @pytest.mark.fault(67)
-@pytest.mark.parametrize("trouble", ["missing", "wrong", "garbage"])
+@pytest.mark.parametrize(
+    ("store", "trouble"), [("sqlite_url", "missing"), ("sqlite_url", "garbage"), ("pg_url", "wrong")]
+)
 async def test_a_node_with_the_wrong_key_holds_its_channel_and_the_rest_works(
-    store_url: str, tmp_path: Path, trouble: str
+    request: pytest.FixtureRequest, tmp_path: Path, store: str, trouble: str
 ) -> None:
+    store_url = request.getfixturevalue(store)
     folder = tmp_path / "central"
     key_file = folder / "secret.key"
     async with MailServer(auth=lambda given: given.secret == "right") as mail:
