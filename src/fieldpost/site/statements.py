@@ -108,7 +108,7 @@ class _Reader:
                 raise _refused(self._field, f"has more than {PARAMETERS_MAX} parameters")
             return f"{'$' if self._is_postgresql else '?'}{self.names.index(name) + 1}"
         if (token[0] == "$" and (not self._is_postgresql or token[1:].isdigit())) or (
-            not self._is_postgresql and token[0] in "?@#"
+            not self._is_postgresql and (token[0] in "?@" or token == ":")
         ):
             raise _refused(self._field, f"has {token[:64]}; parameters are written :name")
         return token

@@ -78,6 +78,7 @@ def test_the_operation_id_is_a_parameter_that_nobody_gives() -> None:
         ("postgresql", "INSERT INTO t VALUES ($1)", "written :name"),
         ("sqlite", "INSERT INTO t VALUES (?)", "written :name"),
         ("sqlite", "INSERT INTO t VALUES (?1)", "written :name"),
+        ("sqlite", "INSERT INTO t VALUES (:1)", "written :name"),
         ("sqlite", "INSERT INTO t VALUES (@a)", "written :name"),
         ("sqlite", "INSERT INTO t VALUES ($a)", "written :name"),
         ("sqlite", "INSERT INTO t VALUES (:ä)", "letters, digits"),
