@@ -42,6 +42,7 @@ class LocalApi:
         self._site = Site(folder, clock)
         self._handlers = Handlers(folder, self._site, buffer, health)
         self._runners: list[web.AppRunner] = []
+        self._addresses: list[str] = []
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until told to stop; what is being answered then may finish."""
@@ -56,6 +57,7 @@ class LocalApi:
             for runner in self._runners:
                 await runner.cleanup()
             self._runners.clear()
+            self._addresses.clear()
 
     async def close(self) -> None:
         """Give back what is held open."""
@@ -65,10 +67,9 @@ class LocalApi:
         self._site.close()
 
     @property
-    def port(self) -> int | None:
-        """The port that is served, once it is."""
-        addresses = [address for runner in self._runners for address in runner.addresses if isinstance(address, tuple)]
-        return int(addresses[0][1]) if addresses else None
+    def addresses(self) -> tuple[str, ...]:
+        """Where it is served at present."""
+        return tuple(self._addresses)
 
     def _doors(self) -> "list[tuple[Door, bool]]":
         options = self._folder.local
@@ -99,6 +100,7 @@ class LocalApi:
                 is_told = True
                 await self._clock.sleep(AGAIN_S)
             else:
+                self._addresses.append(address)
                 _log.info("local.served", address=address)
                 return
 
