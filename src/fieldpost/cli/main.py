@@ -21,11 +21,13 @@ from fieldpost.cli import (
     channels,
     demo,
     doctor,
+    intents,
     kpis,
     lists,
     notifications,
     secrets,
     site,
+    site_calls,
     sites,
 )
 from fieldpost.core.errors import (
@@ -63,6 +65,8 @@ app.add_typer(lists.app, name="lists")
 app.add_typer(channels.app, name="channels")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(sites.app, name="sites")
+app.add_typer(site_calls.app, name="site-calls")
+app.add_typer(intents.app, name="intents")
 app.add_typer(breakers.app, name="breakers")
 app.command()(central.central)
 app.command()(central.migrate)

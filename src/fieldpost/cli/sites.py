@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from fieldpost.cli import site_looks
 from fieldpost.cli.client import (
     TOKEN_FILE_DEFAULT,
     URL_DEFAULT,
@@ -15,6 +16,11 @@ from fieldpost.cli.client import (
 from fieldpost.cli.output import moment, print_json, print_table
 
 app = typer.Typer(help="Sites: who may send, each by a token of its own.", no_args_is_help=True)
+app.command()(site_looks.health)
+app.command()(site_looks.events)
+app.command()(site_looks.rejected)
+app.command()(site_looks.resubmit)
+app.command("discard-rejected")(site_looks.discard_rejected)
 
 
 @app.command()
@@ -40,13 +46,25 @@ def add(
 def list_(
     url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
 ) -> None:
-    """Show all sites, and when each was last heard."""
-    found = Client(url, token_file).get("sites")
+    """Show all sites: whether each is there, what waits at it, and when it was last heard."""
+    client = Client(url, token_file)
     if as_json:
-        print_json(found)
+        print_json(client.get("sites"))
         return
     print_table(
-        ("name", "added", "last heard"),
-        [(one["name"], moment(one["created_at"]), moment(one["last_seen_at"]) or "never") for one in found["sites"]],
+        ("name", "link", "waiting", "parked", "rejected", "intents", "last heard", "added"),
+        [
+            (
+                one["name"],
+                one["link"],
+                site_looks.backlog(one),
+                one["parked"],
+                one["rejected"],
+                one["open_intents"],
+                moment(one["reported_at"] or one["last_seen_at"]) or "never",
+                moment(one["created_at"]),
+            )
+            for one in client.get("site-health")["sites"]
+        ],
         "There is no site yet. Add one: fieldpost sites add NAME",
     )
