@@ -13,6 +13,7 @@ Everything here is pure: a breaker and the time in, a breaker out; the same obje
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from fieldpost.core.outcome import Held, Outcome, Uncertain
 from fieldpost.core.text import cut
@@ -61,6 +62,7 @@ class Breaker:
         return "monitored" if self.failures else "healthy"
 
 
+@lru_cache(maxsize=1024)
 def channel_key(channel_name: str) -> str:
     return f"channel:{channel_name}"
 

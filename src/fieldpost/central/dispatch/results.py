@@ -25,7 +25,7 @@ from fieldpost.core.errors import Unavailable
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Hold, decide
 from fieldpost.core.meter import Meter
-from fieldpost.core.outcome import Outcome
+from fieldpost.core.outcome import Held, Outcome
 from fieldpost.core.text import cut
 
 log = structlog.get_logger()
@@ -190,11 +190,12 @@ def _finish(flight: Flight, chance: float, breaker: Breaker | None, policy: Brea
     assert flight.outcome is not None, "only flights with an outcome are added"
     n, outcome, now = flight.claimed.notification, flight.outcome, flight.now()
     key = flight.breaker_key or ""
-    hold = Hold(key, next_probe(breaker or Breaker(key), policy, now))
+    # Only a held row waits behind the breaker: for all others there is nothing to reckon.
+    until = next_probe(breaker or Breaker(key), policy, now) if isinstance(outcome, Held) else now
     return Finished(
         n.notification_id,
         flight.claimed.token,
-        decide(n, outcome, flight.policy, hold, now, chance),
+        decide(n, outcome, flight.policy, Hold(key, until), now, chance),
         outcome.word,
         cut(outcome.error) if outcome.error else None,
         outcome.phase,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Connection, Integer, Text
+from sqlalchemy import BigInteger, Boolean, Connection, Integer, Row, Text
 
 from fieldpost.central.store import audit
 from fieldpost.central.store.statement import Kind, Statement
@@ -77,10 +77,8 @@ _END: Mapping[str, Kind] = {
     "error": "text",
     "duration_ms": "int",
 }
-_SET_ROW = (
-    ", ".join(f"{name} = u.{name}" for name in _TRANSITION)
-    + ", version = notifications.version + 1, orphan_count = 0, claim_owner = null, lease_until = null"
-)
+_SET_FREE = "version = notifications.version + 1, orphan_count = 0, claim_owner = null, lease_until = null"
+_SET_ROW = ", ".join(f"{name} = u.{name}" for name in _TRANSITION) + f", {_SET_FREE}"
 _SET_END = ", ".join(f"{name} = u.{name}" for name in _END)
 # The right to write: nobody has taken the row since.
 _IS_MINE = """
@@ -92,50 +90,91 @@ _IS_ITS_ATTEMPT = """
     and attempts.finished_at is null
 """
 
-_EVENTS: Mapping[str, Kind] = {"event_id": "id", "terminal_id": "id", "terminal_error": "text"}
 
-# PostgreSQL writes rows, attempts and audit entries in one statement; SQLite needs one for each.
-_write_postgresql = Statement(
-    f"""
-    with u as materialized (select * from {{rows}}),
-    mine as (
-        update notifications set {_SET_ROW} from u where {_IS_MINE}
-        returning u.notification_id, u.claim_token, list_name, source_site_id,
-            source_instance_id, source_script, origin_execution_id, origin_parent_execution_id, u.status,
-            u.finished_at, u.duration_ms, u.error, u.reply, u.event_id, u.terminal_id, u.terminal_error
-    ),
-    ended as (
-        update attempts set {_SET_END} from u where {_IS_ITS_ATTEMPT}
-        returning attempts.notification_id, attempts.claim_token
-    ),
-    settled as (
-        update targets set status = 'delivered', error = null, settled_at = mine.finished_at from mine
-        where targets.notification_id = mine.notification_id and mine.status = 'delivered' and targets.status = 'due'
-    ),
-    entries as (
-        select event_id as id, 'attempted' as entry_status, error as entry_error, duration_ms as entry_ms,
-            reply as entry_reply, mine.*
-        from mine
+def _writing(rows: Mapping[str, Kind], set_row: str, set_end: str, told: str) -> Statement:
+    """Rows, attempts, targets and audit entries in one statement; `told` are the columns of `u` that the audit tells.
+
+    It says how many rows and how many attempts it changed, and which only where these are not all.
+    """
+    return Statement(
+        f"""
+        with u as materialized (select * from {{rows}}),
+        mine as (
+            update notifications set {set_row}, {_SET_FREE} from u where {_IS_MINE}
+            returning u.notification_id, u.claim_token, list_name, source_site_id, source_instance_id, source_script,
+                origin_execution_id, origin_parent_execution_id, {told}
+        ),
+        ended as (
+            update attempts set {set_end} from u where {_IS_ITS_ATTEMPT}
+            returning attempts.notification_id, attempts.claim_token
+        ),
+        settled as (
+            update targets set status = 'delivered', error = null, settled_at = mine.finished_at from mine
+            where targets.notification_id = mine.notification_id and mine.status = 'delivered'
+                and targets.status = 'due'
+        ),
+        entries as (
+            select event_id as id, 'attempted' as entry_status, error as entry_error, duration_ms as entry_ms,
+                reply as entry_reply, mine.*
+            from mine
+            union all
+            select terminal_id, status, terminal_error, null, null, mine.* from mine where terminal_id is not null
+        ),
+        audited as (
+            insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id,
+                channel, kind, status, source_site_id, source_node, source_instance_id, source_script, actor, target,
+                duration_ms, error_message, response_summary)
+            select id, finished_at, finished_at, notification_id, origin_execution_id, origin_parent_execution_id,
+                'notification', 'notify_deliver', entry_status, source_site_id, :owner, source_instance_id,
+                source_script, :actor, list_name, entry_ms, entry_error, entry_reply
+            from entries
+        )
+        select cast(null as uuid) as notification_id, count(*) as claim_token, true as is_mine from mine
         union all
-        select terminal_id, status, terminal_error, null, null, mine.* from mine where terminal_id is not null
-    ),
-    audited as (
-        insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id,
-            channel, kind, status, source_site_id, source_node, source_instance_id, source_script, actor, target,
-            duration_ms, error_message, response_summary)
-        select id, finished_at, finished_at, notification_id, origin_execution_id, origin_parent_execution_id,
-            'notification', 'notify_deliver', entry_status, source_site_id, :owner, source_instance_id, source_script,
-            :actor, list_name, entry_ms, entry_error, entry_reply
-        from entries
+        select null, count(*), false from ended
+        union all
+        select notification_id, claim_token, true from mine where (select count(*) from mine) < :size
+        union all
+        select notification_id, claim_token, false from ended where (select count(*) from ended) < :size
+        """,
+        sqlite="select 1",
+        rows=rows,
+        result={**_CLAIM_TYPES, "is_mine": Boolean},
     )
-    select notification_id, claim_token, true as is_mine from mine
-    union all
-    select notification_id, claim_token, false from ended
-    """,
-    sqlite="select 1",
-    rows={**_CLAIM, **_TRANSITION, **_END, **_EVENTS},
-    result={**_CLAIM_TYPES, "is_mine": Boolean},
+
+
+_EVENTS: Mapping[str, Kind] = {"event_id": "id", "terminal_id": "id", "terminal_error": "text"}
+_write_any = _writing(
+    {**_CLAIM, **_TRANSITION, **_END, **_EVENTS},
+    ", ".join(f"{name} = u.{name}" for name in _TRANSITION),
+    _SET_END,
+    "u.status, u.finished_at, u.duration_ms, u.error, u.reply, u.event_id, u.terminal_id, u.terminal_error",
 )
+# Most ends are a plain delivery, which is told by a third of the columns; `_is_plain` says when.
+_write_delivered = _writing(
+    {
+        **_CLAIM,
+        "finished_at": "moment",
+        "phase": "text",
+        "reply": "text",
+        "duration_ms": "int",
+        "event_id": "id",
+        "terminal_id": "id",
+    },
+    """
+    status = 'delivered', last_attempt_at = u.finished_at, delivered_at = u.finished_at, terminal_at = u.finished_at,
+    next_attempt_at = null, due_at = null, held_by = null, held_reason = null
+    """,
+    """
+    finished_at = u.finished_at, outcome = 'delivered', phase = u.phase, reply = u.reply, error = null,
+    duration_ms = u.duration_ms
+    """,
+    """
+    'delivered' as status, u.finished_at, u.duration_ms, cast(null as text) as error, u.reply, u.event_id,
+    u.terminal_id, cast(null as text) as terminal_error
+    """,
+)
+# SQLite needs a statement for each.
 _write_sqlite = Statement(
     f"""
     update notifications set {_SET_ROW} from {{rows}} where {_IS_MINE}
@@ -250,22 +289,41 @@ def _apply_postgresql(
     conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]
 ) -> tuple[set[Claim], set[Claim]]:
     """The claims under which a row was this owner's to change, and those whose attempt had no end yet."""
-    rows = [
-        (
-            *_claim(f),
-            *_transition(f.transition),
-            *_end(f),
-            first,
-            second if f.transition.status.is_terminal else None,
-            f.transition.last_error if f.transition.status is Status.PARKED else None,
-        )
-        for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True)
-    ]
-    written = _write_postgresql.run(conn, rows, owner=owner, actor=SYSTEM)
-    mine = {(row.notification_id, row.claim_token) for row in written if row.is_mine}
+    plain: list[tuple[Any, ...]] = []
+    others: list[tuple[Any, ...]] = []
+    for f, first, second in zip(finished, event_ids[::2], event_ids[1::2], strict=True):
+        t = f.transition
+        if _is_plain(f):
+            plain.append((*_claim(f), f.finished_at, f.phase, f.reply, f.duration_ms, first, second))
+            continue
+        terminal_id = second if t.status.is_terminal else None
+        terminal_error = t.last_error if t.status is Status.PARKED else None
+        others.append((*_claim(f), *_transition(t), *_end(f), first, terminal_id, terminal_error))
+    mine: set[Claim] = set()
+    news: set[Claim] = set()
+    for statement, rows in ((_write_delivered, plain), (_write_any, others)):
+        if rows:
+            written = statement.run(conn, rows, owner=owner, actor=SYSTEM, size=len(rows))
+            mine |= _named(written, rows, is_mine=True)
+            news |= _named(written, rows, is_mine=False)
     # What is delivered has reached all its targets; the statement knows that by itself.
-    _settle_all(conn, [f for f in finished if _claim(f) in mine and f.transition.status is not Status.DELIVERED])
-    return mine, {(row.notification_id, row.claim_token) for row in written if not row.is_mine}
+    _settle_all(conn, [f for f in finished if f.transition.status is not Status.DELIVERED and _claim(f) in mine])
+    return mine, news
+
+
+def _is_plain(f: Finished) -> bool:
+    """Whether the row became what a delivery alone makes of it: retry count and last error stay as they were."""
+    t = f.transition
+    return f.outcome == "delivered" and t.delivered_at == t.last_attempt_at == f.finished_at and f.error is None
+
+
+def _named(written: Sequence[Row[Any]], rows: Sequence[tuple[Any, ...]], *, is_mine: bool) -> set[Claim]:
+    """The claims among these rows that a statement has named, all of them where it only counted them."""
+    found = [row for row in written if row.is_mine is is_mine]
+    count = next(row.claim_token for row in found if row.notification_id is None)
+    if count == len(rows):
+        return {(row[0], row[1]) for row in rows}
+    return {(row.notification_id, row.claim_token) for row in found if row.notification_id is not None}
 
 
 def _apply_sqlite(

@@ -15,6 +15,7 @@ NOTIFICATION_COLUMNS = (
     " delivery_key, held_by, held_reason, cycle, cycle_started_at, version"
 )
 NOTIFICATION_TYPES = {name: notifications.c[name].type for name in NOTIFICATION_COLUMNS.replace(" ", "").split(",")}
+_STATUSES = {status.value: status for status in Status}
 _COLUMN_COUNT = len(NOTIFICATION_TYPES)
 SUMMARY_TYPES = {name: type_ for name, type_ in NOTIFICATION_TYPES.items() if name != "body"}
 SUMMARY_COLUMNS = ", ".join(SUMMARY_TYPES)
@@ -58,7 +59,7 @@ def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
         subject=subject,
         body=body,
         provenance=Provenance(site, instance, script, execution_id, parent_execution_id),
-        status=Status(status),
+        status=_STATUSES[status],
         delivery_key=delivery_key,
         created_at=created_at,
         due_at=due_at,

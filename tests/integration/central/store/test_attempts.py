@@ -241,7 +241,11 @@ async def claim_all(centre: Centre) -> list[Claimed]:
 
 def forget(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take one of its conditions out of the statements that apply an end."""
-    for name, dialect in (("_write_postgresql", "postgresql"), ("_write_sqlite", "sqlite")):
+    for name, dialect in (
+        ("_write_delivered", "postgresql"),
+        ("_write_any", "postgresql"),
+        ("_write_sqlite", "sqlite"),
+    ):
         careful: Statement = getattr(attempts, name)
         clause = careful._texts[dialect]
         sql = clause.element.text  # type: ignore[attr-defined]
@@ -252,6 +256,7 @@ def forget(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _RESULT: dict[str, dict[str, Any]] = {
-    "_write_postgresql": {"notification_id": Id, "is_mine": Boolean},
+    "_write_delivered": {"notification_id": Id, "is_mine": Boolean},
+    "_write_any": {"notification_id": Id, "is_mine": Boolean},
     "_write_sqlite": {"notification_id": Id},
 }
