@@ -8,7 +8,7 @@ import uvloop
 from bench.harness import Report, log_to_nowhere
 from bench.stores import servers
 
-NAMES = ("ingest", "dispatch", "latency", "email")
+NAMES = ("ingest", "forward", "dispatch", "latency", "email")
 
 
 def main() -> None:

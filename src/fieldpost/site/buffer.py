@@ -37,7 +37,8 @@ VALUES (:message_id, :category, :tracked_operation_id, :target, :payload, :creat
 # Walked in commit order. A due time beyond the longest wait is one that the clock has jumped away from: due as well.
 _TAKE = f"""
 SELECT {COLUMNS}, octet_length(payload) FROM messages
-WHERE category = :category AND status <> 'parked' AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
+WHERE category = :category AND status <> 'parked' AND sequence > :after
+    AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
 ORDER BY sequence LIMIT :items_max
 """
 
@@ -102,7 +103,7 @@ class Buffer:
         self._options = options or BufferOptions()
         self._tells_all = (event_options or EventOptions()).notifications == "all"
         self.reserve = Reserve(path.parent, self._options.reserve_bytes)
-        self._committer: Committer | None = Committer.shared(path)
+        self._committer: Committer | None = self._connect(path)
 
     def add(
         self,
@@ -168,9 +169,14 @@ class Buffer:
         except apsw.ConstraintError as error:
             raise _not_new(operation.operation_id, error) from error
 
-    def take(self, category: Category, now: datetime, *, items_max: int, bytes_max: int) -> list[Message]:
-        """The oldest messages that are due, at most so many, with at most so many bytes of payload (one at least)."""
-        return self._open.read(lambda cursor: _take(cursor, category, now, items_max, bytes_max))
+    def take(
+        self, category: Category, now: datetime, *, items_max: int, bytes_max: int, after: int = 0
+    ) -> list[Message]:
+        """The oldest messages that are due, at most so many, with at most so many bytes of payload (one at least).
+
+        Only those committed after the one of the sequence `after`: those up to it are on their way.
+        """
+        return self._open.read(lambda cursor: _take(cursor, category, now, items_max, bytes_max, after))
 
     def settle(self, decisions: Sequence[tuple[str, Decision]], now: datetime) -> None:
         """Carry out what was decided for these notifications, all in one transaction."""
@@ -286,6 +292,15 @@ class Buffer:
         if committer is not None:
             committer.release()
 
+    def _connect(self, path: Path) -> Committer:
+        try:
+            return Committer.shared(path)
+        except Unavailable as error:
+            if error.code != FULL or not self.reserve.give_up():
+                raise
+            # Opening takes a little room too, and whoever would let messages leave must get in.
+            return Committer.shared(path)
+
     def _write_new(self, work: Callable[[apsw.Cursor], T], *, is_one_statement: bool = False) -> T:
         """Write what is new to the buffer: never into the room that was kept back for what leaves."""
         if self.reserve.is_given_up and not self.reserve.keep():
@@ -317,10 +332,12 @@ class Buffer:
         return self._committer
 
 
-def _take(cursor: apsw.Cursor, category: Category, now: datetime, items_max: int, bytes_max: int) -> list[Message]:
+def _take(
+    cursor: apsw.Cursor, category: Category, now: datetime, items_max: int, bytes_max: int, after: int
+) -> list[Message]:
     taken: list[Message] = []
     size = 0
-    parameters = {"category": category.value, "now": to_microseconds(now), "items_max": items_max}
+    parameters = {"category": category.value, "now": to_microseconds(now), "items_max": items_max, "after": after}
     for *columns, payload_bytes in cursor.execute(_TAKE, parameters):
         size += payload_bytes
         if taken and size > bytes_max:

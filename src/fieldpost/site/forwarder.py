@@ -1,8 +1,9 @@
 """The forwarder of notifications: takes what is due out of the buffer, gives it to its carrier, settles the outcome.
 
 Theory of operation. A sweep takes the oldest due messages of its category, batch after batch while there are more and
-the other side is ready for them. What was taken over there is cleared here, what was refused for good goes to the
-rejected box, all else stays: a crash at any point only means that a message is forwarded again, which central absorbs.
+the other side is ready for them, several on their way at a time (`flight.py`). What was taken over there is cleared
+here, what was refused for good goes to the rejected box, all else stays: a crash at any point only means that a message
+is forwarded again, which central absorbs.
 
 A sweep begins when the fixed interval is over, or at once when some process has written to the buffer; that wake-up is
 a hint, the interval is the truth. After a failure only the interval counts, so that a busy site with a dead link does
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -26,10 +27,12 @@ from fieldpost.core.errors import FieldpostError
 from fieldpost.core.forwarding import Answer, Box, Clear, NotNow, TryAgain, decide, wait
 from fieldpost.core.message import Message
 from fieldpost.core.times import to_text
+from fieldpost.link.session import Room
 from fieldpost.site import events
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers import Carrier
 from fieldpost.site.events import EventKind
+from fieldpost.site.flight import Flight
 from fieldpost.site.options import ForwardOptions
 
 T = TypeVar("T")
@@ -97,7 +100,7 @@ class Forwarder:
     async def sweep(self) -> Swept:
         """Forward all that is due now. Never raises for what the world does: it keeps everything and says why."""
         try:
-            return await self._sweep(self._carrier)
+            return await self._sweep()
         except FieldpostError as error:
             await self._failed(error.code, str(error))
             return Swept(error=error.message)
@@ -112,30 +115,52 @@ class Forwarder:
         await self._carrier.close()
         self._hands.shutdown(wait=True)
 
-    async def _sweep(self, carrier: Carrier) -> Swept:
+    async def _sweep(self) -> Swept:
         total = Swept()
-        while True:
-            room = carrier.room()
-            messages = await self._do(
-                self._buffer.take,
-                carrier.category,
-                self._clock.now(),
-                items_max=min(room.items, self._options.batch_items),
-                bytes_max=min(room.bytes, self._options.batch_bytes),
-            )
-            if not messages:
-                return total
-            answers = await carrier.carry(messages)
-            swept = await self._settle(messages, answers)
-            total = Swept(total.cleared + swept.cleared, total.boxed + swept.boxed, total.kept + swept.kept)
-            if not swept.cleared and not swept.boxed:
-                await self._failed("link.not_now", swept.error or "central takes nothing now")
-                return replace(total, error=swept.error, wait_s=swept.wait_s)
-            await self._succeeded()
-            if not carrier.may_go_on:
-                return replace(total, error="central asks us to wait")
-            if self._stopping is not None and self._stopping.is_set():
-                return total
+        trouble: FieldpostError | None = None
+        flight = Flight(self._carrier, self._take, self._clock.monotonic, self._options.interval_s)
+        try:
+            while True:
+                if trouble is None and total.error is None and not self._is_stopping:
+                    await flight.fill()
+                if flight.has_landed:
+                    break
+                messages, answers = await flight.answered()
+                if isinstance(answers, FieldpostError):
+                    # None of these left the site; what else is under way is heard out.
+                    trouble = trouble or answers
+                    continue
+                swept = await self._settle(messages, answers)
+                total = _sum(total, swept)
+                if total.error is None:
+                    total = replace(total, **await self._judge(swept))
+        finally:
+            await flight.abandon()
+        if trouble is not None:
+            raise trouble
+        return total
+
+    async def _take(self, room: Room, after: int) -> list[Message]:
+        return await self._do(
+            self._buffer.take,
+            self._carrier.category,
+            self._clock.now(),
+            items_max=min(room.items, self._options.batch_items),
+            bytes_max=min(room.bytes, self._options.batch_bytes),
+            after=after,
+        )
+
+    async def _judge(self, swept: Swept) -> dict[str, Any]:
+        """Why the sweep should end after this batch, if it should."""
+        if not swept.cleared and not swept.boxed:
+            await self._failed("link.not_now", swept.error or "central takes nothing now")
+            return {"error": swept.error or "central takes nothing now", "wait_s": swept.wait_s}
+        await self._succeeded()
+        return {} if self._carrier.may_go_on else {"error": "central asks us to wait"}
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stopping is not None and self._stopping.is_set()
 
     async def _settle(self, messages: Sequence[Message], answers: Sequence[Answer]) -> Swept:
         now = self._clock.now()
@@ -201,3 +226,12 @@ class Forwarder:
             await self._do(self._buffer.write, partial(events.append, events=[entry]))
         except FieldpostError as error:
             _log.warning("event.not_written", code=error.code, error=error.message)
+
+
+def _sum(total: Swept, swept: Swept) -> Swept:
+    return replace(
+        total,
+        cleared=total.cleared + swept.cleared,
+        boxed=total.boxed + swept.boxed,
+        kept=total.kept + swept.kept,
+    )

@@ -241,11 +241,10 @@ def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
     connection = connect(path)
     from fieldpost.site.buffer import _TAKE
 
-    plan = list(
-        connection.execute("EXPLAIN QUERY PLAN " + _TAKE, {"category": "notification", "now": 0, "items_max": 5})
-    )
+    parameters = {"category": "notification", "now": 0, "items_max": 5, "after": 7}
+    plan = list(connection.execute("EXPLAIN QUERY PLAN " + _TAKE, parameters))
     connection.close()
-    assert [row[3] for row in plan] == ["SEARCH messages USING INDEX messages_by_category (category=?)"]
+    assert [row[3] for row in plan] == ["SEARCH messages USING INDEX messages_by_category (category=? AND rowid>?)"]
 
 
 def test_a_closed_buffer_says_so(path: Path) -> None:

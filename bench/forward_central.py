@@ -1,0 +1,75 @@
+"""The other end of `forward` and `backlog`: `python -m bench.forward_central ours|bare STORE_URL SITES`.
+
+Prints its URL and its sites' tokens in one line, and serves until it is told to stop.
+"""
+
+import asyncio
+import signal
+import socket
+import sys
+
+import msgspec
+import uvloop
+from websockets.asyncio.server import ServerConnection, serve
+
+from bench.harness import log_to_nowhere
+from bench.ingest import RawPostgres, RawSqlite
+from fieldpost.central import adapters
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.operate.operate import Operate
+from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.keyring import Key, Keyring
+from fieldpost.central.watch.watch import Watch
+from fieldpost.clock import SystemClock
+from fieldpost.core.actor import Actor, Role
+from fieldpost.front.app import create_app
+from fieldpost.front.server import Server
+from fieldpost.link.messages import FRAME_BYTES_MAX, Submit
+
+ADMIN = Actor("admin", Role.ADMIN)
+
+
+async def ours(store_url: str, sites: int, stop: asyncio.Event) -> None:
+    clock = SystemClock()
+    store = open_store(store_url)
+    keyring = Keyring([Key.of(bytes(32))])
+    operate = Operate.over(store, adapters.load(), clock, keyring)
+    watch = Watch.over(store, clock, keyring=keyring)
+    server = Server(create_app(operate, watch, Ingest(store, clock)), socket.create_server(("127.0.0.1", 0)))
+    tokens = [(await operate.sites.add(ADMIN, f"site-{number}")).token for number in range(sites)]
+    serving = asyncio.create_task(server.serve())
+    await server.ready()
+    print(server.url, *tokens, flush=True)
+    await stop.wait()
+    server.should_exit = True
+    await serving
+    await store.close()
+
+
+async def bare(store_url: str, sites: int, stop: asyncio.Event) -> None:
+    """As plain as it can be: decode, insert, commit, answer. One writer on SQLite, a connection each on PostgreSQL."""
+    decoder = msgspec.json.Decoder(Submit)
+    writer = RawSqlite(store_url) if store_url.startswith("sqlite") else None
+
+    async def converse(connection: ServerConnection) -> None:
+        raw = writer or await RawPostgres.connect(store_url)
+        async for frame in connection:
+            await raw.insert(decoder.decode(frame).items)
+            await connection.send(b"ok")
+
+    async with serve(converse, "127.0.0.1", 0, max_size=FRAME_BYTES_MAX, compression=None) as server:
+        host, port = next(iter(server.sockets)).getsockname()[:2]
+        print(f"ws://{host}:{port}", flush=True)
+        await stop.wait()
+
+
+async def main() -> None:
+    what, store_url, sites = sys.argv[1:]
+    log_to_nowhere()
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await (ours if what == "ours" else bare)(store_url, int(sites), stop)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
