@@ -9,12 +9,14 @@ from pathlib import Path
 import apsw
 
 from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
+from fieldpost.site.reserve import RESERVE_BYTES, reserve_size
 from fieldpost.site.pages import is_log_header_damaged
 
 SCHEMA_VERSION = 2
 SQLITE_MIN = (3, 51, 3)
 """Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
 BUSY_TIMEOUT_MS = 30_000
+PAGE_BYTES = 4096
 
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",
@@ -37,6 +39,7 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
         connection.set_busy_timeout(busy_timeout_ms)
         for pragma in _PRAGMAS:
             connection.execute(pragma)
+        connection.wal_autocheckpoint(_log_pages_max(path))
         if connection.pragma("journal_mode") != "wal" and connection.pragma("journal_mode", "wal") != "wal":
             raise ConfigError(
                 "buffer.no_wal",
@@ -62,6 +65,14 @@ def open_existing(path: Path) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
+
+
+def _log_pages_max(path: Path) -> int:
+    """When to move the log into the file: before that could take more room than the reserve can give."""
+    try:
+        return max(64, min(1_000, reserve_size(path.parent, RESERVE_BYTES) // 2 // PAGE_BYTES))
+    except OSError:
+        return 1_000
 
 
 def refuse_old_sqlite(version: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.link.messages import FRAME_BYTES_MAX, ITEMS_MAX
+from fieldpost.site.reserve import RESERVE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +59,14 @@ class BufferOptions:
     """How many bytes `buffer.db` may fill before new messages are refused; 0 means as many as the disk has."""
     overflow: Literal["refuse"] = "refuse"
     """What happens to a new message beyond `bytes_max`: `refuse` raises an error to the script and drops nothing."""
-    reserve_bytes: int = 4 * 1024 * 1024
+    reserve_bytes: int = RESERVE_BYTES
     """The agent keeps a file of this size and gives it up when the disk is full, so that what is buffered can still
     leave; at most a quarter of the disk. 0 means none."""
 
     def __post_init__(self) -> None:
         _check_numbers(self, ("bytes_max", 0, 1 << 50), ("reserve_bytes", 0, 1 << 30))
+        if 0 < self.reserve_bytes < RESERVE_BYTES:
+            raise InvalidInput("option.range", f"must be 0, or at least {RESERVE_BYTES}", field="reserve_bytes")
         if 0 < self.bytes_max < BYTES_MAX_LEAST:
             raise InvalidInput("option.range", f"must be 0, or at least {BYTES_MAX_LEAST}", field="bytes_max")
         _check_word(self, "overflow", ("refuse",))

@@ -3,6 +3,9 @@
 Clearing a message writes too, and so does moving the log into the file. The agent therefore keeps a file `reserve`
 beside the buffer. When a disk is found full, the file is emptied: the room it held is for settling alone, and whoever
 would add a message is refused until the reserve is whole again. It is made again as soon as there is room for it.
+
+Its size follows from what must fit: half of it is for the log's content, which is moved into the file before it is
+larger than that (see `connection`), the other half for the log of what is settled meanwhile.
 """
 
 import os
@@ -10,6 +13,12 @@ import shutil
 from pathlib import Path
 
 RESERVE_FILE = "reserve"
+RESERVE_BYTES = 8 * 1024 * 1024
+
+
+def reserve_size(folder: Path, size: int) -> int:
+    """The size of a reserve on this disk: as wanted, but at most a quarter of the disk. Raises OSError."""
+    return min(size, shutil.disk_usage(folder).total // 4)
 
 
 class Reserve:
@@ -30,7 +39,7 @@ class Reserve:
     def keep(self) -> bool:
         """Make it whole if it is not; whether it now is. A reserve of size 0 always is."""
         try:
-            size = min(self._size, shutil.disk_usage(self._file.parent).total // 4)
+            size = reserve_size(self._file.parent, self._size)
             if size == 0:
                 self._file.unlink(missing_ok=True)
                 return True

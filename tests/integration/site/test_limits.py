@@ -1,0 +1,196 @@
+"""How far a buffer may grow: by its budget, and to the end of the disk."""
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from fieldpost import Site
+from fieldpost.core.errors import FieldpostError, Unavailable
+from fieldpost.core.forwarding import Clear, TryAgain
+from fieldpost.core.message import Category, OperationStatus
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.options import BufferOptions
+from fieldpost.site.reserve import RESERVE_FILE
+from fieldpost.site.upkeep import Upkeep
+from fieldpost.testing import ManualClock
+from support.disks import enlarge, fill_up, small_disk
+from support.plant import Plant, running_plant
+from support.site_folders import make_site
+from support.site_writers import add, ids_in
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+def fill(buffer: Buffer, payload_bytes: int) -> tuple[list[str], Unavailable]:
+    """Add until it is refused: the ids that were taken, and the refusal."""
+    accepted = []
+    while True:
+        try:
+            accepted.append(add(buffer, "x" * payload_bytes))
+        except Unavailable as error:
+            return accepted, error
+
+
+def drain(buffer: Buffer, clock: ManualClock) -> list[str]:
+    """Clear all that waits, batch by batch, as the forwarder does; the ids in their order."""
+    cleared: list[str] = []
+    while taken := buffer.take(Category.NOTIFICATION, clock.now(), items_max=100, bytes_max=MIB):
+        buffer.settle([(message.message_id, Clear()) for message in taken], clock.now())
+        cleared += [message.message_id for message in taken]
+    return cleared
+
+
+def leave(disk: Path, free_bytes: int) -> None:
+    """Somebody else takes all but so much of what has become free: too little for a reserve."""
+    free = shutil.disk_usage(disk).free
+    with (disk / "filler").open("ab") as file:
+        file.write(bytes(max(0, free - free_bytes)))
+
+
+@pytest.mark.req("SF-16")
+def test_without_a_budget_the_buffer_takes_whatever_the_disk_does(tmp_path: Path) -> None:
+    assert BufferOptions().bytes_max == 0
+    buffer = Buffer(tmp_path / "buffer.db")
+    for _ in range(40):
+        add(buffer, "x" * 256 * KIB)
+    assert buffer.depth().waiting == {Category.NOTIFICATION: 40}
+    buffer.close()
+
+
+def test_beyond_its_budget_the_buffer_refuses_what_is_new_and_drops_nothing(tmp_path: Path) -> None:
+    clock = ManualClock()
+    buffer = Buffer(tmp_path / "buffer.db", BufferOptions(bytes_max=2 * MIB))
+    accepted, error = fill(buffer, 10 * KIB)
+    assert error.code == "buffer.over_budget"
+    assert "bytes_max" in error.message
+    assert 150 <= len(accepted) <= 205
+    taken = buffer.take(Category.NOTIFICATION, clock.now(), items_max=50, bytes_max=MIB)
+    assert [message.message_id for message in taken] == accepted[: len(taken)]
+    again = [(message.message_id, TryAgain(clock.now(), "busy")) for message in taken]
+    buffer.settle(again, clock.now())
+    buffer.settle([(message.message_id, Clear()) for message in taken], clock.now())
+    more, _ = fill(buffer, 10 * KIB)
+    assert abs(len(more) - len(taken)) <= 3, "what has left makes room for as much"
+    assert drain(buffer, clock) == accepted[len(taken) :] + more
+    buffer.close()
+
+
+def test_the_budget_holds_for_calls_too_and_their_outcomes_are_always_written(tmp_path: Path) -> None:
+    with running_plant(tmp_path / "plant") as plant:
+        with (plant.folder / "site.toml").open("a") as settings:
+            settings.write(f"\n[buffer]\nbytes_max = {MIB}\n")
+        site = plant.open()
+        kept = site.external("dead").call("POST", "/orders", body="x" * 1000)
+        fill(site._buffer, 10 * KIB)
+        count = len(site.tracking.changed_since(0, 10_000))
+        with pytest.raises(Unavailable) as caught:
+            site.external("erp").call("POST", "/orders")
+        assert caught.value.code == "buffer.over_budget"
+        assert len(site.tracking.changed_since(0, 10_000)) == count
+        assert not plant.server.requests
+        plant.sweep_later()
+        assert plant.record(kept).retry_count == 1
+        site.close()
+
+
+@pytest.mark.fault(6)
+@pytest.mark.parametrize("payload_bytes", [300, 10 * KIB], ids=["small", "large"])
+def test_on_a_full_disk_what_is_buffered_still_leaves_and_what_is_new_is_refused_until_there_is_room(
+    tmp_path: Path, payload_bytes: int
+) -> None:
+    clock = ManualClock()
+    with small_disk(tmp_path / "disk", 4) as disk:
+        buffer = Buffer(disk / "buffer.db")
+        assert buffer.reserve.keep()
+        accepted, error = fill(buffer, payload_bytes)
+        assert error.code == "buffer.full"
+        assert len(accepted) * payload_bytes > 0.5 * MIB
+        buffer.close()
+        fill_up(disk)
+        buffer = Buffer(disk / "buffer.db")
+        taken = buffer.take(Category.NOTIFICATION, clock.now(), items_max=100, bytes_max=MIB)
+        buffer.settle([(message.message_id, Clear()) for message in taken], clock.now())
+        assert (disk / RESERVE_FILE).stat().st_size == 0, "the reserve was given up"
+        leave(disk, 512 * KIB)
+        with pytest.raises(Unavailable) as refused:
+            add(buffer, "x" * payload_bytes)
+        assert refused.value.code == "buffer.full"
+        assert [m.message_id for m in taken] + drain(buffer, clock) == accepted
+        buffer.close()
+        assert ids_in(disk / "buffer.db") == set()
+        buffer = Buffer(disk / "buffer.db")
+        (disk / "filler").unlink()
+        new = add(buffer, "x" * payload_bytes)
+        assert (disk / RESERVE_FILE).stat().st_size > 0, "and is kept again"
+        assert drain(buffer, clock) == [new]
+        buffer.close()
+
+
+@pytest.mark.fault(6)
+def test_on_a_full_disk_cached_calls_are_settled_and_operators_can_act(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4) as disk, running_plant(disk / "plant") as plant:
+        parked = plant.site.external("dead").call("POST", "/orders", body="x" * 10 * KIB)
+        retried = plant.site.external("erp").call("POST", "/orders")
+        plant.server.on().answer(503).times(1)
+        waiting = plant.site.external("erp").call("POST", "/orders")
+        assert plant.record(retried).is_delivered
+        assert plant.site._buffer.reserve.keep()
+        fill(plant.site._buffer, 10 * KIB)
+        plant.site.close()
+        fill_up(disk)
+        plant.site = plant.open()
+        for _ in range(3):
+            plant.sweep_later()
+        assert plant.record(waiting).is_delivered
+        assert plant.record(parked).status is OperationStatus.PARKED
+        assert plant.site._buffer.discard(parked, plant.clock.now())
+        leave(disk, 512 * KIB)
+        with pytest.raises(FieldpostError) as caught:
+            plant.site.external("erp").call("POST", "/orders")
+        assert caught.value.code == "buffer.full"
+        assert len(plant.server.requests) == 3, "what is not on disk is not called"
+
+
+@pytest.mark.fault(6)
+async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4) as disk:
+        make_site(disk / "site").close()
+        clock = ManualClock()
+        site = Site.open(disk / "site", clock=clock)
+        upkeep = Upkeep(site._buffer, clock)
+        reserve = disk / "site" / RESERVE_FILE
+        assert not reserve.exists(), "a script needs none"
+        await upkeep.sweep()
+        assert reserve.stat().st_size == MIB, "at most a quarter of the disk"
+        assert reserve.stat().st_blocks * 512 >= MIB, "and it really holds the room"
+        fill_up(disk)
+        site._buffer.reserve.give_up()
+        fill_up(disk)
+        await upkeep.sweep()
+        assert reserve.stat().st_size == 0
+        with pytest.raises(Unavailable):
+            site.notify.to("ops").send("s", "b")
+        enlarge(disk, 64)
+        clock.advance(60)
+        await upkeep.sweep()
+        assert reserve.stat().st_size == 8 * MIB
+        assert site.notify.to("ops").send("s", "b")
+        site.close()
+
+
+def test_a_reserve_of_nothing_is_none(tmp_path: Path) -> None:
+    buffer = Buffer(tmp_path / "buffer.db", BufferOptions(reserve_bytes=0))
+    assert buffer.reserve.keep()
+    assert not (tmp_path / RESERVE_FILE).exists()
+    assert not buffer.reserve.is_given_up
+    assert not buffer.reserve.give_up()
+    buffer.close()
+
+
+def test_a_reserve_that_was_never_made_refuses_nobody(plant: Plant) -> None:
+    assert not plant.site._buffer.reserve.is_given_up
+    assert plant.site.notify.to("ops").send("s", "b")
+    plant.clock.advance(timedelta(days=1).total_seconds())
+    assert not (plant.folder / RESERVE_FILE).exists()
