@@ -1,0 +1,140 @@
+"""Words and filters: one rule for what is stored and what is asked."""
+
+import unicodedata
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.fingerprint import fingerprint_key
+from fieldpost.core.notification import LIVE, Status
+from fieldpost.core.search import FIELDS, WORD_LENGTH_MAX, WORDS_MAX, Filter, parse, parse_moment, words
+from fieldpost.core.times import from_microseconds
+
+NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
+STUCK_AFTER = timedelta(minutes=10)
+
+
+@pytest.mark.req("KPI-12")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Pump 3 is HOT", ("pump", "3", "is", "hot")),
+        ("pump-3/hot: 93°C!", ("pump", "3", "hot", "93", "c")),
+        ("hot, hot, HOT", ("hot",)),
+        ("100% of_it", ("100", "of", "it")),
+        ("  ", ()),
+        ("%_'\"", ()),
+        ("Straße STRASSE", ("strasse",)),
+        ("ﬁlter", ("filter",)),  # a ligature is its letters
+        ("Ünïcode", ("ünïcode",)),
+        ("ΣΊΣΥΦΟΣ σίσυφος", ("σίσυφοσ",)),
+        ("水泵 过热", ("水泵", "过热")),
+        ("नमस्ते", ("नमस्ते",)),  # marks belong to their letters
+    ],
+)
+def test_a_text_is_cut_into_words_without_regard_to_case(text: str, found: tuple[str, ...]) -> None:
+    assert words(text) == tuple(unicodedata.normalize("NFKC", word) for word in found)
+
+
+@given(st.text())
+def test_words_are_found_again_whatever_case_and_form_they_are_written_in(text: str) -> None:
+    found = words(text)
+    assert words(" ".join(found)) == found
+    assert set(words(unicodedata.normalize("NFD", text))) == set(words(unicodedata.normalize("NFC", text)))
+    assert len(set(found)) == len(found)
+    assert all(0 < len(word) <= WORD_LENGTH_MAX for word in found)
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=127)))
+def test_plain_text_has_the_same_words_by_the_short_way_and_by_the_long(text: str) -> None:
+    assert set(words(text)) <= set(words(text + " é"))
+    assert set(words(text + " é")) - set(words(text)) == {"é"}
+
+
+def test_all_given_words_must_occur_whole() -> None:
+    wanted = Filter(subject="hot PUMP")
+    assert wanted.fits_text("Pump 3 is hot", None)
+    assert not wanted.fits_text("Pump 3 is cold", None)
+    assert not wanted.fits_text("Pumps are hot", None)
+    assert Filter().fits_text("anything", None)
+
+
+def test_an_error_is_looked_for_by_its_fingerprint() -> None:
+    wanted = Filter(error_key=fingerprint_key("451 server 7 is busy"))
+    assert wanted.fits_text("x", "451 server 12 is busy")
+    assert not wanted.fits_text("x", "550 no such user")
+    assert not wanted.fits_text("x", None)
+
+
+@pytest.mark.req("KPI-03", "KPI-12")
+def test_stuck_is_live_and_older_than_the_threshold() -> None:
+    resolved = Filter(is_stuck=True).resolved(NOW, STUCK_AFTER)
+    assert resolved == Filter(statuses=tuple(s for s in Status if s in LIVE), until=NOW - STUCK_AFTER)
+    earlier = NOW - timedelta(days=1)
+    narrowed = Filter(is_stuck=True, statuses=(Status.RETRYING, Status.PARKED), until=earlier)
+    assert narrowed.resolved(NOW, STUCK_AFTER) == Filter(statuses=(Status.RETRYING,), until=earlier)
+    assert Filter(is_stuck=True, statuses=(Status.DELIVERED,)).resolved(NOW, STUCK_AFTER) is None
+
+
+def test_an_error_is_one_of_parked_notifications_unless_others_are_asked_for() -> None:
+    key = fingerprint_key("550")
+    assert Filter(error_key=key).resolved(NOW, STUCK_AFTER) == Filter(error_key=key, statuses=(Status.PARKED,))
+    asked = Filter(error_key=key, statuses=(Status.RETRYING,))
+    assert asked.resolved(NOW, STUCK_AFTER) == asked
+
+
+labels = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
+moments = st.integers(0, 4 * 10**15).map(from_microseconds)
+filters = st.builds(
+    Filter,
+    statuses=st.lists(st.sampled_from(Status), unique=True).map(tuple),
+    type=st.none() | labels,
+    site=st.none() | labels,
+    list_name=st.none() | labels,
+    since=st.none() | moments,
+    until=st.none() | moments.map(lambda at: at + timedelta(days=50_000)),
+    is_stuck=st.booleans(),
+    subject=st.none() | st.just("pump hot"),
+    error_key=st.none() | st.just("0123456789ab"),
+)
+
+
+@pytest.mark.req("KPI-11", "KPI-12")
+@given(filters)
+def test_a_filter_told_by_its_fields_is_the_same_filter(wanted: Filter) -> None:
+    told = wanted.fields()
+    assert parse(told) == wanted
+    assert set(told) <= set(FIELDS)
+
+
+@pytest.mark.bad_input(46)
+def test_a_field_that_there_is_not_or_that_has_two_values_is_refused() -> None:
+    for given_, code, field in (
+        ({"colour": "red"}, "filter.unknown", "colour"),
+        ({"site": ["a", "b"]}, "filter.one", "site"),
+        ({"site": []}, "filter.one", "site"),
+        ({"status": ["parked", "lost"]}, "status.unknown", "status"),
+        ({"subject": " ".join(f"w{n}" for n in range(WORDS_MAX + 1))}, "filter.words", "subject"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            parse(given_)  # type: ignore[arg-type]
+        assert (refused.value.code, refused.value.field) == (code, field)
+
+
+@pytest.mark.bad_input(47)
+def test_a_moment_is_written_in_utc() -> None:
+    for text in (
+        "2026-11-15T08:00Z",
+        "2026-11-15T08:00:00Z",
+        "2026-11-15T08:00:00.000000Z",
+        "2026-11-15T08:00:00+00:00",
+    ):
+        assert parse_moment(text, "from") == NOW
+    assert parse_moment("0001-01-01T00:00:00Z", "from") == datetime(1970, 1, 1, tzinfo=UTC)
+    for text in ("2026-11-15T08:00:00", "2026-11-15T09:00:00+01:00", "2026-11-15T08:00:00z", "٢026-11-15T08:00:00Z"):
+        with pytest.raises(InvalidInput) as refused:
+            parse_moment(text, "to")
+        assert (refused.value.code, refused.value.field) == ("filter.time", "to")
