@@ -4,7 +4,8 @@ A new noun is one module beside this one and one line below. Such a module impor
 at its top, and the rest inside its functions, so that `fieldpost --help` stays quick.
 
 Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 invalid input, 4 not found, 5 conflict, 6 denied, 7 unavailable (try again
-later), 8 wrong configuration, 9 the doctor found something that fails, 130 interrupted.
+later), 8 wrong configuration, 9 the doctor found something that fails, 10 the target refused it for good, 130
+interrupted.
 """
 
 import os
@@ -25,6 +26,7 @@ from fieldpost.cli import (
     kpis,
     lists,
     notifications,
+    script,
     secrets,
     site,
     site_calls,
@@ -48,7 +50,7 @@ EXIT_CODES: dict[type[FieldpostError], int] = {
     Denied: 6,
     Unavailable: 7,
     ConfigError: 8,
-    OperationFailed: 9,
+    OperationFailed: 10,
 }
 
 app = typer.Typer(
@@ -73,8 +75,10 @@ app.command()(central.migrate)
 app.command()(doctor.doctor)
 app.command()(kpis.kpis)
 app.command()(kpis.nodes)
-app.command()(site.send)
-app.command()(site.status)
+app.command()(script.send)
+app.command()(script.call)
+app.command()(script.write)
+app.command()(script.status)
 app.command()(demo.demo)
 
 

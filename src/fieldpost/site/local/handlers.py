@@ -17,13 +17,11 @@ from aiohttp import web
 
 import fieldpost
 from fieldpost.core.errors import InvalidInput, Unavailable
-from fieldpost.core.message import Category
-from fieldpost.core.search import parse_moment, words
 from fieldpost.core.times import to_text
 from fieldpost.link.codec import check_json
 from fieldpost.site import events
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.events import EventFilter
+from fieldpost.site.event_query import FIELDS, event_filter
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import ForwardHealth
 from fieldpost.site.local.guard import read_json
@@ -139,7 +137,7 @@ class Handlers:
     async def events(self, request: web.Request) -> EventPage:
         """The site's event log, newest first. `words` must all occur in an entry's text."""
         query = _query(request, *EVENT_QUERY)
-        wanted, limit = event_filter(query), _limit(query)
+        wanted, limit = event_filter({name: value for name, value in query.items() if name in FIELDS}), _limit(query)
         before = _whole(query, "before", 0, 1 << 62) or None
 
         def work() -> EventPage:
@@ -193,29 +191,7 @@ class Handlers:
             self._waiting -= 1
 
 
-EVENT_QUERY = (
-    *("kind", "severity", "category", "message_id", "target", "instance", "script"),
-    *("since", "until", "words", "before", "limit"),
-)
-
-
-def event_filter(query: Mapping[str, str]) -> EventFilter:
-    """Which entries of the log are asked for; InvalidInput names what cannot be asked."""
-    severity = query.get("severity")
-    if severity not in (None, "info", "warning", "error"):
-        raise InvalidInput("filter.severity", "severity must be info, warning or error", field="severity")
-    category = query.get("category")
-    if category is not None and category not in list(Category):
-        raise InvalidInput("filter.category", f"category must be one of {', '.join(Category)}", field="category")
-    return EventFilter(
-        kind=query.get("kind"),
-        severity=severity,  # type: ignore[arg-type]
-        category=None if category is None else Category(category),
-        **{name: query.get(name) for name in ("message_id", "target", "instance", "script")},
-        since=parse_moment(query["since"], "since") if "since" in query else None,
-        until=parse_moment(query["until"], "until") if "until" in query else None,
-        words=frozenset(words(query.get("words", ""))),
-    )
+EVENT_QUERY = (*FIELDS, "before", "limit")
 
 
 async def _read(request: web.Request, kind: type[B]) -> B:
