@@ -36,7 +36,20 @@ async def sample(front: Front) -> None:
     await Sampler(front.centre.store, front.clock, leader, Thresholds()).sweep()
 
 
-@pytest.mark.req("KPI-01", "TOP-04")
+@pytest.mark.req("CMD-06", "CMD-07")
+async def test_kpis_are_told_at_any_time(front: Front) -> None:
+    """Before anything was sent, while it waits, and after it is done."""
+    seen = []
+    for step in (None, front.centre.send, front.centre.deliver):
+        if step is not None:
+            await step()  # type: ignore[operator]
+        told, by_site = (await kpis(front))["kpis"], (await kpis(front, "/sites"))["sites"]
+        of_site = {one["site"]: one["kpis"]["queue_depth"] for one in by_site}
+        seen.append((told["queue_depth"], told["parked"], of_site.get(SITE, 0)))
+    assert seen == [(0, 0, 0), (1, 0, 1), (0, 1, 0)], "there is no list yet, so it parks"
+
+
+@pytest.mark.req("KPI-01", "TOP-04", "CMD-06", "CMD-07")
 async def test_kpis_are_told_of_all_sites_together_and_of_each(front: Front) -> None:
     await front.park()
     await front.park(site="north")

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from fieldpost.central.store import identities
+from fieldpost.core.outcome import TransientFailure
 from fieldpost.link.codec import decode, decode_as, encode
 from fieldpost.link.credentials import prefix_of
 from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Ack, Hello, Message, Refusal, StatusAnswer, Submit
@@ -166,6 +167,35 @@ async def test_post_answers_like_the_websocket(front: Front, site: Site) -> None
     assert (await site.post(b"nonsense"))[0] == 400
     assert (await site.post(encode(Submit(3, (item,))), "text/plain"))[0] == 415
     assert (await site.post(b" " * (FRAME_BYTES_MAX + 1)))[0] == 413
+
+
+@pytest.mark.req("CMD-02")
+async def test_a_site_is_told_the_status_of_its_notification_at_any_time(front: Front, site: Site) -> None:
+    parked = await front.park("550 gone")
+    discarded = await front.park("550 gone")
+    delivered = await front.deliver()
+    await front.centre.add_list("flaky")
+    front.centre.adapter.answer("flaky", TransientFailure("451 busy"))
+    retrying = await front.centre.send("flaky")
+    await front.centre.deliver()
+    await front.operate.notifications.discard(ADMIN, discarded, (await front.centre.get(discarded)).version)
+    pending = await front.centre.send("ops")
+    told = {}
+    for notification_id in (pending, retrying, delivered, parked, discarded):
+        status, body = await site.status(notification_id)
+        assert status == 200
+        told[notification_id] = answer = decode_as(body, StatusAnswer)
+        n = await front.centre.get(notification_id)
+        assert (answer.notification_id, answer.retry_count, answer.last_error) == (
+            notification_id,
+            n.retry_count,
+            n.last_error,
+        )
+        assert (answer.delivered_at is None, answer.next_attempt_at is None) == (
+            n.delivered_at is None,
+            n.next_attempt_at is None,
+        )
+    assert [answer.status for answer in told.values()] == ["pending", "retrying", "delivered", "parked", "discarded"]
 
 
 @pytest.mark.threat(1)
