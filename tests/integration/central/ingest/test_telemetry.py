@@ -1,0 +1,366 @@
+"""What sites report of their cached calls: the mirror follows the site's own buffer, by telemetry and by asking."""
+
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
+from fieldpost.central.store import mirrors, site_calls
+from fieldpost.core.errors import ConfigError, InvalidInput
+from fieldpost.core.message import Category
+from fieldpost.core.site_call import Mirror, SiteCall
+from fieldpost.link.messages import CallRow, Reconcile, Telemetry
+from fieldpost.site import tracking as site_tracking
+from fieldpost.testing import ManualClock
+from support.calls import Calls
+from support.centre import SITE, Centre
+
+OTHER = "north"
+
+
+@pytest.fixture
+def calls(tmp_path: Path, clock: ManualClock) -> Iterator[Calls]:
+    opened = Calls(tmp_path / "buffer.db", clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def reports(centre: Centre) -> Reports:
+    return centre.ingest.reports
+
+
+async def mirrored(centre: Centre, operation_id: str, site: str = SITE) -> SiteCall | None:
+    return await centre.store.read(site_calls.get, site, operation_id)
+
+
+async def status_of(centre: Centre, operation_id: str, site: str = SITE) -> str | None:
+    found = await mirrored(centre, operation_id, site)
+    return found.report.status.value if found else None
+
+
+async def mirror_of(centre: Centre, site: str = SITE) -> Mirror:
+    found = await centre.store.read(mirrors.load, site)
+    assert found is not None
+    return found
+
+
+async def reconcile(reports: Reports, calls: Calls, site: str = SITE) -> int:
+    """Question and answer until central asks no more; how many questions."""
+    asked: Reconcile | None = await reports.question(site)
+    count = 0
+    while asked is not None:
+        count += 1
+        asked = await reports.answer(site, calls.answer(asked))
+    return count
+
+
+def changes_of(calls: Calls) -> Iterator[tuple[str, str]]:
+    """Every transition that a call can go through: the call and the status it has then."""
+    for end in (calls.deliver, calls.fail):
+        one = calls.issue()
+        yield one, "pending"
+        end(one)
+        yield one, calls.record(one).status.value
+    one = calls.issue("erp", Category.DATABASE_WRITE)
+    calls.put_off(one)
+    yield one, "retrying"
+    calls.put_off(one)
+    yield one, "retrying"
+    calls.park(one)
+    yield one, "parked"
+    calls.retry(one)
+    yield one, "retrying"
+    calls.deliver(one)
+    yield one, "delivered"
+    given_up = calls.parked()
+    yield given_up, "parked"
+    calls.discard(given_up)
+    yield given_up, "discarded"
+
+
+@pytest.mark.req("TEL-01", "TEL-02", "TRK-12")
+async def test_every_transition_reaches_the_mirror_by_telemetry(
+    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+) -> None:
+    seen, after = set(), 0
+    for operation_id, status in changes_of(calls):
+        told = calls.told(after)
+        ack = await reports.telemetry(SITE, told)
+        after = ack.until
+        assert await status_of(centre, operation_id) == status
+        seen.add(status)
+        clock.advance(1)
+    assert seen == {"pending", "retrying", "delivered", "parked", "failed", "discarded"}
+    assert (await mirror_of(centre)).cursor == calls.tracking.last_change()
+
+
+@pytest.mark.req("TEL-03", "TEL-04", "TRK-12")
+async def test_every_transition_reaches_the_mirror_by_reconciliation_alone(
+    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+) -> None:
+    for operation_id, status in changes_of(calls):
+        await reconcile(reports, calls)
+        assert await status_of(centre, operation_id) == status
+        clock.advance(1)
+
+
+async def test_the_mirror_holds_all_that_the_site_tells_of_a_call(
+    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+) -> None:
+    one = calls.issue()
+    clock.advance(5)
+    calls.put_off(one)
+    await reports.telemetry(SITE, calls.told())
+    found, record = await mirrored(centre, one), calls.record(one)
+    assert found is not None
+    same = ("operation_id", "category", "target_summary", "status", "retry_count", "last_error", "http_status")
+    same += ("instance", "script", "execution_id", "parent_execution_id", "created_at", "updated_at", "terminal_at")
+    assert [getattr(found.report, name) for name in same] == [getattr(record, name) for name in same]
+    assert found.report.version == record.version == 2
+    assert found.first_seen_at == found.received_at == clock.now()
+
+
+@pytest.mark.req("TEL-02", "DEC-29", "RES-36")
+async def test_reports_that_come_twice_late_or_in_the_wrong_order_change_nothing(
+    centre: Centre, reports: Reports, calls: Calls
+) -> None:
+    one = calls.parked()
+    parked = calls.told()
+    calls.retry(one)
+    retrying = calls.told()
+    for told in (retrying, parked, retrying, parked):
+        await reports.telemetry(SITE, told)
+        assert await status_of(centre, one) == "retrying"
+
+
+@pytest.mark.req("RES-36")
+async def test_a_retry_of_a_parked_call_wins_over_parked(centre: Centre, reports: Reports, calls: Calls) -> None:
+    one = calls.parked()
+    await reports.telemetry(SITE, calls.told())
+    assert await status_of(centre, one) == "parked"
+    calls.retry(one)
+    await reports.telemetry(SITE, calls.told())
+    assert await status_of(centre, one) == "retrying"
+
+
+@pytest.mark.threat(6)
+async def test_a_site_reports_only_its_own_calls_whatever_ids_it_names(
+    centre: Centre, reports: Reports, calls: Calls
+) -> None:
+    one = calls.parked()
+    await reports.telemetry(SITE, calls.told())
+    told = calls.told()
+    faked = msgspec.structs.replace(told.rows[0], status="delivered", version=99)
+    await reports.telemetry(OTHER, msgspec.structs.replace(told, rows=(faked,)))
+    assert await status_of(centre, one) == "parked"
+    assert await status_of(centre, one, OTHER) == "delivered"
+
+
+@pytest.mark.threat(6)
+async def test_a_site_cannot_bring_back_an_older_state_of_its_call(
+    centre: Centre, reports: Reports, calls: Calls
+) -> None:
+    one = calls.issue()
+    early = calls.told()
+    calls.deliver(one)
+    await reports.telemetry(SITE, calls.told())
+    await reports.telemetry(SITE, early)
+    assert await status_of(centre, one) == "delivered"
+
+
+async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_neighbours_are_taken(
+    centre: Centre, reports: Reports, calls: Calls
+) -> None:
+    one = calls.issue()
+    told = calls.told()
+    good = told.rows[0]
+    bad = [
+        msgspec.structs.replace(good, operation_id="nonsense"),
+        msgspec.structs.replace(good, status="sleeping"),
+        msgspec.structs.replace(good, category="notification"),
+        msgspec.structs.replace(good, version=0),
+        msgspec.structs.replace(good, retry_count=-1),
+    ]
+    await reports.telemetry(SITE, msgspec.structs.replace(told, rows=(*bad, good)))
+    assert await status_of(centre, one) == "pending"
+    mirror = await mirror_of(centre)
+    assert mirror.refused_count == len(bad)
+    assert mirror.trouble is not None
+    assert "operation.bad_id (1)" in mirror.trouble
+    assert mirror.cursor == told.until
+
+
+async def test_text_that_no_database_would_take_is_mended(centre: Centre, reports: Reports) -> None:
+    row = CallRow(
+        operation_id="019a8b3c-0000-7000-8000-000000000001",
+        category="external_call",
+        target="erp\nPOST\x00" + "x" * 2000,
+        status="retrying",
+        version=1,
+        last_error="no\x00body " + "y" * 10_000,
+        http_status=-5,
+        script="a\x1bb",
+        created_at="yesterday",
+    )
+    told = Telemetry(incarnation="first", after=0, until=1, sent_at="0001-01-01T00:00:00Z", rows=(row,))
+    await reports.telemetry(SITE, told)
+    found = await mirrored(centre, row.operation_id)
+    assert found is not None
+    assert found.report.target_summary.startswith("erp�POST�")
+    assert len(found.report.target_summary.encode()) <= 512
+    assert found.report.script == "a�b"
+    assert (found.report.http_status, found.report.created_at) == (None, None)
+
+
+async def test_a_message_that_breaks_a_rule_as_a_whole_is_refused(reports: Reports) -> None:
+    row = CallRow(operation_id="x", category="external_call", target="erp", status="pending", version=1)
+    for told, code in (
+        (Telemetry(incarnation="a", after=0, until=1, sent_at="", rows=(row,) * 501), "telemetry.too_many"),
+        (Telemetry(incarnation="a", after=2, until=1, sent_at="", rows=()), "telemetry.range"),
+        (Telemetry(incarnation="", after=0, until=1, sent_at="", rows=()), "text.empty"),
+    ):
+        with pytest.raises(InvalidInput) as raised:
+            await reports.telemetry(SITE, told)
+        assert raised.value.code == code
+
+
+@pytest.mark.req("RES-38", "DEC-29")
+async def test_reconciliation_goes_on_from_its_cursor_in_batches_however_many_changed_at_one_moment(
+    centre: Centre, calls: Calls
+) -> None:
+    """The clock stands still, so that all rows have the same time: a cursor of times would stall."""
+    reports = Reports(centre.store, MirrorOptions(batch_rows=10))
+    made = [calls.issue() for _ in range(35)]
+    assert await reconcile(reports, calls) == 4
+    assert [await status_of(centre, one) for one in made] == ["pending"] * 35
+    assert (await mirror_of(centre)).reconciled_at is not None
+    assert await reconcile(reports, calls) == 1
+    calls.deliver(made[0])
+    assert await reconcile(reports, calls) == 1
+    assert await status_of(centre, made[0]) == "delivered"
+
+
+async def test_telemetry_that_was_missed_leaves_the_cursor_where_reconciliation_goes_on(
+    centre: Centre, reports: Reports, calls: Calls
+) -> None:
+    first = calls.issue()
+    await reports.telemetry(SITE, calls.told())
+    missed = calls.issue()
+    after = calls.tracking.last_change()
+    last = calls.issue()
+    await reports.telemetry(SITE, calls.told(after))
+    assert [await status_of(centre, one) for one in (first, missed, last)] == ["pending", None, "pending"]
+    assert await reconcile(reports, calls) == 1
+    assert await status_of(centre, missed) == "pending"
+
+
+async def test_a_replaced_buffer_is_noticed_read_from_its_beginning_and_shown(
+    centre: Centre, reports: Reports, calls: Calls, tmp_path: Path, clock: ManualClock
+) -> None:
+    old, parked = calls.issue(), calls.parked()
+    delivered = calls.issue()
+    calls.deliver(delivered)
+    await reconcile(reports, calls)
+    new = Calls(tmp_path / "new.db", clock)
+    mine = new.issue()
+    clock.advance(60)
+    assert await reconcile(reports, new) == 2
+    mirror = await mirror_of(centre)
+    assert (mirror.incarnation, mirror.replaced_count) == (new.tracking.incarnation(), 1)
+    assert mirror.replaced_at == clock.now()
+    assert await status_of(centre, mine) == "pending"
+    gone = {one: (await mirrored(centre, one)) for one in (old, parked, delivered, mine)}
+    assert [bool(call and call.gone_at) for call in gone.values()] == [True, True, False, False]
+    new.close()
+
+
+async def test_a_restored_buffer_is_noticed_and_what_it_says_now_counts(
+    centre: Centre, reports: Reports, calls: Calls, tmp_path: Path, clock: ManualClock
+) -> None:
+    one = calls.issue()
+    calls.put_off(one)
+    calls.close()
+    shutil.copyfile(calls.path, tmp_path / "copy.db")
+    later = Calls(calls.path, clock)
+    later.deliver(one)
+    lost = later.issue()
+    await reconcile(reports, later)
+    assert await status_of(centre, one) == "delivered"
+    later.close()
+    restored = Calls(tmp_path / "copy.db", clock)
+    assert await reconcile(reports, restored) == 2
+    assert await status_of(centre, one) == "retrying"
+    found = await mirrored(centre, lost)
+    assert found is not None
+    assert found.gone_at is not None
+    assert (await mirror_of(centre)).replaced_count == 1
+    # It goes on from where it stands, and each of its reports counts.
+    restored.deliver(one)
+    await reconcile(reports, restored)
+    assert await status_of(centre, one) == "delivered"
+    restored.close()
+
+
+async def test_a_call_whose_end_was_purged_before_central_heard_of_it_is_gone_and_not_live_for_ever(
+    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+) -> None:
+    one, other = calls.issue(), calls.issue()
+    await reconcile(reports, calls)
+    calls.deliver(one)
+    clock.advance(8 * 86400)
+    assert calls.buffer.write(lambda c: site_tracking.purge(c, clock.now() - timedelta(days=7))) == 1
+    await reconcile(reports, calls)
+    found, still = await mirrored(centre, one), await mirrored(centre, other)
+    assert found is not None
+    assert found.gone_at is not None
+    assert still is not None
+    assert still.gone_at is None
+    assert (await mirror_of(centre)).replaced_count == 0
+    assert await reconcile(reports, calls) == 1
+
+
+async def test_a_site_that_gets_no_further_is_not_asked_for_ever(
+    centre: Centre, reports: Reports, calls: Calls
+) -> None:
+    calls.issue()
+    await reconcile(reports, calls)
+    stuck = msgspec.structs.replace(calls.answer(await reports.question(SITE)), has_more=True)
+    assert await reports.answer(SITE, stuck) is None
+
+
+@pytest.mark.req("DEC-04")
+async def test_the_age_of_a_call_is_right_though_the_sites_clock_is_wrong(
+    centre: Centre, reports: Reports, tmp_path: Path, clock: ManualClock
+) -> None:
+    wrong = ManualClock(clock.now() + timedelta(days=300))
+    calls = Calls(tmp_path / "wrong.db", wrong)
+    one = calls.issue()
+    wrong.advance(600)
+    await reports.telemetry(SITE, calls.told())
+    found = await mirrored(centre, one)
+    assert found is not None
+    assert found.begun_at == clock.now() - timedelta(seconds=600)
+    calls.close()
+
+
+async def test_reading_anew_can_be_asked_for(centre: Centre, reports: Reports, calls: Calls) -> None:
+    one = calls.issue()
+    await reconcile(reports, calls)
+    await reports.reread(SITE)
+    assert (await reports.question(SITE)).after == 0
+    await reconcile(reports, calls)
+    assert await status_of(centre, one) == "pending"
+    mirror = await mirror_of(centre)
+    assert (mirror.round, mirror.is_rereading, mirror.replaced_count) == (2, False, 0)
+
+
+@pytest.mark.parametrize("given", [{"batch_rows": 501}, {"batch_rows": 0}, {"reconcile_interval_s": 0}])
+def test_a_setting_out_of_range_is_refused_by_its_name(given: dict[str, int]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        MirrorOptions(**given)
+    assert raised.value.field == f"mirror.{next(iter(given))}"

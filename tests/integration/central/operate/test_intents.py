@@ -1,0 +1,206 @@
+"""Intents: given, sent, settled, cancelled and expired, on both stores."""
+
+from datetime import timedelta
+
+import pytest
+
+from fieldpost.central.operate.intents import IntentOptions, Intents
+from fieldpost.central.operate.sites import Sites
+from fieldpost.central.store import audit, intents
+from fieldpost.central.store.tables import audit as audit_table
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.errors import ConfigError, Conflict, Denied, InvalidInput, NotFound
+from fieldpost.core.ids import new_ids
+from fieldpost.core.intent import Intent, IntentKind, IntentOutcome, IntentState
+from fieldpost.link.messages import CommandResult
+from fieldpost.testing import ManualClock
+from support.centre import SITE, Centre
+
+OPERATOR = Actor("olga", Role.OPERATOR)
+ADMIN = Actor("ada", Role.ADMIN)
+ONE, TWO, THREE = new_ids(ManualClock().now(), bytes(range(30)))
+
+
+@pytest.fixture
+async def given(centre: Centre) -> Intents:
+    sites = Sites(centre.store, centre.clock)
+    for name in (SITE, "north"):
+        await sites.add(ADMIN, name)
+    return Intents(centre.store, centre.clock, IntentOptions(expire_after_h=24))
+
+
+async def stored(centre: Centre, intent: Intent) -> Intent:
+    found = await centre.store.read(intents.get, intent.intent_id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.req("DEC-27", "TEL-09")
+async def test_an_intent_waits_is_sent_and_keeps_what_the_site_answered(
+    centre: Centre, given: Intents, clock: ManualClock
+) -> None:
+    (one,) = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE], reason="the system is back")
+    assert await stored(centre, one) == one
+    assert (one.state, one.actor, one.message_id) == (IntentState.WAITING, "olga", ONE)
+    assert await given.awaited() == {SITE: 1}
+    assert await given.open_of([SITE, "north"], 10) == [one]
+    clock.advance(60)
+    (command,) = await given.to_send([one])
+    assert (command.intent_id, command.kind, command.arguments) == (one.intent_id, "retry", {"message_id": ONE})
+    sent = await stored(centre, one)
+    assert (sent.state, sent.attempts, sent.sent_at) == (IntentState.SENT, 1, clock.now())
+    done = await given.settle(SITE, CommandResult(one.intent_id, "applied"))
+    assert done == await stored(centre, one)
+    assert (done.state, done.outcome, done.done_at) == (IntentState.DONE, IntentOutcome.APPLIED, clock.now())
+    assert await given.awaited() == {}
+
+
+async def test_several_calls_get_an_intent_each_and_each_is_audited_with_who_and_why(
+    centre: Centre, given: Intents
+) -> None:
+    made = await given.give(OPERATOR, SITE, IntentKind.DISCARD, message_ids=[ONE, TWO, ONE], reason="test data")
+    assert [intent.message_id for intent in made] == [ONE, TWO]
+    for message_id in (ONE, TWO):
+        (entry,) = await centre.store.read(audit.of_notification, message_id)
+        assert (entry.actor, entry.request_summary, entry.source_site_id) == ("olga", "intent.discard", SITE)
+        assert entry.extra is not None
+        assert entry.extra["reason"] == "test data"
+
+
+@pytest.mark.threat(7)
+async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: Intents) -> None:
+    viewer = Actor("vera", Role.VIEWER)
+    (one,) = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
+    with pytest.raises(Denied):
+        await given.give(viewer, SITE, IntentKind.RETRY, message_ids=[TWO])
+    with pytest.raises(Denied):
+        await given.cancel(viewer, one.intent_id)
+    assert await given.awaited() == {SITE: 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "code"),
+    [
+        (IntentKind.RETRY, {}, "intent.messages"),
+        (IntentKind.RETRY, {"message_ids": ["nonsense"]}, "intent.bad_id"),
+        (IntentKind.RETRY, {"message_ids": [ONE] * 501}, "intent.messages"),
+        (IntentKind.LIST_PARKED, {"message_ids": [ONE]}, "intent.messages"),
+        (IntentKind.LIST_PARKED, {"arguments": {"limit": 501}}, "limit.range"),
+        (IntentKind.LIST_PARKED, {"arguments": {"severity": "error"}}, "intent.argument"),
+        (IntentKind.RETRY, {"message_ids": [ONE], "arguments": {"limit": 1}}, "intent.argument"),
+        (IntentKind.QUERY_EVENTS, {"arguments": {"target": "a\nb"}}, "text.control"),
+        (IntentKind.RETRY, {"message_ids": [ONE], "reason": ""}, "text.empty"),
+    ],
+)
+async def test_what_no_site_could_do_is_refused(
+    given: Intents, kind: IntentKind, more: dict[str, object], code: str
+) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        await given.give(OPERATOR, SITE, kind, **more)  # type: ignore[arg-type]
+    assert raised.value.code == code
+    assert await given.awaited() == {}
+
+
+async def test_an_unknown_site_is_told(given: Intents) -> None:
+    for site in ("south", "no\nsite"):
+        with pytest.raises(NotFound) as raised:
+            await given.give(OPERATOR, site, IntentKind.LIST_PARKED)
+        assert raised.value.code == "site.unknown"
+
+
+@pytest.mark.req("DEC-27")
+async def test_a_waiting_intent_can_be_cancelled_and_is_never_sent_then(
+    centre: Centre, given: Intents, clock: ManualClock
+) -> None:
+    one, two = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
+    cancelled = await given.cancel(OPERATOR, one.intent_id)
+    assert (cancelled.state, cancelled.detail) == (IntentState.CANCELLED, "by olga")
+    assert [command.intent_id for command in await given.to_send([one, two])] == [two.intent_id]
+    for intent in (one, two):
+        with pytest.raises(Conflict) as raised:
+            await given.cancel(OPERATOR, intent.intent_id)
+        assert raised.value.code == "intent.not_waiting"
+    with pytest.raises(NotFound):
+        await given.cancel(OPERATOR, THREE)
+    found = await centre.store.read(lambda conn: conn.execute(audit_table.select()).all())
+    assert sum(row.request_summary == "intent.cancel" for row in found) == 1
+
+
+@pytest.mark.req("DEC-27")
+async def test_what_waits_for_too_long_expires_as_unreachable_and_is_never_sent_then(
+    centre: Centre, given: Intents, clock: ManualClock
+) -> None:
+    one, two = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
+    await given.to_send([two])
+    clock.advance(24 * 3600 - 1)
+    await given.expire()
+    assert await given.awaited() == {SITE: 2}
+    clock.advance(1)
+    assert await given.to_send([one]) == []
+    await given.expire()
+    for intent, words in ((one, "never sent"), (two, "may have been applied")):
+        found = await stored(centre, intent)
+        assert (found.state, found.outcome) == (IntentState.EXPIRED, IntentOutcome.SITE_UNREACHABLE)
+        assert found.detail is not None
+        assert words in found.detail
+    # The site's word on what was sent is the truth, however late.
+    late = await given.settle(SITE, CommandResult(two.intent_id, "applied"))
+    assert (late.state, late.outcome) == (IntentState.DONE, IntentOutcome.APPLIED)
+    never = await given.settle(SITE, CommandResult(one.intent_id, "applied"))
+    assert never.state is IntentState.EXPIRED
+
+
+@pytest.mark.threat(6)
+async def test_a_site_settles_its_own_intents_alone_and_each_once(centre: Centre, given: Intents) -> None:
+    (one,) = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
+    await given.to_send([one])
+    with pytest.raises(NotFound):
+        await given.settle("north", CommandResult(one.intent_id, "applied"))
+    with pytest.raises(NotFound):
+        await given.settle(SITE, CommandResult("nonsense", "applied"))
+    with pytest.raises(InvalidInput):
+        await given.settle(SITE, CommandResult(one.intent_id, "splendid"))
+    assert (await stored(centre, one)).state is IntentState.SENT
+    await given.settle(SITE, CommandResult(one.intent_id, "not_parked", "nothing there"))
+    again = await given.settle(SITE, CommandResult(one.intent_id, "applied"))
+    assert (again.outcome, again.detail) == (IntentOutcome.NOT_PARKED, "nothing there")
+
+
+@pytest.mark.req("TEL-06")
+async def test_the_answer_to_a_look_is_kept_with_the_intent_and_bounded(centre: Centre, given: Intents) -> None:
+    (look,) = await given.give(OPERATOR, SITE, IntentKind.LIST_PARKED, arguments={"limit": 2})
+    (command,) = await given.to_send([look])
+    assert command.arguments == {"limit": 2}
+    rows = ({"operation_id": ONE, "last_error": "no\x00body", "retry_count": 3}, {"operation_id": TWO})
+    await given.settle(SITE, CommandResult(look.intent_id, "applied", None, rows, "2"))
+    found = await stored(centre, look)
+    assert found.answer == {
+        "rows": [{"operation_id": ONE, "last_error": "no�body", "retry_count": 3}, {"operation_id": TWO}],
+        "is_whole": True,
+        "next": "2",
+    }
+    (large,) = await given.give(OPERATOR, SITE, IntentKind.QUERY_EVENTS)
+    await given.to_send([large])
+    told = CommandResult(large.intent_id, "applied", None, ({"text": "x" * 2000},) * 500)
+    kept = (await given.settle(SITE, told)).answer
+    assert kept is not None
+    assert kept["is_whole"] is False
+    assert isinstance(kept["rows"], list)
+    assert 100 < len(kept["rows"]) < 200
+
+
+async def test_too_many_open_intents_of_a_site_are_refused(given: Intents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fieldpost.central.operate.intents.OPEN_MAX", 2)
+    await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
+    with pytest.raises(Conflict) as raised:
+        await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[THREE])
+    assert raised.value.code == "intent.too_many"
+    await given.give(OPERATOR, "north", IntentKind.RETRY, message_ids=[THREE])
+
+
+@pytest.mark.parametrize("hours", [0, -1, 721, float("nan")])
+def test_an_expiry_out_of_range_is_refused(hours: float) -> None:
+    with pytest.raises(ConfigError) as raised:
+        IntentOptions(expire_after_h=hours)
+    assert raised.value.field == "intents.expire_after_h"
+    assert IntentOptions().expire_after_h == timedelta(days=7) / timedelta(hours=1)

@@ -1,0 +1,111 @@
+"""A site's real buffer whose cached calls are moved on as scripts, carriers and operators would, without any target."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from fieldpost.clock import Clock
+from fieldpost.core.forwarding import CallDecision, Clear, Fail, Park, TryAgain
+from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.message import Category, Message, Operation, OperationRecord
+from fieldpost.core.notification import Provenance
+from fieldpost.link.messages import Reconcile, ReconcileAnswer
+from fieldpost.link.messages import Telemetry as Told
+from fieldpost.site.buffer import Buffer
+from fieldpost.site.telemetry import Telemetry
+from fieldpost.site.tracking import Tracking
+
+MINUTE = timedelta(minutes=1)
+
+
+class Calls:
+    """One site's buffer and its cached calls."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self.clock = clock
+        self.buffer = Buffer(path)
+        self.tracking = Tracking(self.buffer.read)
+        self._held: dict[str, Message] = {}
+
+    def issue(self, target: str = "erp", category: Category = Category.EXTERNAL_CALL) -> str:
+        """A call that its script has just made: `pending`."""
+        now = self.clock.now()
+        operation = Operation(
+            operation_id=OperationId(new_id(now, os.urandom(10))),
+            category=category,
+            target=target,
+            target_summary=f"{target} POST /orders" if category is Category.EXTERNAL_CALL else target,
+            payload="{}",
+            provenance=Provenance("plant-7", "pump-3", "orders.py", "run-1", "run-0"),
+            created_at=now,
+        )
+        issued = self.buffer.issue(operation, claimant="script", until=now + MINUTE)
+        assert issued.message is not None
+        self._held[operation.operation_id] = issued.message
+        return operation.operation_id
+
+    def settle(self, operation_id: str, decision: CallDecision) -> None:
+        """What came of an attempt."""
+        message = self._held.pop(operation_id, None) or self._claim(operation_id)
+        assert self.buffer.settle_call(message, decision, self.clock.now()) is not None
+
+    def deliver(self, operation_id: str) -> None:
+        self.settle(operation_id, Clear(201))
+
+    def fail(self, operation_id: str) -> None:
+        self.settle(operation_id, Fail("external.refused", "400 no such order", 400))
+
+    def put_off(self, operation_id: str) -> None:
+        # Due at once, so that the next attempt can be made without waiting.
+        self.settle(operation_id, TryAgain(self.clock.now(), "503 later", http_status=503))
+
+    def park(self, operation_id: str) -> None:
+        self.settle(operation_id, Park("503 for too long", http_status=503))
+
+    def parked(self, target: str = "erp") -> str:
+        """A call that has parked."""
+        operation_id = self.issue(target)
+        self.park(operation_id)
+        return operation_id
+
+    def retry(self, operation_id: str) -> None:
+        assert self.buffer.retry(operation_id, self.clock.now())
+
+    def discard(self, operation_id: str) -> None:
+        assert self.buffer.discard(operation_id, self.clock.now())
+
+    def record(self, operation_id: str) -> OperationRecord:
+        found = self.tracking.find(operation_id)
+        assert found is not None
+        return found
+
+    def told(self, after: int = 0) -> Told:
+        """All that changed after this change, as telemetry tells it."""
+        answer = self.answer(Reconcile(after))
+        return Told(
+            incarnation=answer.incarnation,
+            after=answer.after,
+            until=answer.until,
+            sent_at=answer.sent_at,
+            rows=answer.rows,
+        )
+
+    def answer(self, asked: Reconcile) -> ReconcileAnswer:
+        """What the site's own code answers."""
+
+        async def nobody(message: object) -> None:
+            raise AssertionError(f"an answer sends nothing of itself, but {message}")
+
+        return Telemetry(self.tracking, nobody, self.clock).answer(asked)
+
+    def close(self) -> None:
+        self.buffer.close()
+
+    def _claim(self, operation_id: str) -> Message:
+        now = self.clock.now()
+        target = self.record(operation_id).target_summary.split()[0]
+        category = self.record(operation_id).category
+        held = self.buffer.claim(category, target, now, claimant="agent", until=now + MINUTE, items_max=100)
+        self.buffer.release([message for message in held if message.message_id != operation_id])
+        return next(message for message in held if message.message_id == operation_id)
