@@ -1,4 +1,4 @@
-"""The buffer against a model: a list of rows, a box, and one rule for what is due."""
+"""The buffer against two models: of notifications (rows, a box, what is due) and of cached calls (claims, records)."""
 
 import shutil
 import tempfile
@@ -8,14 +8,28 @@ from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fieldpost.core.forwarding import Box, Clear, Decision, TryAgain, is_due
-from fieldpost.core.ids import new_id
-from fieldpost.core.message import Category, Message, MessageStatus, RejectedMessage
+from fieldpost.core.forwarding import (
+    CALL_WAIT_MAX,
+    Box,
+    CallDecision,
+    Clear,
+    Decision,
+    Fail,
+    Park,
+    TryAgain,
+    is_due,
+)
+from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.message import Category, Message, MessageStatus, Operation, OperationStatus, RejectedMessage
+from fieldpost.core.notification import Provenance
 from fieldpost.site.buffer import Buffer
+from fieldpost.site.claims import CLAIM_MAX
+from fieldpost.site.tracking import Tracking
 
 START = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
+systems = st.sampled_from(["erp", "mes", "scada"])
 payloads = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50)
 
 
@@ -129,3 +143,197 @@ class BufferMachine(RuleBasedStateMachine):
 
 TestBuffer = BufferMachine.TestCase
 TestBuffer.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+@dataclass
+class Call:
+    """An operation as the model has it."""
+
+    operation_id: str
+    target: str
+    sequence: int
+    status: OperationStatus = OperationStatus.PENDING
+    retry_count: int = 0
+    error: str | None = None
+    due_at: datetime | None = None
+    token: int = 1
+    claimed_until: datetime | None = None
+    version: int = 1
+    is_parked: bool = False
+
+    @property
+    def is_buffered(self) -> bool:
+        return not self.status.is_terminal
+
+    def is_free(self, now: datetime) -> bool:
+        if not self.is_buffered or self.is_parked or not is_due(self.due_at, now, CALL_WAIT_MAX):
+            return False
+        return self.claimed_until is None or self.claimed_until <= now or self.claimed_until > now + CLAIM_MAX
+
+
+class CallMachine(RuleBasedStateMachine):
+    """Cached calls: issued, claimed, settled by who holds them and by who no longer does, retried, discarded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="fieldpost-calls-"))
+        self.buffer = Buffer(self.folder / "buffer.db")
+        self.now = START
+        self.calls: dict[str, Call] = {}
+        self.handed: list[Message] = []
+        self.changes = 0
+
+    def teardown(self) -> None:
+        self.buffer.close()
+        shutil.rmtree(self.folder)
+
+    @rule(system=systems, claim_s=st.integers(0, 100))
+    def issue(self, system: str, claim_s: int) -> None:
+        number = len(self.calls) + 1
+        operation = Operation(
+            operation_id=OperationId(new_id(START, number.to_bytes(5, "big") * 2)),
+            category=Category.EXTERNAL_CALL,
+            target=system,
+            target_summary=system,
+            payload="{}",
+            provenance=Provenance("site"),
+            created_at=self.now,
+        )
+        until = self.now + timedelta(seconds=claim_s)
+        issued = self.buffer.issue(operation, claimant="caller", until=until)
+        assert issued.message is not None
+        self.calls[operation.operation_id] = Call(
+            operation.operation_id, system, issued.message.sequence, claimed_until=until
+        )
+        self.handed.append(issued.message)
+        self.changes += 1
+
+    @rule(system=systems, items_max=st.integers(1, 4), claim_s=st.integers(0, 100))
+    def claim(self, system: str, items_max: int, claim_s: int) -> None:
+        until = self.now + timedelta(seconds=claim_s)
+        taken = self.buffer.claim(
+            Category.EXTERNAL_CALL, system, self.now, claimant="agent", until=until, items_max=items_max
+        )
+        for call in self.calls.values():
+            if call.target == system and call.due_at is not None and call.due_at > self.now + CALL_WAIT_MAX:
+                call.due_at = None if call.is_buffered and not call.is_parked else call.due_at
+        free = [call for call in self.calls.values() if call.target == system and call.is_free(self.now)]
+        free.sort(key=lambda call: (call.due_at or datetime.min.replace(tzinfo=UTC), call.sequence))
+        assert {message.message_id for message in taken} == {call.operation_id for call in free[:items_max]}
+        for message in taken:
+            call = self.calls[message.message_id]
+            call.token += 1
+            call.claimed_until = until
+            assert message.claim_token == call.token
+            self.handed.append(message)
+
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data(), is_counted=st.booleans(), decision=st.sampled_from(["clear", "again", "park", "fail"]))
+    def settle(self, data: st.DataObject, is_counted: bool, decision: str) -> None:
+        message = data.draw(st.sampled_from(self.handed))
+        call = self.calls[message.message_id]
+        due_at = self.now + timedelta(seconds=data.draw(st.integers(1, 86_400)))
+        decisions: dict[str, CallDecision] = {
+            "clear": Clear(200),
+            "again": TryAgain(due_at, "not now", is_counted),
+            "park": Park("used up", is_counted),
+            "fail": Fail("a.code", "refused"),
+        }
+        record = self.buffer.settle_call(message, decisions[decision], self.now)
+        holds = call.is_buffered and call.claimed_until is not None and call.token == message.claim_token
+        assert (record is not None) == holds, "only the claim that stands settles"
+        if not holds:
+            return
+        call.claimed_until = None
+        call.version += 1
+        self.changes += 1
+        match decision:
+            case "clear":
+                call.status = OperationStatus.DELIVERED
+            case "fail":
+                call.status, call.error = OperationStatus.FAILED, "refused"
+            case "again":
+                call.status, call.error, call.due_at = OperationStatus.RETRYING, "not now", due_at
+                call.retry_count += is_counted
+            case _:
+                call.status, call.error, call.due_at = OperationStatus.PARKED, "used up", None
+                call.retry_count += is_counted
+                call.is_parked = True
+
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        message = data.draw(st.sampled_from(self.handed))
+        self.buffer.release([message])
+        call = self.calls[message.message_id]
+        if call.token == message.claim_token:
+            call.claimed_until = None
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data(), act=st.sampled_from(["retry", "discard"]))
+    def operate(self, data: st.DataObject, act: str) -> None:
+        call = data.draw(st.sampled_from(list(self.calls.values())))
+        if act == "retry":
+            assert self.buffer.retry(call.operation_id, self.now) == call.is_parked
+        else:
+            assert self.buffer.discard(call.operation_id, self.now) == call.is_parked
+        if not call.is_parked:
+            return
+        call.is_parked = False
+        call.version += 1
+        self.changes += 1
+        if act == "retry":
+            call.status, call.retry_count, call.error, call.due_at = OperationStatus.RETRYING, 0, None, None
+        else:
+            call.status = OperationStatus.DISCARDED
+
+    @rule(seconds=st.one_of(st.integers(-200, 200), st.integers(-300_000, 300_000)))
+    def move_the_clock(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule()
+    def restart(self) -> None:
+        self.buffer.close()
+        self.buffer = Buffer(self.folder / "buffer.db")
+
+    @invariant()
+    def record_and_message_are_what_the_model_has(self) -> None:
+        tracking = Tracking(self.buffer.read)
+        for call in self.calls.values():
+            record = tracking.status(call.operation_id)
+            assert (record.status, record.version, record.retry_count, record.last_error) == (
+                call.status,
+                call.version,
+                call.retry_count,
+                call.error,
+            )
+            assert (record.terminal_at is not None) == call.status.is_terminal
+            message = self.buffer.find(call.operation_id)
+            assert (message is not None) == call.is_buffered, "a row ends with its operation"
+            if message is not None:
+                assert isinstance(message, Message)
+                assert (message.status is MessageStatus.PARKED) == call.is_parked
+                assert (message.retry_count, message.due_at) == (call.retry_count, call.due_at)
+                assert message.claim_token == call.token
+
+    @invariant()
+    def the_change_sequence_counts_every_change_once(self) -> None:
+        tracking = Tracking(self.buffer.read)
+        sequences = [record.change_sequence for record in tracking.changed_since(0, 1000)]
+        assert sequences == sorted(set(sequences))
+        assert len(sequences) == len(self.calls)
+        assert tracking.last_change() == self.changes
+
+    @invariant()
+    def the_due_targets_are_those_with_something_free(self) -> None:
+        found = self.buffer.due_targets(Category.EXTERNAL_CALL, self.now)
+        far = {
+            call.target
+            for call in self.calls.values()
+            if call.is_buffered and not call.is_parked and call.due_at and call.due_at > self.now + CALL_WAIT_MAX
+        }
+        assert set(found) == {call.target for call in self.calls.values() if call.is_free(self.now)} | far
+
+
+TestCalls = CallMachine.TestCase
+TestCalls.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

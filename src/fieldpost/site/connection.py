@@ -9,8 +9,8 @@ from pathlib import Path
 import apsw
 
 from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
-from fieldpost.site.reserve import RESERVE_BYTES, reserve_size
 from fieldpost.site.pages import is_log_header_damaged
+from fieldpost.site.reserve import RESERVE_BYTES, reserve_size
 
 SCHEMA_VERSION = 2
 SQLITE_MIN = (3, 51, 3)

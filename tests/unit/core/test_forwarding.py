@@ -5,15 +5,22 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fieldpost.core.forwarding import (
+    CALL_WAIT_MAX,
     WAIT_MAX,
+    Answer,
     Box,
+    CallDecision,
+    CallPolicy,
     Clear,
+    Fail,
     NotNow,
+    Park,
     Refused,
     Taken,
     TryAgain,
     answer_from,
     decide,
+    decide_call,
     is_due,
 )
 from fieldpost.core.message import Category, MessageStatus
@@ -96,3 +103,59 @@ def test_an_error_text_of_central_is_cut_to_what_may_be_stored() -> None:
     assert len(decision.code.encode()) <= 128
     assert len(decision.error.encode()) <= 2048
     assert "\x00" not in decision.error
+
+
+POLICY = CallPolicy(timedelta(seconds=60), 3)
+
+
+def call(answer: Answer, *, count: int = 0, first: bool = False, caller: bool = False) -> CallDecision:
+    return decide_call(answer, POLICY, NOW, retry_count=count, is_first=first, is_caller=caller)
+
+
+@pytest.mark.req("SF-03", "TRK-06")
+@pytest.mark.parametrize("caller", [True, False])
+def test_a_call_that_was_taken_is_cleared_whoever_tried_it(caller: bool) -> None:
+    assert call(Taken(201), caller=caller, first=caller) == Clear(201)
+
+
+@pytest.mark.req("API-08", "TRK-08")
+def test_a_refused_call_fails_while_its_caller_waits_and_parks_when_he_is_gone() -> None:
+    refused = Refused("external.refused", "no such part", 404)
+    assert call(refused, first=True, caller=True) == Fail("external.refused", "no such part", 404)
+    assert call(refused, count=1) == Park("no such part", True, 404)
+    assert call(refused, first=True) == Park("no such part", False, 404)
+
+
+@pytest.mark.req("SF-06", "SF-12", "RES-37")
+def test_the_first_attempt_is_not_counted_and_then_as_many_as_the_definition_says() -> None:
+    due = NOW + POLICY.interval
+    assert call(NotNow("away"), first=True, caller=True) == TryAgain(due, "away", is_counted=False)
+    assert call(NotNow("away"), count=0) == TryAgain(due, "away")
+    assert call(NotNow("away"), count=1) == TryAgain(due, "away")
+    assert call(NotNow("away", http_status=503), count=2) == Park("away", http_status=503)
+
+
+@pytest.mark.req("RES-37")
+@pytest.mark.parametrize("count", [0, 3, 1_000_000])
+def test_no_limit_of_retries_never_parks(count: int) -> None:
+    decision = decide_call(
+        NotNow("away"), CallPolicy(POLICY.interval, 0), NOW, retry_count=count, is_first=False, is_caller=False
+    )
+    assert isinstance(decision, TryAgain)
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "expected"),
+    [(7_200.0, timedelta(hours=2)), (3.0, POLICY.interval), (1e12, CALL_WAIT_MAX), (float("nan"), POLICY.interval)],
+)
+def test_a_wait_that_the_other_side_asks_for_is_kept_for_up_to_a_day(wait_s: float, expected: timedelta) -> None:
+    decision = call(NotNow("busy", wait_s))
+    assert isinstance(decision, TryAgain)
+    assert decision.due_at == NOW + expected
+    assert not is_due(decision.due_at, NOW, CALL_WAIT_MAX)
+
+
+def test_an_error_without_end_is_cut() -> None:
+    decision = call(Refused("c" * 999, "e" * 99_999), caller=True, first=True)
+    assert isinstance(decision, Fail)
+    assert (len(decision.code.encode()), len(decision.error.encode())) == (128, 2048)

@@ -1,9 +1,11 @@
-"""The section [forward] of site.toml."""
+"""The sections of site.toml."""
+
+from typing import Any
 
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.options import BufferOptions, CallOptions, EventOptions, ForwardOptions, TrackingOptions
 
 
 def test_the_forward_interval_is_one_value_of_ten_seconds_by_default() -> None:
@@ -23,3 +25,27 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> N
     with pytest.raises(InvalidInput) as caught:
         ForwardOptions(**{field: value})  # type: ignore[arg-type]
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        (CallOptions, "at_once_max", 0), (CallOptions, "per_target_max", 257), (CallOptions, "per_target_max", 1.5),
+        (BufferOptions, "bytes_max", 1000), (BufferOptions, "bytes_max", -1), (BufferOptions, "overflow", "drop"),
+        (BufferOptions, "reserve_bytes", 1), (BufferOptions, "reserve_bytes", "8M"),
+        (TrackingOptions, "retention_days", 0), (TrackingOptions, "key_retention_days", float("inf")),
+        (EventOptions, "notifications", "none"), (EventOptions, "retention_days", -1), (EventOptions, "bytes_max", 1),
+        (EventOptions, "waiting_s", 0), (EventOptions, "notifications", None),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_of_any_section_is_refused_by_name(kind: type[Any], field: str, value: object) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        kind(**{field: value})
+    assert caught.value.field == field
+
+
+@pytest.mark.req("TRK-13", "SF-16")
+def test_the_defaults_are_those_that_were_decided() -> None:
+    assert TrackingOptions().retention_days == 7
+    assert EventOptions().retention_days == 30
+    assert (BufferOptions().bytes_max, BufferOptions().overflow) == (0, "refuse")
