@@ -1,4 +1,5 @@
-"""Makes the pages of docs/reference that say what the code says: settings, command line, API, errors, log events.
+"""Makes the pages of docs/reference that say what the code says: settings, command line, API, errors, log events, KPIs
+and metrics.
 
     python tools/reference --write      write them (make docs)
     python tools/reference --check      fail, naming each page that is out of date
@@ -15,6 +16,8 @@ import page_api
 import page_cli
 import page_errors
 import page_events
+import page_kpis
+import page_metrics
 import page_settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,6 +28,8 @@ PAGES: dict[str, Callable[[Path], str]] = {
     "api.md": page_api.render,
     "errors.md": page_errors.render,
     "log-events.md": page_events.render,
+    "kpis.md": page_kpis.render,
+    "metrics.md": page_metrics.render,
 }
 
 

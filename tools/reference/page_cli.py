@@ -7,6 +7,7 @@ import typer
 from markdown import code, page, table
 
 from fieldpost.cli import main as cli
+from fieldpost.cli.doctor import UNWELL
 
 INTRODUCTION = """\
 Made by `make docs` from the commands themselves; `fieldpost COMMAND --help` says the same.
@@ -22,19 +23,22 @@ An error is one line on stderr, `fieldpost: what happened (what to do) [code]`, 
 in brackets are listed in [errors](errors.md)."""
 
 EXITS = ((0, "done"), (1, "a bug in Fieldpost; `FIELDPOST_TRACEBACK=1` shows where"), (2, "wrong usage"))
+OWN = {
+    "Conflict": "; of a bulk act: not all could be done",
+    "Unavailable": ": trying again later may help",
+}
 HIDDEN = ("--install-completion", "--show-completion", "--help")
 
 
 def render(_root: Path) -> str:
-    exits = [(code(number), what) for number, what in EXITS]
-    exits += [(code(number), code(kind.__name__)) for kind, number in cli.EXIT_CODES.items()]
-    exits += [(code(130), "interrupted")]
+    exits = [*EXITS, (UNWELL, "the doctor found something that fails"), (130, "interrupted")]
+    exits += [(number, code(kind.__name__) + OWN.get(kind.__name__, "")) for kind, number in cli.EXIT_CODES.items()]
     return page(
         "Command line",
         INTRODUCTION,
         *_commands(typer.main.get_command(cli.app), ["fieldpost"]),
         EXIT_INTRODUCTION,
-        table(("exit code", "means"), exits),
+        table(("exit code", "means"), [(code(number), what) for number, what in sorted(exits)]),
     )
 
 
