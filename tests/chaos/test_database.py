@@ -5,13 +5,18 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
+import aiohttp
+import asyncpg
 import pytest
 
+from fieldpost.link.messages import Item
 from fieldpost.testing import MailServer
-from support.cluster import Cluster
-from support.ordeals import disturbed, lost_answers
+from support.cluster import Cluster, started_together
+from support.ordeals import LISTS, disturbed, lost_answers
 from support.postgres import PostgresServer
+from support.running_central import RunningCentral, until
 
 pytestmark = pytest.mark.timeout(1800)
 RECOVERY_S = 10.0
@@ -87,3 +92,81 @@ async def test_an_embedded_central_lives_through_a_lock_held_longer_than_it_wait
         assert node.is_running
         assert await node.stop() == 0
     assert mail.mail_count == 50
+
+
+@pytest.mark.fault(32)
+async def test_two_nodes_whose_connections_are_all_taken_put_sites_off_and_recover(cluster: Cluster) -> None:
+    """For half a minute every statement on the table waits, until no connection of either node is free."""
+    nodes = await started_together(cluster, 2)
+    await cluster.furnish(*LISTS)
+    stop = asyncio.Event()
+    async with cluster.sender() as sender, aiohttp.ClientSession() as session:
+
+        async def status(node: RunningCentral, path: str) -> int:
+            async with session.get(node.url + path) as answer:
+                return answer.status
+
+        sending = [asyncio.create_task(sender.send_until(stop, cluster.mail, *LISTS)) for _ in range(40)]
+        await cluster.mail.received(100)
+        connection = await asyncpg.connect(cluster.url)
+        async with connection.transaction():
+            await connection.execute("lock table notifications in access exclusive mode")
+            await until(lambda: sender.refused["503"] >= 2, 60, "sites to be put off")
+            for node in nodes:
+                assert [await status(node, path) for path in ("/healthz", "/login")] == [200, 200]
+            before = cluster.mail.mail_count
+        await connection.close()
+        await cluster.mail.until(lambda: cluster.mail.mail_count > before, timeout_s=30, what="a new delivery")
+        stop.set()
+        await asyncio.gather(*sending)
+        await cluster.settle()
+        assert all(node.is_running for node in nodes)
+        assert sender.refused.keys() <= {"503", "429"}, (
+            "put off, since the store has no room or the site too many calls"
+        )
+        verdict = await cluster.verdict(sender)
+    assert verdict.is_whole
+    assert await cluster.broken_rules() == {}
+
+
+READ = HOLD.replace("BEGIN IMMEDIATE", "BEGIN").replace(
+    "print", "connection.execute('SELECT count(*) FROM notifications').fetchall(); print"
+)
+
+
+@pytest.mark.fault(34)
+async def test_an_embedded_central_tells_of_a_log_that_a_long_read_makes_grow(tmp_path: Path, mail: MailServer) -> None:
+    file = tmp_path / "central.db"
+    async with Cluster(f"sqlite:///{file}", tmp_path, mail) as cluster, aiohttp.ClientSession() as session:
+        node = await cluster.start(environment={"FIELDPOST_FRONT__BYTES_PER_S": "1e9"})
+        await cluster.furnish("ops")
+
+        async def log_check() -> dict[str, Any]:
+            async with session.get(f"{node.url}/readyz") as answer:
+                return next(c for c in (await answer.json())["checks"] if c["name"] == "log")
+
+        async with cluster.sender() as sender:
+
+            async def send(count: int) -> None:
+                items = [Item(i.notification_id, "ops", "large", "x" * 250_000) for i in sender.items(count, "ops")]
+                for start in range(0, count, 10):
+                    await sender.deliver(items[start : start + 10])
+
+            await send(200)
+            assert (await log_check())["status"] == "ok"
+            reader = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", READ, str(file)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+            assert reader.stdout is not None
+            assert await reader.stdout.readline() == b"held\n"
+            await send(1200)
+            told = await log_check()
+            assert (told["status"], "does not end" in told["detail"]) == ("warning", True)
+            reader.kill()
+            await reader.wait()
+            await send(50)
+            assert (await log_check())["status"] == "ok"
+            size = await asyncio.to_thread(lambda: Path(f"{file}-wal").stat().st_size)
+            assert size <= 65 * 1024**2
+            await mail.received(1450, timeout_s=120)
+        assert await node.stop() == 0

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from support.cluster import Cluster
+from support.ordeals import drained_with_a_death
 from support.running_central import INTERVAL_S
 
 SLACK_S = 4.0
@@ -45,4 +46,15 @@ async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(c
         waited_s = (row["started_at"] - orphans[row["id"]]["lease_until"]).total_seconds()
         assert 0 <= waited_s <= INTERVAL_S + SLACK_S
     assert {row["node_id"] for row in again} == {survivor.node_id}
+    assert await cluster.broken_rules() == {}
+
+
+@pytest.mark.fault(22)
+@pytest.mark.req("CFG-10", "CFG-11", "DEC-01")
+async def test_of_two_nodes_on_a_backlog_one_dies_and_the_other_finishes(cluster: Cluster) -> None:
+    """The short form; tests/chaos drains twenty thousand."""
+    drain = await drained_with_a_death(cluster, 2000)
+    assert (drain.verdict.is_whole, drain.verdict.delivered) == (True, 2000)
+    assert drain.verdict.copies_too_many <= drain.in_flight
+    assert drain.resumed_s <= INTERVAL_S + SLACK_S
     assert await cluster.broken_rules() == {}
