@@ -5,7 +5,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from fieldpost.central.store.tables import operators, sites, tokens
+from fieldpost.central.store.account_tables import operators, tokens
+from fieldpost.central.store.tables import sites
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from sqlalchemy import (
     text,
 )
 
-from fieldpost.central.store import site_tables
+from fieldpost.central.store import account_tables, site_tables
 from fieldpost.central.store.naming import metadata
 from fieldpost.central.store.types import Id, Json, Moment
 
-# The tables that sites fill have a module of their own; it is imported here so that the catalogue is whole.
-__all__ = ["metadata", "site_tables"]
+# Accounts, and the tables that sites fill, have modules of their own, imported here so that the catalogue is whole.
+__all__ = ["account_tables", "metadata", "site_tables"]
 
 IS_LIVE = "status in ('pending', 'retrying')"
 IS_CLAIMABLE = "due_at is not null and held_by is null"
@@ -276,33 +276,6 @@ enrolments = Table(
     Column("expires_at", Moment, nullable=False),
     Column("ended_at", Moment),  # when it was used, or replaced by another
     Index("ix_enrolments_site_name", "site_name"),
-)
-
-tokens = Table(
-    "tokens",
-    metadata,
-    Column("prefix", Text, primary_key=True),
-    Column("kind", Text, nullable=False),  # whose it is: a site's, a program's, a browser session's
-    Column("digest", LargeBinary, nullable=False),
-    Column("owner", Text, nullable=False),  # the site's or the operator's name
-    Column("role", Text),
-    Column("created_at", Moment, nullable=False),
-    Column("expires_at", Moment),
-    Column("last_used_at", Moment),
-    Column("revoked_at", Moment),
-    CheckConstraint("kind in ('site', 'api', 'session')", "kind"),
-    CheckConstraint("(kind = 'site') = (role is null)", "role"),
-    Index("ix_tokens_owner", "kind", "owner"),
-)
-
-operators = Table(
-    "operators",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("password_hash", Text, nullable=False),
-    Column("role", Text, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    CheckConstraint("role in ('viewer', 'operator', 'admin')", "role"),
 )
 
 nodes = Table(
