@@ -7,7 +7,7 @@ slow one is never held back. An outcome that cannot be written now stays here, i
 import asyncio
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import structlog
@@ -105,8 +105,9 @@ class Results:
         late, breakers, finished = await self._store.write(
             _apply, self._node_id, batch, chances, event_ids, self._options.breaker
         )
-        self._tell(batch, finished, late)
         self._on_ended(batch, breakers)
+        await asyncio.sleep(0)  # what has come free is claimed while the log is written
+        self._tell(batch, finished, late)
 
     def _tell(self, batch: Sequence[Flight], finished: Sequence[Finished], late: set[str]) -> None:
         for flight, f in zip(batch, finished, strict=True):
@@ -138,19 +139,23 @@ def _apply(
     policy: BreakerPolicy,
 ) -> tuple[set[str], dict[str, Breaker], list[Finished]]:
     """One transaction: breakers, then rows, targets, attempts and audit entries decided with them."""
-    breakers = _give_back_unsent(conn, node_id, batch) | _record_all(conn, batch, policy)
+    moments = [flight.now() for flight in batch]
+    breakers = _give_back_unsent(conn, node_id, batch) | _record_all(conn, batch, moments, policy)
     finished = [
-        _finish(flight, chance, breakers.get(flight.breaker_key or ""), policy)
-        for flight, chance in zip(batch, chances, strict=True)
+        _finish(flight, now, chance, breakers, policy)
+        for flight, now, chance in zip(batch, moments, chances, strict=True)
     ]
     return attempts.apply(conn, node_id, finished, event_ids), breakers, finished
 
 
-def _record_all(conn: Connection, batch: Sequence[Flight], policy: BreakerPolicy) -> dict[str, Breaker]:
+def _record_all(
+    conn: Connection, batch: Sequence[Flight], moments: Sequence[datetime], policy: BreakerPolicy
+) -> dict[str, Breaker]:
     by_key: dict[str, list[tuple[Outcome, datetime]]] = {}
-    for flight in batch:
-        if flight.breaker_key is not None and flight.outcome is not None and flight.outcome.phase not in _NOT_SENT:
-            by_key.setdefault(flight.breaker_key, []).append((flight.outcome, flight.now()))
+    for flight, now in zip(batch, moments, strict=True):
+        key, outcome = flight.breaker_key, flight.outcome
+        if key is not None and outcome is not None and outcome.phase not in _NOT_SENT:
+            by_key.setdefault(key, []).append((outcome, now))
     seen = breaker_rows.load(conn, by_key) if by_key else {}
     after = {}
     for key, outcomes in by_key.items():
@@ -186,12 +191,13 @@ def _record(breaker: Breaker, outcomes: Sequence[tuple[Outcome, datetime]], poli
     return breaker
 
 
-def _finish(flight: Flight, chance: float, breaker: Breaker | None, policy: BreakerPolicy) -> Finished:
+def _finish(
+    flight: Flight, now: datetime, chance: float, breakers: Mapping[str, Breaker], policy: BreakerPolicy
+) -> Finished:
     assert flight.outcome is not None, "only flights with an outcome are added"
-    n, outcome, now = flight.claimed.notification, flight.outcome, flight.now()
-    key = flight.breaker_key or ""
+    n, outcome, key = flight.claimed.notification, flight.outcome, flight.breaker_key or ""
     # Only a held row waits behind the breaker: for all others there is nothing to reckon.
-    until = next_probe(breaker or Breaker(key), policy, now) if isinstance(outcome, Held) else now
+    until = next_probe(breakers.get(key, Breaker(key)), policy, now) if isinstance(outcome, Held) else now
     return Finished(
         n.notification_id,
         flight.claimed.token,

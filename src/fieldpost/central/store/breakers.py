@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, Text, select, update
+from sqlalchemy import Connection, Text, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -71,6 +71,12 @@ _free_keys = Statement(
     lists={"keys": "text"},
 )
 
+_COLUMNS = {column.name: column.type for column in breakers.c}
+_all = Statement(f"select {', '.join(_COLUMNS)} from breakers", result=_COLUMNS)
+_these = Statement(
+    f"select {', '.join(_COLUMNS)} from breakers where key {{any:keys}}", lists={"keys": "text"}, result=_COLUMNS
+)
+
 _held_keys = Statement(
     """
     with recursive keys as (
@@ -88,8 +94,8 @@ _held_keys = Statement(
 
 def load(conn: Connection, keys: Collection[str] | None = None) -> dict[str, Breaker]:
     """The breakers of these keys that have a row, or all."""
-    query = select(breakers) if keys is None else select(breakers).where(breakers.c.key.in_(list(keys)))
-    return {row["key"]: _breaker(dict(row)) for row in conn.execute(query).mappings()}
+    found = _all.run(conn) if keys is None else _these.run(conn, keys=list(keys))
+    return {row.key: _breaker(row._asdict()) for row in found}
 
 
 def change(conn: Connection, key: str, rule: Callable[[Breaker], Breaker | None]) -> Breaker | None:

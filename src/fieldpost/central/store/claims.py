@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Connection, Integer, Row, Text
+from sqlalchemy import BigInteger, Connection, Integer, Row, Text
+from sqlalchemy.types import NullType
 
 from fieldpost.central.store import due
 from fieldpost.central.store import rows as to_core
@@ -80,7 +81,7 @@ _take = Statement(
         "claim_token": BigInteger,
         "orphan_count": Integer,
         "claimed_at": Moment,
-        "fixed": ARRAY(Text),
+        "fixed": NullType,
     },
 )
 
@@ -207,9 +208,10 @@ def claim_lanes(
     """Take at most `free` rows by these shares, one after the other, in one transaction."""
     taken: dict[Lane, list[Claimed]] = {lane: [] for lane in Lane}
     keys: Counter[str] = Counter()
+    empty: set[Lane] = set()
     for share in shares:
         limit = min(share.limit, free - keys.total())
-        if limit > 0:
+        if limit > 0 and share.lane not in empty:
             claimed = claim_due(
                 conn,
                 owner,
@@ -224,6 +226,8 @@ def claim_lanes(
             )
             keys.update(one.notification.delivery_key for one in claimed)
             taken[share.lane] += claimed
+            if not claimed and all(count < share.per_key for count in share.busy.values()):
+                empty.add(share.lane)  # every key had a free slot, so there is nothing for a second look to find
     return taken
 
 
