@@ -18,6 +18,7 @@ STATEMENTS = (
 )
 SQL = re.compile(rf"\s*({'|'.join(STATEMENTS)})", re.IGNORECASE | re.DOTALL)
 SITE_SQL = (
+    "box",
     "buffer",
     "claims",
     "commands",

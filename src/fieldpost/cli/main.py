@@ -90,17 +90,21 @@ def version() -> None:
 
 def main() -> NoReturn:
     """The entry point: a FieldpostError becomes one line on stderr and its exit code, never a traceback."""
+    _open_standard_streams()
+    out = sys.stdout
     try:
         try:
             app()
         finally:
-            sys.stdout.flush()  # here, where a reader that has gone is no error, and not at the interpreter's end
+            out.flush()  # here, where a reader that has gone is no error, and not at the interpreter's end
     except FieldpostError as error:
         print(f"fieldpost: {error} [{error.code}]", file=sys.stderr)
         sys.exit(exit_code(error))
-    except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter would complain about it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit) as end:
+        # Whoever read our output has gone. Typer makes an error of that, and the interpreter would at its end.
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -111,6 +115,21 @@ def main() -> NoReturn:
         print("fieldpost: set FIELDPOST_TRACEBACK=1 to see where it happened", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
+
+
+def _open_standard_streams() -> None:
+    """Let 0, 1 and 2 be taken before anything else is opened.
+
+    A process may be started with its stderr closed, say. The next file or socket would then get its number, and
+    whatever is written to stderr would go there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def exit_code(error: FieldpostError) -> int:

@@ -13,7 +13,6 @@ from fieldpost.cli.client import JsonOption
 from fieldpost.cli.output import moment, print_fields, print_json, print_table
 from fieldpost.cli.site_buffer import FolderOption
 
-
 LIMIT_MAX = 10_000
 ASK_S = 5.0
 ANSWER_BYTES_MAX = 1024 * 1024

@@ -1,0 +1,308 @@
+"""The command line for the engineer at a site, and for scripts that call and write."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fieldpost.core.forwarding import Box
+from fieldpost.core.ids import is_id
+from fieldpost.core.message import Message, OperationStatus
+from support.commands_of_site import fieldpost_here as fieldpost
+from support.plant import Plant, running_plant
+from support.running_central import MAIN, until
+
+NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Iterator[Plant]:
+    with running_plant(tmp_path / "plant", retries_max=1) as plant:
+        yield plant
+
+
+def run(plant: Plant, *arguments: object, given: bytes = b"") -> str:
+    """What a command that succeeds prints."""
+    result = fieldpost(*arguments, "--folder", plant.folder, given=given)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.decode().strip()
+
+
+@pytest.mark.req("API-07")
+def test_a_shell_script_calls_and_writes_and_asks_what_became_of_it(plant: Plant) -> None:
+    options = ["--query", "dry=no", "--query", "tag=a", "--query", "tag=b", "--header", "X-Plant=7", "--instance", "p3"]
+    called = run(plant, "call", "erp", "POST", "/orders", "--body-json", "-", *options, given=b'{"part": "seal"}')
+    [request] = plant.server.received()
+    assert (request.target, request.body) == ("/orders?dry=no&tag=a&tag=b", b'{"part":"seal"}')
+    assert (request.headers["x-plant"], request.headers["idempotency-key"]) == ("7", called)
+    assert run(plant, "status", called).startswith("delivered, at ")
+    written = run(plant, "write", "plant", "count", "-p", "unit=pump-3", "--parameters", '{"n": 17}')
+    assert plant.query("SELECT operation_id, unit, n FROM counts") == [(written, "pump-3", 17)]
+    record = json.loads(run(plant, "status", written, "--json"))
+    assert (record["status"], record["category"], record["target_summary"]) == ("delivered", "database_write", "plant")
+    waiting = run(plant, "call", "dead", "PUT", "/x", "--body", "text", "--key", "k-1")
+    assert run(plant, "call", "dead", "PUT", "/x", "--body", "text", "--key", "k-1") == waiting
+    assert run(plant, "status", waiting).startswith("retrying: ")
+
+
+@pytest.mark.req("API-08")
+def test_a_call_that_is_refused_for_good_has_an_exit_code_of_its_own(plant: Plant) -> None:
+    plant.server.on().answer(404)
+    result = fieldpost("call", "erp", "POST", "/nothing", "--folder", plant.folder)
+    assert (result.returncode, result.stdout) == (10, b"")
+    assert b"404" in result.stderr
+    assert result.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["call", "nobody", "GET", "/"], 3, b"nobody"),
+        (["call", "erp", "GET", "http://elsewhere/"], 3, b"path"),
+        (["call", "erp", "GET", "/", "--query", "novalue"], 3, b"--query must be NAME=VALUE"),
+        (["call", "erp", "GET", "/", "--header", "A=1", "--header", "A=2"], 3, b"given twice"),
+        (["call", "erp", "POST", "/", "--body-json", "{"], 3, b"json.malformed"),
+        (["call", "erp", "POST", "/", "--body-json", "{}", "--body", "x"], 3, b"call.body"),
+        (["write", "plant", "nothing"], 3, b"nothing"),
+        (["write", "plant", "count", "--parameters", "[]"], 3, b"must be a JSON object"),
+        (["status", "x"], 3, b"bad_id"),
+        (["site", "retry", "x"], 3, b"operation.bad_id"),
+        (["site", "discard", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"operation.unknown"),
+        (["site", "rejected", "resubmit", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"rejected.unknown"),
+        (["site", "events", "--severity", "fatal"], 3, b"severity must be"),
+        (["site", "events", "--since", "yesterday"], 3, b"since must be a time"),
+        (["site", "events", "--words", "x" * 300], 3, b"words has more than"),
+        (["site", "events", "--limit", "0"], 2, b"limit"),
+        (["site", "parked", "--no-such-option"], 2, b"No such option"),
+        (["site", "export", "/nowhere/at/all"], 3, b"file.unreadable"),
+        (["site", "import", "/nowhere/at/all"], 3, b"file.unreadable"),
+        (["site", "import", "two\nlines"], 3, b"file.unreadable"),
+    ],
+)
+@pytest.mark.bad_input(8, 49)
+def test_a_mistake_is_told_in_words_with_its_exit_code(
+    plant: Plant, arguments: list[str], code: int, said: bytes
+) -> None:
+    result = fieldpost(*arguments, "--folder", plant.folder)
+    assert result.returncode == code
+    assert said in result.stderr
+    assert b"Traceback" not in result.stderr
+    assert result.stdout == b""
+    assert plant.server.received(0) == []
+
+
+@pytest.mark.bad_input(50)
+def test_no_command_of_a_site_takes_a_token_on_the_command_line(tmp_path: Path) -> None:
+    given = ["site", "init", tmp_path / "s", "--name", "p", "--central", "http://c", "--token", "fp_site_a_b"]
+    result = fieldpost(*given)
+    assert (result.returncode, (tmp_path / "s").exists()) == (2, False)
+    assert b"No such option" in result.stderr
+
+
+def park(plant: Plant) -> str:
+    """A call that has been tried as often as its system allows."""
+    operation_id = plant.site.external("dead").call("POST", "/orders", instance="pump-3")
+    plant.sweep_later()
+    assert plant.record(operation_id).status is OperationStatus.PARKED
+    return operation_id
+
+
+@pytest.mark.req("SF-06", "TRK-09", "SF-20")
+def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plant) -> None:
+    again, never = park(plant), park(plant)
+    listed = run(plant, "site", "parked")
+    assert again in listed
+    assert never in listed
+    assert "dead POST /orders" in listed
+    assert [one["operation_id"] for one in json.loads(run(plant, "site", "parked", "--json"))] == [again, never]
+    run(plant, "site", "retry", again)
+    run(plant, "site", "discard", never)
+    assert plant.record(again).status is OperationStatus.RETRYING
+    assert plant.record(never).status is OperationStatus.DISCARDED
+    assert run(plant, "site", "parked") == "Nothing is parked here."
+    refused = fieldpost("site", "retry", never, "--folder", plant.folder)
+    assert (refused.returncode, b"operation.not_parked" in refused.stderr) == (5, True)
+    acts = json.loads(run(plant, "site", "events", "--kind", "discarded", "--json"))
+    assert [(entry["message_id"], "at the site" in entry["text"]) for entry in acts] == [(never, True)]
+
+
+@pytest.mark.req("SF-20")
+def test_the_event_log_is_read_with_filters_and_newest_first(plant: Plant) -> None:
+    operation_id = park(plant)
+    kinds = [entry["kind"] for entry in json.loads(run(plant, "site", "events", "--id", operation_id, "--json"))]
+    assert kinds[-2:] == ["retried", "queued"]
+    assert kinds[0] == "parked"
+    errors = run(plant, "site", "events", "--severity", "error")
+    assert "parked" in errors
+    assert "queued" not in errors
+    assert operation_id in run(plant, "site", "events", "--words", "POST Orders dead")
+    assert run(plant, "site", "events", "--words", "nonesuch") == "The log has no such entry."
+    assert run(plant, "site", "events", "--until", "2000-01-01T00:00:00Z") == "The log has no such entry."
+
+
+@pytest.mark.req("DEC-13")
+def test_the_engineer_sees_what_central_rejected_and_sends_it_again_or_gives_it_up(plant: Plant) -> None:
+    again, never = (plant.site.notify.to("ops").send("s", "b") for _ in range(2))
+    plant.site._buffer.settle([(i, Box("submit.conflict", "other content")) for i in (again, never)], NOW)
+    assert "submit.conflict" in run(plant, "site", "rejected")
+    assert run(plant, "status", again).startswith("rejected: submit.conflict")
+    run(plant, "site", "rejected", "resubmit", again)
+    run(plant, "site", "rejected", "discard", never)
+    message = plant.site._buffer.find(again)
+    assert isinstance(message, Message)
+    assert json.loads(message.payload)["notification_id"] == again
+    assert plant.site._buffer.find(never) is None
+    assert run(plant, "site", "rejected") == "The box is empty."
+
+
+def test_the_state_of_the_site_tells_what_waits_with_or_without_an_agent(plant: Plant) -> None:
+    plant.site.notify.to("ops").send("s", "b")
+    told = run(plant, "site", "status")
+    assert "does not run" in told
+    assert "1 notification" in told
+    agent = subprocess.Popen([sys.executable, "-c", MAIN, "site", "--folder", plant.folder], stderr=subprocess.DEVNULL)
+    try:
+
+        async def link() -> dict[str, object]:
+            found = await asyncio.to_thread(run, plant, "site", "status", "--json")
+            return json.loads(found)["link"] or {}
+
+        async def is_failing() -> bool:
+            return (await link()).get("error_code") == "link.unreachable"
+
+        asyncio.run(until(is_failing, 20, "the agent to tell that central cannot be reached"))
+        assert f"runs as process {agent.pid}" in run(plant, "site", "status")
+    finally:
+        agent.terminate()
+        assert agent.wait(20) == 0
+
+
+def test_a_status_is_watched_until_nothing_more_happens(plant: Plant) -> None:
+    operation_id = plant.site.external("dead").call("POST", "/orders")
+    watching = ["status", operation_id, "--watch", "--interval-s", "0.1", "--folder", str(plant.folder)]
+    process = subprocess.Popen([sys.executable, "-c", MAIN, *watching], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("retrying: ")
+    plant.sweep_later()
+    assert process.stdout.readline().startswith("parked")
+    assert process.wait(20) == 0
+
+
+@pytest.mark.bad_input(49)
+def test_a_watch_is_ended_by_ctrl_c_and_a_reader_that_goes_away_is_no_error(plant: Plant) -> None:
+    operation_id = plant.site.external("dead").call("POST", "/orders")
+    watching = ["status", operation_id, "--watch", "--folder", str(plant.folder)]
+    process = subprocess.Popen([sys.executable, "-c", MAIN, *watching], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) == (130, b"")
+    for _ in range(300):
+        plant.site.notify.to("ops").send("s", "b" * 900)
+    command = f"{sys.executable} -c '{MAIN}' site export - --folder {plant.folder} | head -c 10"
+    piped = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, check=False)
+    assert (piped.returncode, piped.stderr) == (0, b"")
+
+
+def test_an_export_can_be_imported_elsewhere_and_twice_adds_nothing(plant: Plant, tmp_path: Path) -> None:
+    notification = plant.site.notify.to("ops").send("s", "ü\n" * 100)
+    rejected = plant.site.notify.to("ops").send("s", "b")
+    plant.site._buffer.settle([(rejected, Box("submit.conflict", "other content"))], NOW)
+    parked = park(plant)
+    delivered = plant.site.external("erp").call("POST", "/orders")
+    file = tmp_path / "export.jsonl"
+    assert run(plant, "site", "export", file) == "exported: 2 tracking, 2 messages, 1 rejected"
+    with running_plant(tmp_path / "other") as other:
+        assert run(other, "site", "import", file) == "imported: 2 tracking, 2 messages, 1 rejected"
+        assert run(other, "site", "import", "-", given=file.read_bytes()) == "imported: nothing; 5 were there already"
+        before, after = plant.site._buffer.find(notification), other.site._buffer.find(notification)
+        assert isinstance(before, Message)
+        assert isinstance(after, Message)
+        assert (after.payload, after.created_at) == (before.payload, before.created_at)
+        assert run(other, "status", rejected).startswith("rejected: submit.conflict")
+        assert other.record(parked).status is OperationStatus.PARKED
+        assert other.record(delivered).status is OperationStatus.DELIVERED
+        assert other.record(parked).change_sequence <= other.site.tracking.last_change()
+        run(other, "site", "retry", parked)
+        assert other.record(parked).status is OperationStatus.RETRYING
+
+
+BAD_LINES = [
+    (b"", "line 1", ""),
+    (b"{}\n", "line 1", "`site`"),
+    (b'{"t":"export","site":"other","exported_at":"x"}\n', "other", "--any-site"),
+    (b'{"t":"export","site":"plant-7","exported_at":"x","version":9}\n', "line 1, version", "up to 1"),
+]
+
+
+@pytest.mark.parametrize(("content", "where", "said"), BAD_LINES)
+def test_a_file_that_is_no_export_is_refused(plant: Plant, content: bytes, where: str, said: str) -> None:
+    result = fieldpost("site", "import", "-", "--folder", plant.folder, given=content)
+    assert result.returncode in (3, 5)
+    assert where in result.stderr.decode()
+    assert said in result.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"message_id": "x"}, "line 3, message_id: must be an id"),
+        ({"created_at": "yesterday"}, "line 3, created_at: must be a time"),
+        ({"category": "gossip"}, "line 3: "),
+        ({"colour": "red"}, "line 3: "),
+        ({"payload": "{"}, "line 3: "),
+        ({"payload": "{}"}, "line 3: "),
+        ({"status": "parked"}, "line 3: no table takes it"),
+        ({"retry_count": -1}, "line 3: no table takes it"),
+        ({"tracked_operation_id": "y"}, "line 3, tracked_operation_id: "),
+    ],
+)
+def test_one_bad_line_is_told_by_its_number_and_nothing_is_imported(
+    plant: Plant, tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    for _ in range(2):
+        plant.site.notify.to("ops").send("s", "b")
+    head, first, second = run(plant, "site", "export", "-").splitlines()
+    bad = json.dumps(json.loads(second) | change)
+    with running_plant(tmp_path / "other") as other:
+        result = fieldpost("site", "import", "-", "-f", other.folder, given=f"{head}\n{first}\n{bad}\n".encode())
+        assert result.returncode == 3
+        assert said in result.stderr.decode()
+        assert other.site._buffer.depth().waiting == {}
+
+
+def test_compacting_gives_back_room_while_scripts_have_the_buffer_open(plant: Plant) -> None:
+    sent = [plant.site.notify.to("ops").send("s", "b" * 20_000) for _ in range(100)]
+    from fieldpost.core.forwarding import Clear
+
+    plant.site._buffer.settle([(i, Clear()) for i in sent[1:]], NOW)
+    assert "bytes now" in run(plant, "site", "compact")
+    assert (plant.folder / "buffer.db").stat().st_size < 500_000
+    assert plant.site._buffer.find(sent[0]) is not None
+    assert is_id(plant.site.notify.to("ops").send("s", "b"))
+
+
+def test_the_doctor_of_a_site_finds_all_well_and_tells_what_is_not(plant: Plant) -> None:
+    plant.site.notify.to("ops").send("s", "b")
+    park(plant)
+    found = json.loads(run(plant, "site", "doctor", "--json"))
+    checks = {check["name"]: check["status"] for check in found["checks"]}
+    assert checks["buffer"] == "ok"
+    assert checks["parked"] == "warning"
+    assert checks["agent"] == "warning"
+    assert found["contents"]["messages"] == {"external_call": {"parked": 1}, "notification": {"pending": 1}}
+    assert found["contents"]["operations"] == {"parked": 1}
+    os.chmod(plant.folder / "token", 0o644)
+    (plant.folder / "site.toml").write_text("[site]\nname = 7\n")
+    unwell = fieldpost("site", "doctor", "--folder", plant.folder, "--quick")
+    assert unwell.returncode == 9
+    assert b"is open to other users" in unwell.stdout
+    assert b"settings" in unwell.stdout
