@@ -1,6 +1,7 @@
 """Intents: given, sent, settled, cancelled and expired, on both stores."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -78,9 +79,8 @@ async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: 
     assert await given.awaited() == {SITE: 1}
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "code"),
-    [
+async def test_what_no_site_could_do_is_refused(given: Intents) -> None:
+    cases: list[tuple[IntentKind, dict[str, Any], str]] = [
         (IntentKind.RETRY, {}, "intent.messages"),
         (IntentKind.RETRY, {"message_ids": ["nonsense"]}, "intent.bad_id"),
         (IntentKind.RETRY, {"message_ids": [ONE] * 501}, "intent.messages"),
@@ -90,14 +90,11 @@ async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: 
         (IntentKind.RETRY, {"message_ids": [ONE], "arguments": {"limit": 1}}, "intent.argument"),
         (IntentKind.QUERY_EVENTS, {"arguments": {"target": "a\nb"}}, "text.control"),
         (IntentKind.RETRY, {"message_ids": [ONE], "reason": ""}, "text.empty"),
-    ],
-)
-async def test_what_no_site_could_do_is_refused(
-    given: Intents, kind: IntentKind, more: dict[str, object], code: str
-) -> None:
-    with pytest.raises(InvalidInput) as raised:
-        await given.give(OPERATOR, SITE, kind, **more)  # type: ignore[arg-type]
-    assert raised.value.code == code
+    ]
+    for kind, more, code in cases:
+        with pytest.raises(InvalidInput) as raised:
+            await given.give(OPERATOR, SITE, kind, **more)
+        assert raised.value.code == code
     assert await given.awaited() == {}
 
 

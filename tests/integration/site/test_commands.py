@@ -1,0 +1,215 @@
+"""What a site does on central's word: each command once, on the real buffer."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fieldpost.core.forwarding import Box
+from fieldpost.core.ids import new_id
+from fieldpost.core.message import Category, MessageStatus
+from fieldpost.link.messages import Command, CommandResult, Item
+from fieldpost.site import commands, events
+from fieldpost.site.commands import Commands
+from fieldpost.testing import ManualClock
+from support.calls import Calls
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Iterator[Calls]:
+    opened = Calls(tmp_path / "buffer.db", ManualClock())
+    yield opened
+    opened.close()
+
+
+def command(calls: Calls, kind: str, message_id: str | None = None, **arguments: str | int) -> Command:
+    if message_id is not None:
+        arguments["message_id"] = message_id
+    return Command(new_id(calls.clock.now(), os.urandom(10)), kind, arguments, "olga")
+
+
+def apply(calls: Calls, asked: Command) -> CommandResult:
+    return Commands(calls.buffer, calls.clock).apply(asked)
+
+
+def rejected(calls: Calls, subject: str = "Pump 3 stopped") -> str:
+    """A notification that central has refused."""
+    notification_id = new_id(calls.clock.now(), os.urandom(10))
+    item = Item(notification_id, "ops", subject, "")
+    calls.buffer.add(
+        message_id=notification_id,
+        category=Category.NOTIFICATION,
+        target="central",
+        payload=msgspec.json.encode(item).decode(),
+        created_at=calls.clock.now(),
+    )
+    calls.buffer.settle([(notification_id, Box("list.unknown", "there is no such list"))], calls.clock.now())
+    return notification_id
+
+
+def kinds(calls: Calls, message_id: str) -> list[str]:
+    wanted = events.EventFilter(message_id=message_id)
+    return [entry.kind for entry in calls.buffer.read(lambda cursor: events.query(cursor, wanted))][::-1]
+
+
+@pytest.mark.req("TEL-05", "TEL-07", "TEL-10", "TRK-09")
+def test_a_retry_moves_message_and_record_back_to_the_queue(calls: Calls) -> None:
+    one = calls.parked()
+    message = calls.buffer.find(one)
+    assert message is not None
+    result = apply(calls, command(calls, "retry", one))
+    assert (result.outcome, result.detail) == ("applied", None)
+    assert calls.record(one).status == "retrying"
+    waiting = calls.buffer.find(one)
+    assert waiting is not None
+    assert (getattr(waiting, "status", None), waiting.retry_count) == (MessageStatus.PENDING, 0)
+    assert kinds(calls, one)[-1] == "requeued"
+
+
+@pytest.mark.req("TEL-08", "TEL-10")
+def test_a_discard_removes_the_message_and_ends_the_record(calls: Calls) -> None:
+    one = calls.parked()
+    assert apply(calls, command(calls, "discard", one)).outcome == "applied"
+    assert calls.buffer.find(one) is None
+    assert calls.record(one).status == "discarded"
+
+
+@pytest.mark.req("DEC-27")
+def test_a_command_that_comes_again_acts_once_and_answers_the_same(calls: Calls) -> None:
+    one = calls.parked()
+    asked = command(calls, "retry", one)
+    assert apply(calls, asked).outcome == "applied"
+    calls.park(one)
+    version = calls.record(one).version
+    for _ in range(3):
+        assert apply(calls, asked).outcome == "applied"
+    assert (calls.record(one).status, calls.record(one).version) == ("parked", version)
+    assert apply(calls, command(calls, "retry", one)).outcome == "applied"
+    assert calls.record(one).status == "retrying"
+
+
+@pytest.mark.req("TEL-09")
+def test_what_is_not_parked_is_said_to_be_so_and_stays_so_for_that_command(calls: Calls) -> None:
+    live, done = calls.issue(), calls.issue()
+    calls.deliver(done)
+    asked = command(calls, "retry", live)
+    for one in (asked, command(calls, "discard", done), command(calls, "retry", "nonsense"), command(calls, "retry")):
+        assert apply(calls, one).outcome == "not_parked"
+    calls.park(live)
+    assert apply(calls, asked).outcome == "not_parked"
+    assert calls.record(live).status == "parked"
+
+
+@pytest.mark.req("TRK-10")
+def test_a_failed_call_offers_no_act(calls: Calls) -> None:
+    one = calls.issue()
+    calls.fail(one)
+    for kind in ("retry", "discard"):
+        assert apply(calls, command(calls, kind, one)).outcome == "not_parked"
+    assert calls.record(one).status == "failed"
+
+
+def test_a_command_that_nobody_knows_is_said_to_have_failed(calls: Calls) -> None:
+    for kind in ("explode", "reconcile"):
+        result = apply(calls, command(calls, kind))
+        assert result.outcome == "operation_failed"
+        assert result.detail
+    assert apply(calls, command(calls, "query_events", severity="grave")).outcome == "operation_failed"
+    assert apply(calls, command(calls, "list_parked", cursor="x")).outcome == "operation_failed"
+
+
+@pytest.mark.req("DEC-27")
+def test_an_act_that_the_disk_refuses_has_not_been_done_and_can_be_done_later(calls: Calls) -> None:
+    one = calls.parked()
+    asked = command(calls, "retry", one)
+    calls.buffer.write(lambda cursor: cursor.execute("ALTER TABLE commands RENAME TO hidden") and None)
+    assert apply(calls, asked).outcome == "operation_failed"
+    assert calls.record(one).status == "parked"
+    calls.buffer.write(lambda cursor: cursor.execute("ALTER TABLE hidden RENAME TO commands") and None)
+    assert apply(calls, asked).outcome == "applied"
+
+
+@pytest.mark.req("TEL-06", "TEL-12")
+def test_parked_calls_are_listed_page_by_page(calls: Calls) -> None:
+    made = [calls.parked() for _ in range(5)]
+    calls.issue()
+    found: list[object] = []
+    cursor = None
+    while True:
+        asked = command(calls, "list_parked", limit=2, **({"cursor": cursor} if cursor else {}))
+        result = apply(calls, asked)
+        assert result.rows is not None
+        found += [row["operation_id"] for row in result.rows]
+        cursor = result.next
+        if cursor is None:
+            break
+    assert sorted(map(str, found)) == sorted(made)
+    first = apply(calls, command(calls, "list_parked")).rows
+    assert first is not None
+    assert {"target": "erp POST /orders", "last_error": "503 for too long", "http_status": 503}.items() <= first[
+        0
+    ].items()
+
+
+@pytest.mark.req("DEC-13", "DEC-27")
+def test_rejected_notifications_are_listed_submitted_again_and_discarded(calls: Calls) -> None:
+    one, two, three = rejected(calls), rejected(calls, "Wörk"), rejected(calls)
+    listed = apply(calls, command(calls, "list_rejected", limit=2))
+    assert listed.rows is not None
+    assert len(listed.rows) == 2
+    rest = apply(calls, command(calls, "list_rejected", limit=2, cursor=str(listed.next)))
+    assert rest.rows is not None
+    assert rest.next is None
+    rows = {row["notification_id"]: row for row in (*listed.rows, *rest.rows)}
+    assert set(rows) == {one, two, three}
+    assert (rows[two]["subject"], rows[two]["list_name"], rows[two]["code"]) == ("Wörk", "ops", "list.unknown")
+    asked = command(calls, "resubmit_rejected", one)
+    assert [apply(calls, asked).outcome for _ in range(2)] == ["applied"] * 2
+    (waiting,) = calls.buffer.take(Category.NOTIFICATION, calls.clock.now(), items_max=10, bytes_max=10_000)
+    assert (waiting.message_id, waiting.retry_count) == (one, 0)
+    assert apply(calls, command(calls, "discard_rejected", two)).outcome == "applied"
+    assert apply(calls, command(calls, "resubmit_rejected", two)).outcome == "not_parked"
+    assert [message.message_id for message in calls.buffer.rejected()] == [three]
+    assert (kinds(calls, one)[-1], kinds(calls, two)[-1]) == ("requeued", "discarded")
+
+
+@pytest.mark.req("SF-20", "DEC-27")
+def test_the_event_log_is_asked_for_by_its_filters(calls: Calls) -> None:
+    one = calls.parked()
+    calls.deliver(calls.issue())
+    result = apply(calls, command(calls, "query_events", severity="error"))
+    assert result.rows is not None
+    assert [(row["kind"], row["message_id"]) for row in result.rows] == [("parked", one)]
+    page = apply(calls, command(calls, "query_events", limit=1))
+    assert page.rows is not None
+    assert page.next is not None
+    second = apply(calls, command(calls, "query_events", limit=1, cursor=page.next)).rows
+    assert second is not None
+    assert second[0]["sequence"] != page.rows[0]["sequence"]
+    of_one = apply(calls, command(calls, "query_events", message_id=one)).rows
+    assert of_one is not None
+    assert {row["message_id"] for row in of_one} == {one}
+
+
+def test_an_answer_stays_within_bounds_and_says_where_it_goes_on(calls: Calls) -> None:
+    entries = [events.event(events.EventKind.PARKED, calls.clock.now(), "x" * 1000) for _ in range(500)]
+    calls.buffer.write(lambda cursor: events.append(cursor, entries))
+    result = apply(calls, command(calls, "query_events", limit=500))
+    assert result.rows is not None
+    assert 100 < len(result.rows) < 500
+    assert result.next == str(result.rows[-1]["sequence"])
+
+
+def test_applied_commands_are_forgotten_long_after_central_stops_sending_them(calls: Calls) -> None:
+    one = calls.parked()
+    asked = command(calls, "retry", one)
+    apply(calls, asked)
+    assert commands.RETENTION_DAYS >= 60
+    calls.buffer.write(lambda cursor: commands.purge(cursor, calls.clock.now()))
+    calls.park(one)
+    assert apply(calls, asked).outcome == "applied"
+    assert isinstance(calls.clock, ManualClock)
+    calls.clock.advance(1)
+    assert calls.buffer.write(lambda cursor: commands.purge(cursor, calls.clock.now())) == 1
