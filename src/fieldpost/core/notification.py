@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
+from struct import Struct
 
 from fieldpost.core.ids import NotificationId
 
@@ -106,11 +108,18 @@ class Notification(Summary):
 
 def digest(submission: Submission) -> bytes:
     """What makes two submissions the same: SHA-256 over length-prefixed UTF-8 of site, list name, subject and body."""
-    parts = [
-        part.encode()
-        for part in (submission.provenance.site, submission.list_name, submission.subject, submission.body)
-    ]
-    return sha256(b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])).digest()
+    subject, body = submission.subject.encode(), submission.body.encode()
+    first = _digest_prefix(submission.provenance.site, submission.list_name)
+    return sha256(b"%b%b%b%b%b" % (first, _LENGTH(len(subject)), subject, _LENGTH(len(body)), body)).digest()
+
+
+@lru_cache(maxsize=1024)
+def _digest_prefix(site: str, list_name: str) -> bytes:
+    """The same sites send to the same lists again and again."""
+    return b"".join(_LENGTH(len(part)) + part for part in (site.encode(), list_name.encode()))
+
+
+_LENGTH = Struct(">Q").pack
 
 
 LIST_KEY = "list:"

@@ -66,7 +66,9 @@ class Ack(msgspec.Struct, frozen=True, tag_field="t", tag="ack"):
     seq: int
     results: tuple[Result, ...]
     credits: int
-    """How many items the sender may send before it hears more."""
+    """How many items the sender may have on the way."""
+    took_s: float = 0.0
+    """How much of the time until the answer was central's own; the rest was the line's."""
 
 
 class Refusal(msgspec.Struct, frozen=True, tag_field="t", tag="refusal", omit_defaults=True):

@@ -113,7 +113,7 @@ class Session:
             self._credits = max(0, answer.credits)
         sent = None if answer.seq is None else self._in_flight.pop(answer.seq, None)
         if sent is not None:
-            self._learn(sent, now)
+            self._learn(sent, now, answer.took_s if isinstance(answer, Ack) else 0.0)
         return sent
 
     def lost(self) -> tuple[InFlight, ...]:
@@ -132,10 +132,11 @@ class Session:
         ahead = sum(sent.wire_size for sent in self._in_flight.values())
         return ANSWER_S + (ahead + size) / rate
 
-    def _learn(self, sent: InFlight, now: float) -> None:
+    def _learn(self, sent: InFlight, now: float, central_s: float) -> None:
         took = now - sent.sent_at
-        # What was sent before it has passed when its answer came; only then the line was this message's.
-        rate = sent.wire_size / max(now - max(sent.sent_at, self._answered_at), 0.001)
+        # What was sent before it had passed when its answer came: only from then on the line was this message's.
+        line_s = now - max(sent.sent_at, self._answered_at) - central_s
+        rate = sent.wire_size / max(line_s, 0.001)
         self._answered_at = now
         if took > PASS_S:
             self._bytes = max(BYTES_MIN, self._bytes // 2)
