@@ -29,7 +29,7 @@ class Access(StrEnum):
 
 async def program(headers: Headers, accounts: Accounts) -> Actor:
     """Whose API token this is; Denied when it is none."""
-    actor = await accounts.by_api_token(_bearer(headers))
+    actor = await accounts.by_api_token(bearer(headers))
     if actor is None:
         raise Denied("auth.invalid", "the token is not valid here", hint="it may have been revoked or have expired")
     return actor
@@ -37,13 +37,15 @@ async def program(headers: Headers, accounts: Accounts) -> Actor:
 
 async def site(headers: Headers, accounts: Accounts) -> str:
     """The site whose token this is; Denied when it is none."""
-    name = await accounts.by_site_token(_bearer(headers))
+    token = bearer(headers)
+    name = await accounts.by_site_token(token)
     if name is None:
-        raise Denied("auth.invalid", "the token is not a site's, or was revoked")
+        raise await accounts.refuse_site(token)
     return name
 
 
-def _bearer(headers: Headers) -> str:
+def bearer(headers: Headers) -> str:
+    """The token that is shown, whatever it is; Denied when there is none."""
     given = headers.getlist("authorization")
     if len(given) > 1:
         raise InvalidInput("http.authorization", "there are two Authorization headers", field="Authorization")

@@ -1,174 +1,176 @@
-"""Who may come in: people by password and session, programs by API token, sites by site token.
+"""Who comes in: people by session, programs by API token, sites by site token; and the very first account.
 
-Tokens are found by their public prefix and compared by digest in constant time. A password costs the same time whether
-or not the name exists, and no more than a few are hashed at once, since each takes 64 MiB for a moment.
+Tokens are found by their public prefix and compared by digest in constant time. Whoever is found is looked up as he is
+now: a person who was disabled has neither session nor token any more, and a token is worth no more than its owner.
 """
 
-import asyncio
 import secrets
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
-import structlog
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.operate.acts import is_name, record
-from fieldpost.central.store import audit, identities
+from fieldpost.central.operate.account_options import AccountOptions
+from fieldpost.central.operate.acts import record
+from fieldpost.central.operate.passwords import Passwords
+from fieldpost.central.store import audit, identities, logins
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.logins import LinkRecord
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.audit import AuditEntry
-from fieldpost.core.errors import Denied
+from fieldpost.core.audit import SYSTEM, AuditEntry
+from fieldpost.core.errors import Unavailable
+from fieldpost.core.login import has_ended
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 
 ADMIN_NAME = "admin"
-PASSWORD_BYTES_MAX = 1024
-"""Longer ones are refused before they are hashed."""
-HASHES_MAX = 2
-SESSION = timedelta(hours=12)
-
-log = structlog.get_logger()
+FIRST_TOKEN = "first start"
+USED_EVERY_S = 60.0
+"""How exactly it is kept when a session or a token was last used."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstAccount:
-    """The administrator made at the first start; password and token are shown this once."""
+    """The administrator made at the first start; what is secret is shown this once.
+
+    `link` is the one-time link's token, by which he chooses his password; None where one was given. `api_token` is None
+    when only the link is new, since nobody had used the one before.
+    """
 
     name: str
-    password: str = field(repr=False)
-    api_token: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A browser's session; `token` is its cookie."""
-
-    actor: Actor
-    token: str = field(repr=False)
+    link: str | None = field(repr=False)
+    api_token: str | None = field(repr=False)
     expires_at: datetime
 
 
 class Accounts:
-    """Accounts, sessions and tokens."""
+    """Who is who."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, passwords: Passwords | None = None, options: AccountOptions | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._hasher = PasswordHasher()
-        self._hashing = asyncio.Semaphore(HASHES_MAX)
-        self._nobody: str | None = None
+        self._passwords = passwords or Passwords()
+        self._options = options or AccountOptions()
+        self._used: dict[str, float] = {}
 
-    async def first_start(self) -> FirstAccount | None:
-        """Make the administrator where there is no account yet; None where there is one."""
-        if await self._store.read(identities.has_operators):
-            return None
-        password = readable_password(secrets.token_bytes(PASSWORD_SYLLABLES))
-        token = _issue("api")
-        actor = Actor(ADMIN_NAME, Role.ADMIN)
-        entry = record(actor, "account.add", ADMIN_NAME, self._clock.now(), {"token": token.prefix})
+    async def first_start(self, password: str | None = None) -> FirstAccount | None:
+        """Make the administrator where there is no account yet; None where somebody can log in already.
+
+        He chooses his password by a one-time link, unless the caller has chosen one. Where nobody ever did choose, and
+        the link was lost or has expired, there is another.
+        """
+        now = self._clock.now()
+        people = await self._store.read(identities.all_operators)
+        if people:
+            return await self._another_link(people, now)
+        token, link = issue("api"), issue("link")
+        entry = record(Actor(SYSTEM, Role.ADMIN), "user.add", ADMIN_NAME, now, {"token": token.prefix})
+        hashed = None if password is None else await self._passwords.hash(password)
         try:
-            is_first = await self._store.write(_add_first, actor, await self._hash(password), token, entry)
+            is_first = await self._store.write(_add_first, hashed, token, self._link(link, ADMIN_NAME, now), entry)
         except IntegrityError:
             # Another node, starting at the same time, was quicker.
             is_first = False
-        return FirstAccount(ADMIN_NAME, password, token.text) if is_first else None
+        if not is_first:
+            return None
+        return FirstAccount(ADMIN_NAME, link.text if hashed is None else None, token.text, now + self._options.link)
 
-    async def log_in(self, name: str, password: str) -> Session:
-        """A new session, or Denied with one text whatever was wrong."""
-        operator = await self._check_password(name, password)
-        if operator is None:
-            log.warning("login.refused", name=name[:64])
-            raise Denied("login.refused", "the name or the password is wrong")
-        now = self._clock.now()
-        actor = Actor(operator.name, Role(operator.role))
-        token = _issue("session")
-        entry = record(actor, "session.open", actor.name, now)
-        await self._store.write(_open_session, actor, token, now + SESSION, entry)
-        return Session(actor, token.text, now + SESSION)
+    async def by_session(self, token: str, *, is_active: bool = True) -> Actor | None:
+        """Whose session this is, with the role he has now; None when it is no session, or it has ended.
 
-    async def log_out(self, token: str) -> None:
-        """End the session at central too, so that a copy of the cookie is worth nothing."""
-        prefix = credentials.prefix_of(token, "session")
-        if prefix is not None and await self._verify(token, "session") is not None:
-            await self._store.write(identities.revoke_token, "session", prefix, self._clock.now())
-
-    async def by_session(self, token: str) -> Actor | None:
-        """Whose session this is, with the role he has now; None when it is no session, or it has ended."""
-        found = await self._verify(token, "session")
-        operator = None if found is None else await self._store.read(identities.get_operator, found.owner)
-        return None if operator is None else Actor(operator.name, Role(operator.role))
+        It goes on for as long as somebody uses it; what a page asks by itself is no use (`is_active` is False then).
+        """
+        found = await self._bearer(token, "session")
+        if found is None:
+            return None
+        session, operator = found
+        last_used_at = session.last_used_at or session.created_at
+        if has_ended(self._clock.now(), last_used_at, session.expires_at, self._options.session_idle):
+            return None
+        if is_active:
+            await self._note_use(session)
+        return Actor(operator.name, Role(operator.role))
 
     async def by_api_token(self, token: str) -> Actor | None:
-        found = await self._verify(token, "api")
-        return None if found is None or found.role is None else Actor(found.owner, Role(found.role))
+        """In whose name this token speaks, with the lesser of its own role and his."""
+        found = await self._bearer(token, "api")
+        if found is None or found[0].role is None:
+            return None
+        given, owned = Role(found[0].role), Role(found[1].role)
+        await self._note_use(found[0])
+        role = given if owned.includes(given) else owned
+        return Actor(found[1].name, role, token=found[0].name or found[0].prefix)
 
     async def by_site_token(self, token: str) -> str | None:
         """The name of the site whose token this is."""
-        found = await self._verify(token, "site")
-        return None if found is None else found.owner
+        prefix = credentials.prefix_of(token, "site")
+        found = None if prefix is None else await self._store.read(identities.get_token, "site", prefix)
+        return found.owner if found is not None and self._is_good(token, found) else None
 
-    async def _verify(self, token: str, kind: str) -> TokenRecord | None:
+    async def _bearer(self, token: str, kind: str) -> tuple[TokenRecord, OperatorRecord] | None:
         prefix = credentials.prefix_of(token, kind)
-        found = None if prefix is None else await self._store.read(identities.get_token, kind, prefix)
-        if found is None or not credentials.matches(token, found.digest):
+        found = None if prefix is None else await self._store.read(identities.get_bearer, kind, prefix)
+        if found is None or not self._is_good(token, found[0]) or found[1].disabled_at is not None:
             return None
-        is_expired = found.expires_at is not None and found.expires_at <= self._clock.now()
-        return None if is_expired or found.revoked_at is not None else found
+        return found
 
-    async def _check_password(self, name: str, password: str) -> OperatorRecord | None:
-        if len(password.encode("utf-8", "replace")) > PASSWORD_BYTES_MAX:
-            return None
-        operator = await self._store.read(identities.get_operator, name) if is_name(name) else None
-        if self._nobody is None:
-            self._nobody = await self._hash(secrets.token_urlsafe())
-        stored = operator.password_hash if operator else self._nobody
-        async with self._hashing:
-            is_right = await asyncio.to_thread(self._matches, stored, password)
-        return operator if is_right else None
-
-    def _matches(self, stored: str, password: str) -> bool:
-        try:
-            return self._hasher.verify(stored, password.encode("utf-8", "replace"))
-        except (VerificationError, InvalidHashError):
+    def _is_good(self, token: str, found: TokenRecord) -> bool:
+        if not credentials.matches(token, found.digest):
             return False
+        is_expired = found.expires_at is not None and found.expires_at <= self._clock.now()
+        return not is_expired and found.revoked_at is None
 
-    async def _hash(self, password: str) -> str:
-        async with self._hashing:
-            return await asyncio.to_thread(self._hasher.hash, password)
+    async def _note_use(self, token: TokenRecord) -> None:
+        now = self._clock.monotonic()
+        if now - self._used.get(token.prefix, -USED_EVERY_S) < USED_EVERY_S:
+            return
+        if len(self._used) > 10_000:
+            self._used.clear()
+        self._used[token.prefix] = now
+        try:
+            await self._store.write(identities.used_token, token.kind, token.prefix, self._clock.now())
+        except Unavailable:
+            # To look is still possible where nothing can be written; it is noted the next time.
+            del self._used[token.prefix]
+
+    async def _another_link(self, people: list[OperatorRecord], now: datetime) -> FirstAccount | None:
+        has_entered = any(one.password_hash is not None or one.subject is not None for one in people)
+        if has_entered or all(one.name != ADMIN_NAME for one in people) or await self._store.read(logins.has_link, now):
+            return None
+        link = issue("link")
+        entry = record(Actor(SYSTEM, Role.ADMIN), "user.link", ADMIN_NAME, now)
+        await self._store.write(_add_link, self._link(link, ADMIN_NAME, now), entry)
+        return FirstAccount(ADMIN_NAME, link.text, None, now + self._options.link)
+
+    def _link(self, link: IssuedToken, name: str, now: datetime) -> LinkRecord:
+        return LinkRecord(link.prefix, link.digest, name, SYSTEM, now, now + self._options.link, None)
 
 
-PASSWORD_SYLLABLES = 12
-_CONSONANTS = "bdfghjklmnprstvz"
-_VOWELS = "aeio"
-
-
-def readable_password(entropy: bytes) -> str:
-    """Syllables that can be read out over a telephone, six bits each: `dova-lite-ramu-…`."""
-    syllables = [_CONSONANTS[byte & 15] + _VOWELS[byte >> 4 & 3] for byte in entropy]
-    return "-".join(first + second for first, second in zip(syllables[::2], syllables[1::2], strict=True))
-
-
-def _issue(kind: str) -> IssuedToken:
+def issue(kind: str) -> IssuedToken:
     return credentials.issue(kind, secrets.token_bytes(credentials.ENTROPY_BYTES))
 
 
-def _add_first(conn: Connection, actor: Actor, password_hash: str, token: IssuedToken, entry: AuditEntry) -> bool:
+def _add_first(
+    conn: Connection, password_hash: str | None, token: IssuedToken, link: LinkRecord, entry: AuditEntry
+) -> bool:
     if identities.has_operators(conn):
         return False
-    at = entry.occurred_at
-    identities.add_operator(conn, actor.name, password_hash, actor.role.value, at)
-    identities.add_token(conn, "api", token.prefix, token.digest, actor.name, actor.role.value, at)
+    at, role = entry.occurred_at, Role.ADMIN.value
+    identities.add_operator(conn, ADMIN_NAME, password_hash, role, at, created_by=entry.actor)
+    identities.add_token(
+        conn, "api", token.prefix, token.digest, ADMIN_NAME, role, at, name=FIRST_TOKEN, created_by=entry.actor
+    )
+    if password_hash is None:
+        logins.add_link(conn, link)
     audit.add(conn, [entry])
     return True
 
 
-def _open_session(conn: Connection, actor: Actor, token: IssuedToken, expires_at: datetime, entry: AuditEntry) -> None:
-    identities.add_token(
-        conn, "session", token.prefix, token.digest, actor.name, actor.role.value, entry.occurred_at, expires_at
-    )
+def _add_link(conn: Connection, link: LinkRecord, entry: AuditEntry) -> None:
+    logins.add_link(conn, link)
     audit.add(conn, [entry])
