@@ -99,8 +99,8 @@ class Conversation:
         try:
             if content is None:
                 raise InvalidInput(UNFIT, "only binary frames are taken")
-            await auth.site(self._websocket.headers, self._rooms.operate.accounts)
             plain = decompress(content)
+            await auth.site(self._websocket.headers, self._rooms.operate.accounts)
             self._rooms.allowances.charge(self._site, self._lane, bytes=max(0, len(plain) - len(content)))
             message = await self._answering(*_read(plain))
             if message is None:
