@@ -31,12 +31,22 @@ def plans_of(conn: Connection, work: Callable[[Connection], Any]) -> list[str]:
     finally:
         event.remove(conn, "before_cursor_execute", catch)
     assert caught, "the work runs no statement on notifications"
-    explain = "EXPLAIN QUERY PLAN " if conn.dialect.name == "sqlite" else "EXPLAIN "
-    plans = []
-    for statement, parameters in caught:
-        rows = conn.exec_driver_sql(explain + statement, parameters).fetchall()
-        plans.append("\n".join(str(row[-1]) for row in rows))
-    return plans
+    explain = _explain_sqlite if conn.dialect.name == "sqlite" else _explain_postgresql
+    return [explain(conn, *one) for one in caught]
+
+
+def _explain_sqlite(conn: Connection, statement: str, parameters: Any) -> str:
+    rows = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+def _explain_postgresql(conn: Connection, statement: str, parameters: Any) -> str:
+    """The plan that is kept for any parameters, as the store's connections keep it."""
+    nulls = ", ".join("null" for _ in parameters)
+    conn.exec_driver_sql(f"PREPARE looked_at AS {statement}")
+    rows = conn.exec_driver_sql(f"EXPLAIN EXECUTE looked_at{f'({nulls})' if nulls else ''}").fetchall()
+    conn.exec_driver_sql("DEALLOCATE looked_at")
+    return "\n".join(str(row[0]) for row in rows)
 
 
 def reads_of(conn: Connection, work: Callable[[Connection], Any]) -> int:

@@ -17,6 +17,8 @@ from fieldpost.core.checks import Check, Verdict
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status
 
+COUNT_MAX = kpis.COUNT_MAX
+
 SILENT_S = 30.0
 """For how long at least an idle dispatcher may be silent; or for three sweeps, if they come less often."""
 FLIGHT_S = 20 * 60.0
@@ -66,6 +68,11 @@ class Health:
         log = () if log_bytes is None else (log_check(log_bytes),)
         return Readiness((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre)))
 
+    @property
+    def store_trouble(self) -> str | None:
+        """Why the store takes no writes at present; None if it does, or has not been asked."""
+        return None if self._store.trouble is None else self._store.trouble.message
+
     async def troubles(self) -> list[str]:
         """What is wrong although central works: keys that are missing, and channels whose secrets they would open."""
         channels = await self._store.read(lists.all_channels)
@@ -73,7 +80,7 @@ class Health:
         return [trouble for trouble in found if trouble is not None]
 
     async def counts(self) -> Mapping[Status, int]:
-        """How many notifications stand in each status, as of a moment ago."""
+        """How many notifications stand in each status, as of a moment ago; COUNT_MAX means so many or more."""
         return await self._counts.get()
 
     async def _count(self) -> Mapping[Status, int]:

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from fieldpost.central.watch.health import COUNT_MAX
 from fieldpost.core.notification import Status
 from fieldpost.core.search import FIELDS, Filter, parse
 from fieldpost.front.console.visit import Visit
@@ -27,6 +28,7 @@ async def page(visit: Visit) -> Response:
         "wanted": wanted,
         "cursor": cursor,
         "counts": await visit.rooms.watch.health.counts(),
+        "count_max": COUNT_MAX,
         "statuses": list(Status),
         "link": _Links(wanted),
         "is_filtered": wanted != Filter(),

@@ -1,12 +1,13 @@
 """The hot statements find their rows by their own small indexes, whatever the database knows of the tables."""
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import breakers, claims, due
+from fieldpost.central.store import breakers, claims, due, notifications
 from fieldpost.core.lanes import Lane
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of
@@ -39,6 +40,16 @@ def held_keys(conn: Connection, centre: Centre) -> Any:
     return breakers.held_keys(conn)
 
 
+def hold_keys(conn: Connection, centre: Centre) -> Any:
+    until = datetime(2027, 1, 1, tzinfo=UTC)
+    keys = ["list:few-1", "list:many"]
+    return breakers.hold_keys(conn, keys, "channel:other", "down", until, 20, now=centre.store.now())
+
+
+def held_too_long(conn: Connection, centre: Centre) -> Any:
+    return notifications.held_since_before(conn, datetime(2025, 12, 1, tzinfo=UTC), 200)
+
+
 HOT = {
     claim: "ix_notifications_claim",
     next_due: "ix_notifications_claim",
@@ -46,6 +57,8 @@ HOT = {
     claim_lone: "ix_notifications_suspect",
     claim_probe: "ix_notifications_held",
     held_keys: "ix_notifications_held",
+    hold_keys: "ix_notifications_claim",
+    held_too_long: "ix_notifications_held_since",
 }
 READS_MAX = {"postgresql": 400, "sqlite": 20}
 """Rows, or thousands of steps; all rows are 40,000, or nearly 300."""
