@@ -1,5 +1,6 @@
 """What stands in examples/ runs as it stands there."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,9 @@ import apsw
 import pytest
 
 from fieldpost.testing import HttpServerThread
+from support.need import cannot_have
+from support.plant import running_plant
+from support.running_central import MAIN
 from support.site_folders import make_site
 
 
@@ -83,3 +87,27 @@ def test_the_example_with_calls_and_writes_does_them_and_keeps_what_cannot_be_do
         assert count.startswith("plant retrying plant:")
     with closing(apsw.Connection(str(folder / "away.db"))) as plant:
         assert plant.execute("SELECT unit, pieces FROM counts").fetchall() == [("press-2", 1170)]
+
+
+@pytest.mark.req("API-01", "API-07")
+def test_the_example_in_shell_and_curl_sends_calls_and_reads_the_log(project: Path, tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        cannot_have("no curl: install the package `curl`")
+    with running_plant(tmp_path / "plant") as plant:
+        agent = subprocess.Popen([sys.executable, "-c", MAIN, "site", "--folder", plant.folder], stderr=subprocess.PIPE)
+        try:
+            assert agent.stderr is not None
+            assert any(b"local.served" in line for line in agent.stderr), "the agent serves its local API"
+            command = [str(project / "examples/site_curl.sh"), str(plant.folder)]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        finally:
+            agent.terminate()
+            agent.communicate(timeout=30)
+        assert ran.returncode == 0, ran.stderr
+        sent, stands, called, log = (json.loads(line) for line in ran.stdout.splitlines())
+        assert plant.site._buffer.find(sent["notification_id"]) is not None
+        assert (stands["notification_id"], stands["status"]) == (sent["notification_id"], "forwarding")
+        assert (called["status"], called["target_summary"]) == ("delivered", "erp POST /orders")
+        [request] = plant.server.received()
+        assert json.loads(request.body) == {"part": "seal", "count": 2}
+        assert called["operation_id"] in {entry["message_id"] for entry in log["events"]}

@@ -17,6 +17,7 @@ import page_cli
 import page_errors
 import page_events
 import page_kpis
+import page_local_api
 import page_metrics
 import page_settings
 
@@ -26,6 +27,7 @@ PAGES: dict[str, Callable[[Path], str]] = {
     "settings.md": page_settings.render,
     "cli.md": page_cli.render,
     "api.md": page_api.render,
+    "local-api.md": page_local_api.render,
     "errors.md": page_errors.render,
     "log-events.md": page_events.render,
     "kpis.md": page_kpis.render,

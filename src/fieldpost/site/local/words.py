@@ -106,6 +106,8 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationPage(msgspec.Struct, frozen=True):
+    """Some of the calls and writes, in the order of their last change."""
+
     operations: list[OperationView]
     next_after: int
     """Ask with `after` this to read on, now or later: what has changed meanwhile comes then."""
@@ -127,6 +129,8 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
+    """Some of the event log, newest first."""
+
     events: list[EventView]
     next_before: int | None
     """Ask with `before` this for older ones; null when there are none."""
