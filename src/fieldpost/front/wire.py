@@ -268,6 +268,15 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._message_ended()
         super().send_receive_event_to_app()
 
+    def keepalive_timeout(self) -> None:
+        if self.read_paused and not self.transport.is_closing():
+            # It is we who do not read, as while a message waits for its turn at the store.
+            self.pong_timer = self.loop.call_later(self.ping_timeout or 0, self.keepalive_timeout)
+            return
+        super().keepalive_timeout()
+        # Nobody is there to take what is left, and a close in order would wait for him.
+        self.transport.abort()
+
     def _message_ended(self) -> None:
         self._size = 0
         self._deadline.clear()

@@ -1,13 +1,12 @@
 """One connection of a site, from the greeting to its end: frame by frame read, answered, and never ended by a bad one.
 
 On a data connection the next frame is read and judged while the one before it is at the store, so that a backlog keeps
-the store busy; its answers may come in another order than the questions, which is why each has a number. On a control
-connection one frame follows the other.
+the store busy. Answers go out in the order of the questions.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -31,15 +30,14 @@ Answering = Callable[[Message, Unfit], Awaitable[Message | None]]
 """What a connection makes of one message."""
 
 
-@asynccontextmanager
-async def welcomed(websocket: WebSocket, lane: Lane, rooms: Rooms) -> AsyncIterator[str]:
-    """Around an accepted connection: the site it is of. Whoever is not welcome gets an answer of HTTP instead."""
+async def welcome(websocket: WebSocket, lane: Lane, rooms: Rooms, converse: Callable[[str], Awaitable[None]]) -> None:
+    """Accept the connection and converse with the site it is of; who is not welcome gets an answer of HTTP instead."""
     try:
         site = await auth.site(websocket.headers, rooms.operate.accounts)
         with rooms.allowances.connection(site, lane):
             await websocket.accept()
             with suppress(WebSocketDisconnect):
-                yield site
+                await converse(site)
     except FieldpostError as error:
         await websocket.send_denial_response(problem(error))
 
@@ -60,6 +58,7 @@ class Conversation:
         credits = self._rooms.ingest.credits
         await self._websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, credits, accepts=(ZLIB,))))
         free = asyncio.Semaphore(FRAMES_AT_ONCE[self._lane])
+        before: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as group:
             while not self._is_over:
                 await free.acquire()
@@ -72,15 +71,16 @@ class Conversation:
                     self._rooms.allowances.check(self._site, self._lane)
                 except TooMuch as error:
                     # Neither read nor judged: a flood must not cost more than it takes to put it off.
-                    await self._say(encode(refusal(error, content)))
+                    await self._say(encode(refusal(error, content)), before)
                     await self._rooms.allowances.pause()
                     free.release()
                     continue
                 size = len(frame.get("text") or content or b"")
                 self._rooms.allowances.charge(self._site, self._lane, items=1, bytes=size)
-                group.create_task(self._serve(content)).add_done_callback(lambda _: free.release())
+                before = group.create_task(self._serve(content, before))
+                before.add_done_callback(lambda _: free.release())
 
-    async def _serve(self, content: bytes | None) -> None:
+    async def _serve(self, content: bytes | None, before: asyncio.Task[None] | None) -> None:
         began = asyncio.get_running_loop().time()
         try:
             answer = await self._answer(content, began)
@@ -91,7 +91,7 @@ class Conversation:
                 await self._websocket.close(NO_LONGER_WELCOME, error.message)
             return
         if answer is not None:
-            await self._say(answer)
+            await self._say(answer, before)
 
     async def _answer(self, content: bytes | None, began: float) -> bytes | None:
         """The answer to one frame, if it wants one. Denied when the token is no longer a site's."""
@@ -117,7 +117,9 @@ class Conversation:
         except Exception as error:
             return internal_refusal(report_bug(error, path=self._websocket.url.path), seq_of(plain or b""))
 
-    async def _say(self, answer: bytes) -> None:
+    async def _say(self, answer: bytes, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
         # Whoever has gone meanwhile asks again on the next connection.
         with suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.send_bytes(answer)

@@ -17,7 +17,7 @@ from fieldpost.core.times import to_text
 from fieldpost.front.allowance import Lane
 from fieldpost.front.api import control as control_messages
 from fieldpost.front.api.call import Answer, Call
-from fieldpost.front.api.conversation import Conversation, Unfit, welcomed
+from fieldpost.front.api.conversation import Conversation, Unfit, welcome
 from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.links import ControlLink
 from fieldpost.front.rooms import Rooms
@@ -27,8 +27,8 @@ from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Message, Status
 
 async def data(websocket: WebSocket, rooms: Rooms) -> None:
     """`/link/v1/data`: one site's connection for what it submits, for as long as it lasts."""
-    async with welcomed(websocket, Lane.DATA, rooms) as site:
 
+    async def converse(site: str) -> None:
         async def answer(message: Message, unfit: Unfit) -> Message | None:
             match message:
                 case Submit():
@@ -41,10 +41,13 @@ async def data(websocket: WebSocket, rooms: Rooms) -> None:
 
         await Conversation(websocket, site, Lane.DATA, rooms, answer).run()
 
+    await welcome(websocket, Lane.DATA, rooms, converse)
+
 
 async def control(websocket: WebSocket, rooms: Rooms) -> None:
     """`/link/v1/control`: one site's connection for health reports, telemetry and commands."""
-    async with welcomed(websocket, Lane.CONTROL, rooms) as site:
+
+    async def converse(site: str) -> None:
         link = ControlLink(site, websocket.send_bytes)
 
         async def answer(message: Message, unfit: Unfit) -> Message | None:
@@ -62,6 +65,8 @@ async def control(websocket: WebSocket, rooms: Rooms) -> None:
             finally:
                 link.end()
                 await control_messages.disconnected(site, link, rooms)
+
+    await welcome(websocket, Lane.CONTROL, rooms, converse)
 
 
 async def submit(call: Call) -> Answer:
