@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from fieldpost.central.operate.accounts import Session
+from fieldpost.central.operate.logins import Origin, Session
 from fieldpost.core.actor import Actor, Role
+from fieldpost.core.errors import Denied
 from fieldpost.front.auth import Access
 from fieldpost.front.console.forms import form_token, read_form
 from fieldpost.front.console.render import Renderer
+from fieldpost.front.proxies import is_loopback
 from fieldpost.front.rooms import Rooms
 
 
@@ -33,6 +35,33 @@ class Visit:
         """Asked by the page itself to bring it up to date."""
         return self.request.headers.get("hx-request") == "true"
 
+    @property
+    def origin(self) -> Origin:
+        """Where the visitor comes from."""
+        client = self.request.client
+        return Origin(client.host if client else "", self.request.headers.get("user-agent", ""))
+
+    @property
+    def is_readable_on_the_way(self) -> bool:
+        """Whether others can read what is sent here: it comes over plain HTTP, and not from this machine.
+
+        A host that is not this machine's own name was reached by way of something, be it a proxy that nobody named.
+        """
+        if self.request.url.scheme == "https" or self.rooms.options.plain_login:
+            return False
+        host = (self.request.url.hostname or "").rstrip(".")
+        is_here = host == "localhost" or host.endswith(".localhost") or is_loopback(host)
+        return not (is_here and is_loopback(self.origin.address))
+
+    def check_privacy(self) -> None:
+        """Denied where a password would be read on its way."""
+        if self.is_readable_on_the_way:
+            raise Denied(
+                "login.plain",
+                "passwords are not taken over plain HTTP from another machine, so nothing was done",
+                hint="give central a certificate, or put a proxy that has one before it: see the guide on TLS",
+            )
+
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
 
@@ -46,6 +75,7 @@ class Visit:
             "may_operate": self.visitor is not None and self.visitor.role.includes(Role.OPERATOR),
             "csrf": form_token(self.secret) if self.secret else "",
             "here": self.here,
+            "store_trouble": None if self.visitor is None else self.rooms.watch.health.store_trouble,
         }
         return self.renderer.page(template, status, **shared, **values)
 
