@@ -1,0 +1,166 @@
+"""`table`: what is read and written beside the flow, on a table that has grown for a year (`bench/grown.py`).
+
+All KPIs of all 200 sites; the counts of the console; the first page of the list and one from the middle; a page by each
+filter, by a rare word of the subject and by a common one; a claim of 100 rows; the purge of a tenth of the table in
+batches, each row with its targets, attempts and tombstone. 1,000,000 and 5,000,000 rows, or as many as --rows says;
+200,000 with --quick. Reference: the same by hand on one bare connection, with the best index for each question and
+nothing to decide. Figures are calls a second, so that higher is better; the notes say the medians in milliseconds. The
+store is opened as a node opens it; nothing else runs on it. On PostgreSQL the table was vacuumed after it was built.
+"""
+
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+from bench.grown import RETENTION_DAYS, GrownStore, grown
+from bench.harness import Figure, Report
+from bench.stores import Stores
+from bench.table_by_hand import Hand, HandPostgres, HandSqlite
+from fieldpost.central.store import claims, kpis, retention
+from fieldpost.central.store.claims import Share
+from fieldpost.central.store.engine import Store, open_store
+from fieldpost.central.store.retention import BEGINNING, Batch, Span
+from fieldpost.central.upkeep.purge import next_limit
+from fieldpost.central.watch.cursor import to_cursor
+from fieldpost.central.watch.notifications import Notifications
+from fieldpost.clock import SystemClock
+from fieldpost.core.kpi import Thresholds
+from fieldpost.core.lanes import Lane
+from fieldpost.core.notification import Status
+from fieldpost.core.search import Filter
+
+BY = Thresholds()
+CLAIM = 100
+BATCH = 1000
+
+Call = Callable[[], Awaitable[object]]
+Question = tuple[str, Call, Call]
+"""Its name, ours, and by hand."""
+
+
+async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] = ()) -> None:
+    for count in rows or ((200_000,) if quick else (1_000_000, 5_000_000)):
+        with grown(count) as built:
+            for kind in ("sqlite", "postgresql"):
+                kept = await built.build(kind)
+                name, size = f"table {kind}", f"{count:,} rows"
+                async with _opened(kept) as (store, hand):
+                    for which, ours, by_hand in [*await _looks(store, hand, kept), *_filters(store, hand, kept)]:
+                        await _compare(report, f"{name} {which}", ours, by_hand, 7 if quick else 15, size)
+                async with built.copy(kind) as copy, _opened(copy) as (store, hand):
+                    notes = f"{size}, {CLAIM} claimed"
+                    ours, by_hand = _claim(store, copy), lambda hand=hand: hand.claim(CLAIM)  # type: ignore[misc]
+                    await _compare(report, f"{name} claim", ours, by_hand, 7 if quick else 15, notes)
+                    await _purge(report, f"{name} purge", store, hand, copy)
+
+
+async def _looks(store: Store, hand: Hand, kept: GrownStore) -> list[Question]:
+    middle = await hand.middle()
+    notifications = Notifications(store, SystemClock(), BY.stuck_after)
+    deep = to_cursor(middle)
+    return [
+        ("kpis", lambda: store.read(kpis.snapshot, BY, now=kept.now), lambda: hand.kpis(BY)),
+        ("counts", lambda: store.read(kpis.count_by_status), lambda: hand.counts(kpis.COUNT_MAX)),
+        ("page 1", notifications.page, lambda: hand.page(None)),
+        ("deep page", lambda: notifications.page(cursor=deep), lambda: hand.page(middle)),
+        ("parked groups", notifications.parked_groups, hand.parked_groups),
+    ]
+
+
+def _filters(store: Store, hand: Hand, kept: GrownStore) -> Iterator[Question]:
+    notifications = Notifications(store, SystemClock(), BY.stuck_after)
+
+    def question(name: str, wanted: Filter, by_hand: Call) -> Question:
+        return name, lambda: notifications.page(wanted), by_hand
+
+    for status in (Status.PARKED, Status.RETRYING, Status.DELIVERED):
+        yield question(status.value, Filter(statuses=(status,)), lambda s=status.value: hand.of_status(s))  # type: ignore[misc]
+    yield question("by site", Filter(site="site-7"), lambda: hand.of_term("site"))
+    yield question("by list", Filter(list_name="ops7"), lambda: hand.of_term("list"))
+    yield question("by type", Filter(type="email"), lambda: hand.page(None))
+    until = kept.now - timedelta(days=100)
+    yield question("by time", Filter(since=until - timedelta(days=1), until=until), lambda: hand.before(until))
+    yield question("stuck", Filter(is_stuck=True), lambda: hand.stuck(kept.now - BY.stuck_after))
+    yield question("rare word", Filter(subject="flood"), lambda: hand.of_term("rare"))
+    yield question("common word", Filter(subject="stopped"), lambda: hand.of_term("common"))
+
+
+def _claim(store: Store, copy: GrownStore) -> Call:
+    async def call() -> None:
+        share = Share(lane=Lane.FRESH, limit=CLAIM, per_key=CLAIM, busy={})
+        taken = await store.write(
+            claims.claim_lanes, "ours", [share], free=CLAIM, after=dict.fromkeys(Lane, ""), lease_s=90, now=copy.now
+        )
+        assert len(taken[Lane.FRESH]) == CLAIM
+
+    return call
+
+
+async def _purge(report: Report, name: str, store: Store, hand: Hand, copy: GrownStore) -> None:
+    """A tenth of the table in ten parts of many batches, by turns by hand and ours, each as large as time allows."""
+    cutoff = copy.now - timedelta(days=RETENTION_DAYS)
+    span = Span(cutoff, BEGINNING, BATCH, copy.now)
+
+    async def ours(limit: int) -> int:
+        nonlocal span
+        batch: Batch = await store.write(retention.purge_notifications, replace(span, limit=limit))
+        span = replace(span, after=batch.after or span.after)
+        return batch.deleted
+
+    async def by_hand(limit: int) -> int:
+        return await hand.purge(cutoff, limit)
+
+    rates: dict[str, list[float]] = {"hand": [], "ours": []}
+    longest = {"hand": 0.0, "ours": 0.0}
+    limits = {"hand": BATCH, "ours": BATCH}
+    for _ in range(5):
+        for who, batch in (("hand", by_hand), ("ours", ours)):
+            deleted, spent = 0, 0.0
+            while deleted < copy.rows // 100:
+                began = time.perf_counter()
+                deleted += await batch(limits[who])
+                took_s = time.perf_counter() - began
+                spent += took_s
+                longest[who] = max(longest[who], took_s)
+                limits[who] = next_limit(limits[who], took_s, BATCH)
+            rates[who].append(deleted / spent)
+    notes = (
+        f"{copy.rows:,} rows, a tenth in batches of {BATCH} at most; longest batch {longest['ours'] * 1000:.0f} ms,"
+        f" by hand {longest['hand'] * 1000:.0f} ms"
+    )
+    report.add(_figure(name, rates["ours"], rates["hand"], "rows/s", notes))
+
+
+async def _compare(report: Report, name: str, ours: Call, hand: Call, rounds: int, notes: str) -> None:
+    """Both by turns, so that a slow moment of the machine hits both."""
+    took: dict[str, list[float]] = {"hand": [], "ours": []}
+    for number in range(rounds + 1):
+        for who, call in (("hand", hand), ("ours", ours)):
+            began = time.perf_counter()
+            await call()
+            if number:  # the first warms both up
+                took[who].append(time.perf_counter() - began)
+    median, by_hand = (statistics.median(took[who]) * 1000 for who in ("ours", "hand"))
+    told = f"{notes}; {median:.1f} ms, by hand {by_hand:.1f} ms"
+    rates = [[1 / t for t in took[who]] for who in ("ours", "hand")]
+    report.add(_figure(name, *rates, "calls/s", told))
+
+
+def _figure(name: str, ours: list[float], hand: list[float], unit: str, notes: str) -> Figure:
+    median = statistics.median(ours)
+    return Figure(name, median, unit, statistics.median(hand), (max(ours) - min(ours)) / median, notes)
+
+
+@asynccontextmanager
+async def _opened(grown_store: GrownStore) -> AsyncIterator[tuple[Store, Hand]]:
+    store = open_store(grown_store.url)
+    is_sqlite = grown_store.url.startswith("sqlite")
+    hand: Hand = HandSqlite(grown_store) if is_sqlite else await HandPostgres.connect(grown_store)
+    try:
+        yield store, hand
+    finally:
+        await hand.close()
+        await store.close()
