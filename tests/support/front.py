@@ -33,7 +33,7 @@ from support.centre import SITE, Centre, open_centre
 ADMIN = Actor("admin", Role.ADMIN)
 OPERATOR = Actor("operator", Role.OPERATOR)
 VIEWER = Actor("viewer", Role.VIEWER)
-URL = "http://central.example"
+URL = "http://127.0.0.1"
 
 
 @dataclass

@@ -27,24 +27,37 @@ def central(
     folder: FolderOption = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on.  [default: 8025]")] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option(help="The certificate and its chain (PEM): serve HTTPS. Read again when it changes.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(help="Its private key, unless that is in the same file.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.  [default: info]")] = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log lines as JSON.")] = False,
 ) -> None:
     """Run central: it takes notifications in, delivers them and serves the console. Ctrl-C stops it.
 
-    The first start makes an administrator and an API token, and says so once.
+    The first start makes an administrator, who chooses his password by a link that is printed once, and an API token.
     """
+    from dataclasses import replace
+
     from fieldpost.run import logs
     from fieldpost.run.central import Started, run_central
 
     settings = settings_with(config, store, folder, host, port, log_level, log_json)
+    front = settings.front
+    front = replace(front, tls_cert=tls_cert or front.tls_cert, tls_key=tls_key or front.tls_key)
+    settings = replace(settings, front=front)
     logs.configure(settings.log.level, json=settings.log.json)
 
     def say(started: Started) -> None:
         print(f"Central serves at {started.url}", flush=True)
-        if (account := started.first_account) is not None:
-            print(f"First start: log in as {account.name} with password {account.password} (shown this once).")
-            print(f"The command line's API token is in {started.token_file}.", flush=True)
+        if (account := started.first_account) is None:
+            return
+        print(f"First start: open this link to choose the password of {account.name} (once, within a day):")
+        print(f"  {started.first_link}")
+        print(
+            f"It is kept in {started.link_file}; the command line's API token is in {started.token_file}.", flush=True
+        )
 
     _run(run_central(settings, say))
 

@@ -1,6 +1,6 @@
 """Who acts: a person or a program with a role. A role may do all that the roles before it may."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fieldpost.core.errors import Denied
@@ -27,6 +27,8 @@ class Actor:
 
     name: str
     role: Role
+    token: str | None = field(default=None, compare=False)
+    """The API token by which a program acts in this person's name; None where the person himself does."""
 
     def require(self, role: Role) -> None:
         """Raise Denied unless the actor's role includes this one."""

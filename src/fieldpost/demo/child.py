@@ -7,6 +7,7 @@ process stops itself: in order by SIGTERM, and by force if that takes too long. 
 import asyncio
 import json
 import os
+import secrets
 import signal
 import sys
 import threading
@@ -65,22 +66,27 @@ async def _play(part: Part) -> None:
 
 async def _central(part: CentralPart) -> None:
     from fieldpost.central.dispatch.options import DispatchOptions
+    from fieldpost.central.operate.passwords import SYLLABLES, readable_password
     from fieldpost.run.central import Started, run_central
     from fieldpost.run.settings import CentralOptions, Settings
 
+    # The demo shows a login that can be typed at once, so it chooses the password itself.
+    password = readable_password(secrets.token_bytes(SYLLABLES))
+
     def started(told: Started) -> None:
         if (account := told.first_account) is not None:
-            keep_secret(Path(part.login_file), json.dumps({"name": account.name, "password": account.password}) + "\n")
+            keep_secret(Path(part.login_file), json.dumps({"name": account.name, "password": password}) + "\n")
         _report(Serves(told.url, str(told.token_file)))
 
     options = CentralOptions(folder=part.folder, store=part.store, port=part.port)
     settings = Settings(central=options, dispatch=DispatchOptions(grace_s=5.0))
     try:
-        await run_central(settings, started)
+        await run_central(settings, started, first_password=password)
     except ConfigError as error:
         if error.code != "central.listen" or not part.may_move:
             raise
-        await run_central(replace(settings, central=replace(options, port=0)), started)
+        moved = replace(settings, central=replace(options, port=0))
+        await run_central(moved, started, first_password=password)
 
 
 async def _script(part: ScriptPart, clock: Clock) -> None:

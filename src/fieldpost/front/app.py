@@ -18,6 +18,7 @@ from fieldpost.front.errands import Errands
 from fieldpost.front.guard import Guard
 from fieldpost.front.links import Links
 from fieldpost.front.options import FrontOptions
+from fieldpost.front.proxies import Proxies
 from fieldpost.front.rooms import Rooms
 
 
@@ -29,9 +30,10 @@ def create_app(
     Its `state.errands` is a loop to be run beside it: what this node has to say to sites.
     """
     clock = clock or SystemClock()
+    options = options or FrontOptions()
     links = Links()
     errands = Errands(links, operate.intents, ingest.reports, clock)
-    rooms = Rooms(operate, watch, ingest, Allowances(options or FrontOptions(), clock), links, errands)
+    rooms = Rooms(operate, watch, ingest, Allowances(options, clock), links, errands, options)
     console = Console(rooms)
 
     async def http_error(request: Request, error: Exception) -> Response:
@@ -57,4 +59,5 @@ def create_app(
     api.add_routes(app, rooms)
     console.add_routes(app)
     app.add_middleware(Guard)
+    app.add_middleware(Proxies, trusted=options.proxies())
     return app

@@ -1,6 +1,6 @@
 """What stands behind the front."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
@@ -8,6 +8,7 @@ from fieldpost.central.watch.watch import Watch
 from fieldpost.front.allowance import Allowances
 from fieldpost.front.errands import Errands
 from fieldpost.front.links import Links
+from fieldpost.front.options import FrontOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +19,4 @@ class Rooms:
     allowances: Allowances
     links: Links
     errands: Errands
+    options: FrontOptions = field(default_factory=FrontOptions)

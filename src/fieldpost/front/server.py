@@ -9,11 +9,15 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from fieldpost.front.options import FrontOptions
+from fieldpost.front.tls import Certificate
 from fieldpost.front.wire import WireConfig
 
 SPARE_FILES = 128
 """What the rest of the process needs: database, log, connections to mail servers."""
 CONNECTIONS_MIN = 16
+PING_S = 12.0
+PONG_S = 15.0
+"""A site that does not answer a ping for so long is gone: noticed within half a minute, with the time between pings."""
 
 log = structlog.get_logger()
 
@@ -21,20 +25,30 @@ log = structlog.get_logger()
 class Server(uvicorn.Server):
     """Serves until told to stop (`should_exit`); signals are the process's affair, not the server's."""
 
-    def __init__(self, app: ASGIApp, listening: socket.socket, options: FrontOptions | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listening: socket.socket,
+        options: FrontOptions | None = None,
+        certificate: Certificate | None = None,
+    ) -> None:
         self._socket = listening
         host, port = listening.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if certificate is None else "https"
+        self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         super().__init__(
             WireConfig(
                 app,
                 _within_file_limit(options or FrontOptions()),
+                ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
+                # uvicorn would believe any proxy on this machine; whom to believe is said in our own settings.
+                proxy_headers=False,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 date_header=False,
-                ws_ping_interval=20,
-                ws_ping_timeout=20,
+                ws_ping_interval=PING_S,
+                ws_ping_timeout=PONG_S,
                 timeout_graceful_shutdown=5,
                 lifespan="off",
             )

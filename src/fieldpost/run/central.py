@@ -6,7 +6,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -29,7 +29,9 @@ from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.front.app import create_app
+from fieldpost.front.console.sessions import LINK_PATH
 from fieldpost.front.server import Server
+from fieldpost.front.tls import Certificate
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.run import logs
 from fieldpost.run.settings import Settings
@@ -39,6 +41,7 @@ log = structlog.get_logger()
 
 HEARTBEAT_S = 5.0
 TOKEN_FILE = "api-token"
+LINK_FILE = "first-login"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,22 @@ class Started:
     url: str
     first_account: FirstAccount | None
     token_file: Path
+    link_file: Path
+    first_link: str | None = field(default=None, repr=False)
+    """The address at which the first administrator chooses his password, once."""
 
 
 async def run_central(
-    settings: Settings, on_started: Callable[[Started], None], *, stopping: asyncio.Event | None = None
+    settings: Settings,
+    on_started: Callable[[Started], None],
+    *,
+    stopping: asyncio.Event | None = None,
+    first_password: str | None = None,
 ) -> None:
-    """Run a central node until `stopping` is set, by a signal if nobody gave one."""
+    """Run a central node until `stopping` is set, by a signal if nobody gave one.
+
+    The first administrator chooses his password by a one-time link, unless the caller has chosen one for him.
+    """
     if stopping is None:
         stopping = asyncio.Event()
         stop_on_signals(stopping)
@@ -66,7 +79,7 @@ async def run_central(
             raise Unavailable("store.unavailable", f"the central store cannot be reached: {error}") from error
         store = open_store(url)
         try:
-            await _serve(settings, store, folder, on_started, stopping)
+            await _serve(settings, store, folder, on_started, stopping, first_password)
         finally:
             await store.close()
 
@@ -78,7 +91,12 @@ async def migrate(url: str) -> None:
 
 
 async def _serve(
-    settings: Settings, store: Store, folder: Path, on_started: Callable[[Started], None], stopping: asyncio.Event
+    settings: Settings,
+    store: Store,
+    folder: Path,
+    on_started: Callable[[Started], None],
+    stopping: asyncio.Event,
+    first_password: str | None,
 ) -> None:
     clock = SystemClock()
     node_id = new_id(clock.now(), os.urandom(10))
@@ -86,7 +104,7 @@ async def _serve(
     found = adapters.load(outbound)
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
-    operate = Operate.over(store, found, clock, keyring, settings.intents)
+    operate = Operate.over(store, found, clock, keyring, settings.intents, settings.accounts)
     metrics = Metrics(clock)
     ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror)
     rng = random.Random(secrets.randbits(64))
@@ -102,11 +120,11 @@ async def _serve(
     )
     watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
     app = create_app(operate, watch, ingest, settings.front, clock)
-    server = Server(app, _listen(settings.central.host, settings.central.port), settings.front)
+    certificate = Certificate(settings.front) if settings.front.has_tls else None
+    server = Server(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
     await _announce_node(store, node_id)
-    first = await operate.accounts.first_start()
-    if first is not None:
-        _keep_token(folder / TOKEN_FILE, first.api_token)
+    first = await operate.accounts.first_start(first_password)
+    started = _introduce(first, server.url, settings, folder)
     log.info("central.started", node_id=node_id, url=server.url, store=parse_url(store.url).get_backend_name())
     try:
         async with asyncio.TaskGroup() as group:
@@ -124,9 +142,11 @@ async def _serve(
                     operate.bulk_acts.run(),
                 )
             ]
+            if certificate is not None:
+                background.append(group.create_task(certificate.watch(clock)))
             serving = group.create_task(server.serve())
             await server.ready()
-            on_started(Started(server.url, first, folder / TOKEN_FILE))
+            on_started(started)
             await stopping.wait()
             log.info("central.stopping", node_id=node_id)
             dispatcher.stop()
@@ -183,8 +203,25 @@ def _make_folder(name: str) -> Path:
     return folder
 
 
-def _keep_token(path: Path, token: str) -> None:
-    """The first API token, for the command line on this machine; readable by its owner alone."""
+def _introduce(first: FirstAccount | None, url: str, settings: Settings, folder: Path) -> Started:
+    """What is told, and what is kept in files that their owner alone may read, for whoever did not see it."""
+    token_file, link_file = folder / TOKEN_FILE, folder / LINK_FILE
+    if first is None:
+        return Started(url, None, token_file, link_file)
+    if first.api_token is not None:
+        _keep_secret(token_file, first.api_token)
+    if first.link is None:
+        return Started(url, first, token_file, link_file)
+    # A server that listens everywhere is reached by this address on its own machine.
+    shown = settings.front.public_url.rstrip("/") or url.replace("//0.0.0.0", "//127.0.0.1").replace(
+        "//[::]", "//[::1]"
+    )
+    link = f"{shown}{LINK_PATH}?link={first.link}"
+    _keep_secret(link_file, link)
+    return Started(url, first, token_file, link_file, link)
+
+
+def _keep_secret(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(token + "\n")
+        file.write(text + "\n")

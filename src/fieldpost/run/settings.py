@@ -18,6 +18,7 @@ import msgspec
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.ingest.telemetry import MirrorOptions
+from fieldpost.central.operate.account_options import AccountOptions
 from fieldpost.central.operate.intents import IntentOptions
 from fieldpost.central.store.keys import SecretsOptions
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -71,6 +72,7 @@ class Settings:
 
     central: CentralOptions = field(default_factory=CentralOptions)
     front: FrontOptions = field(default_factory=FrontOptions)
+    accounts: AccountOptions = field(default_factory=AccountOptions)
     ingest: IngestOptions = field(default_factory=IngestOptions)
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     intents: IntentOptions = field(default_factory=IntentOptions)

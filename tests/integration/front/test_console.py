@@ -46,7 +46,7 @@ async def test_a_wrong_password_is_refused_with_the_same_page_for_known_and_unkn
 @pytest.mark.parametrize(
     ("url", "name", "is_secure"),
     [
-        ("http://central.example", "fieldpost-session", False),
+        ("http://127.0.0.1", "fieldpost-session", False),
         ("https://central.example", "__Host-fieldpost-session", True),
     ],
 )
@@ -64,16 +64,16 @@ async def test_the_session_cookie_is_kept_from_scripts_and_other_sites(
 
 async def test_a_login_begins_a_new_session_and_a_logout_ends_it_at_central(front: Front) -> None:
     async with front.client() as client:
-        client.cookies.set("fieldpost-session", "fp_session_planted_by_somebody", domain="central.example")
+        client.cookies.set("fieldpost-session", "fp_session_planted_by_somebody", domain="127.0.0.1")
         await post_login(front, client, await client.get("/login"), "viewer")
-        cookie = client.cookies.get("fieldpost-session", domain="central.example")
+        cookie = client.cookies.get("fieldpost-session", domain="127.0.0.1")
         assert cookie is not None
         assert "planted" not in cookie
         page = await client.get("/")
         assert page.status_code == 200
         await client.post("/logout", data={"csrf": token_in(page)})
     async with front.client() as client:
-        client.cookies.set("fieldpost-session", cookie, domain="central.example")
+        client.cookies.set("fieldpost-session", cookie, domain="127.0.0.1")
         assert (await client.get("/")).status_code == 303
 
 
@@ -113,7 +113,7 @@ async def test_a_form_that_was_not_sent_from_our_page_does_nothing(front: Front,
         assert "nothing was done" in answer.text
         assert await front.centre.get(parked) == before
         form["csrf"] = token_in(await client.get("/"))
-        good = {"sec-fetch-site": "same-origin", "origin": "http://central.example"}
+        good = {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1"}
         assert (await client.post(f"/notifications/{parked}/{verb}", data=form, headers=good)).status_code == 303
     assert (await front.centre.get(parked)).status is not Status.PARKED
 

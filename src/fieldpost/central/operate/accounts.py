@@ -21,7 +21,7 @@ from fieldpost.central.store.logins import LinkRecord
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import SYSTEM, AuditEntry
-from fieldpost.core.errors import Unavailable
+from fieldpost.core.errors import Denied, Unavailable
 from fieldpost.core.login import has_ended
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
@@ -111,6 +111,18 @@ class Accounts:
         prefix = credentials.prefix_of(token, "site")
         found = None if prefix is None else await self._store.read(identities.get_token, "site", prefix)
         return found.owner if found is not None and self._is_good(token, found) else None
+
+    async def refuse_site(self, token: str) -> Denied:
+        """Why this is no site's token now. Only who shows that he has had one hears that it was revoked or replaced."""
+        prefix = credentials.prefix_of(token, "site")
+        found = None if prefix is None else await self._store.read(identities.get_token, "site", prefix)
+        if found is not None and credentials.matches(token, found.digest):
+            return Denied(
+                "auth.revoked",
+                f"this token of site {found.owner!r} was revoked or replaced",
+                hint="ask an administrator for a code: fieldpost sites rotate NAME",
+            )
+        return Denied("auth.invalid", "the token is not a site's")
 
     async def _bearer(self, token: str, kind: str) -> tuple[TokenRecord, OperatorRecord] | None:
         prefix = credentials.prefix_of(token, kind)

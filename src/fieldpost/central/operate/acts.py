@@ -12,9 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from fieldpost.central.store.engine import Store, Transaction
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.errors import Conflict, Denied, InvalidInput
+from fieldpost.core.errors import Conflict, Denied
 from fieldpost.core.ids import new_id
-from fieldpost.core.text import check_label
+from fieldpost.core.text import is_label
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +41,11 @@ def require(actor: Actor, role: Role, act: str) -> None:
 
 
 def record(actor: Actor, act: str, target: str, now: datetime, extra: Mapping[str, object] | None = None) -> AuditEntry:
-    """The audit entry of an act that is done in the same transaction. `extra` must hold no secret."""
+    """The audit entry of an act that is done in the same transaction. `extra` must hold no secret.
+
+    It names the person, and the API token where a program acted in his name.
+    """
+    noted = {**(extra or {}), **({"by_token": actor.token} if actor.token else {})}
     return AuditEntry(
         event_id=event_id(now),
         occurred_at=now,
@@ -51,17 +55,12 @@ def record(actor: Actor, act: str, target: str, now: datetime, extra: Mapping[st
         actor=actor.name,
         target=target,
         request_summary=act,
-        extra=dict(extra) if extra else None,
+        extra=noted or None,
     )
 
 
-def is_name(text: str) -> bool:
-    """Whether anything can bear this name. What cannot is never asked of a database, which may refuse the very text."""
-    try:
-        check_label(text, "name")
-    except InvalidInput:
-        return False
-    return True
+is_name = is_label
+"""Whether anything can bear this name: an act on what cannot is about nothing that there is."""
 
 
 def event_id(now: datetime) -> str:

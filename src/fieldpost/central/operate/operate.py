@@ -3,15 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fieldpost.central.operate.account_options import AccountOptions
 from fieldpost.central.operate.accounts import Accounts
 from fieldpost.central.operate.breakers import Breakers
 from fieldpost.central.operate.bulk_acts import BulkActs
 from fieldpost.central.operate.channels import Channels
 from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.lists import Lists
+from fieldpost.central.operate.logins import Logins
 from fieldpost.central.operate.notifications import Notifications
+from fieldpost.central.operate.passwords import Passwords
 from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import Sites
+from fieldpost.central.operate.tokens import Tokens
+from fieldpost.central.operate.users import Users
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import Keyring
 from fieldpost.clock import Clock
@@ -29,6 +34,9 @@ class Operate:
     sites: Sites
     intents: Intents
     accounts: Accounts
+    logins: Logins
+    users: Users
+    tokens: Tokens
 
     @classmethod
     def over(
@@ -38,8 +46,10 @@ class Operate:
         clock: Clock,
         keyring: Keyring | None = None,
         intents: IntentOptions | None = None,
+        accounts: AccountOptions | None = None,
     ) -> "Operate":
         ring = keyring or Keyring()
+        passwords = Passwords()
         return cls(
             Notifications(store, clock),
             BulkActs(store, clock),
@@ -49,5 +59,8 @@ class Operate:
             Breakers(store, clock),
             Sites(store, clock),
             Intents(store, clock, intents),
-            Accounts(store, clock),
+            Accounts(store, clock, passwords, accounts),
+            Logins(store, clock, passwords, accounts),
+            Users(store, clock, accounts),
+            Tokens(store, clock),
         )

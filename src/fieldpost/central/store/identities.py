@@ -1,11 +1,14 @@
 """Who may come in: sites, operators, and the tokens of both."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from fieldpost.central.store.account_tables import operators, tokens
+from fieldpost.central.store.retention import Batch, Span
 from fieldpost.central.store.tables import sites
 
 
@@ -21,6 +24,11 @@ class TokenRecord:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    last_used_at: datetime | None = None
+    name: str | None = None
+    created_by: str | None = None
+    address: str | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +41,18 @@ class SiteRecord:
 @dataclass(frozen=True, slots=True)
 class OperatorRecord:
     name: str
-    password_hash: str
+    password_hash: str | None
     role: str
+    created_at: datetime
+    created_by: str | None = None
+    disabled_at: datetime | None = None
+    last_login_at: datetime | None = None
+    subject: str | None = None
+    version: int = 1
 
 
 _TOKEN_COLUMNS = [tokens.c[name] for name in TokenRecord.__dataclass_fields__]
+_OPERATOR_COLUMNS = [operators.c[name] for name in OperatorRecord.__dataclass_fields__]
 
 
 def add_token(
@@ -49,6 +64,11 @@ def add_token(
     role: str | None,
     now: datetime,
     expires_at: datetime | None = None,
+    *,
+    name: str | None = None,
+    created_by: str | None = None,
+    address: str | None = None,
+    agent: str | None = None,
 ) -> None:
     conn.execute(
         insert(tokens).values(
@@ -59,6 +79,10 @@ def add_token(
             role=role,
             created_at=now,
             expires_at=expires_at,
+            name=name,
+            created_by=created_by,
+            address=address,
+            agent=agent,
         )
     )
 
@@ -68,9 +92,52 @@ def get_token(conn: Connection, kind: str, prefix: str) -> TokenRecord | None:
     return TokenRecord(*row) if row else None
 
 
+def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, OperatorRecord] | None:
+    """A token of a person's, with the person as he is now."""
+    found = get_token(conn, kind, prefix)
+    owner = None if found is None else get_operator(conn, found.owner)
+    return None if found is None or owner is None else (found, owner)
+
+
+def live_tokens(conn: Connection, kind: str, now: datetime, owner: str | None = None) -> list[TokenRecord]:
+    """Tokens that are neither revoked nor past their end, the newest first; one person's, or everybody's."""
+    query = select(*_TOKEN_COLUMNS).where(
+        tokens.c.kind == kind,
+        tokens.c.revoked_at.is_(None),
+        tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now),
+    )
+    if owner is not None:
+        query = query.where(tokens.c.owner == owner)
+    query = query.order_by(tokens.c.created_at.desc(), tokens.c.prefix)
+    return [TokenRecord(*row) for row in conn.execute(query)]
+
+
+def used_token(conn: Connection, kind: str, prefix: str, now: datetime) -> None:
+    conn.execute(update(tokens).where(tokens.c.kind == kind, tokens.c.prefix == prefix).values(last_used_at=now))
+
+
 def revoke_token(conn: Connection, kind: str, prefix: str, now: datetime) -> bool:
-    changed = update(tokens).where(tokens.c.kind == kind, tokens.c.prefix == prefix, tokens.c.revoked_at.is_(None))
-    return conn.execute(changed.values(revoked_at=now)).rowcount == 1
+    return _revoke(conn, now, tokens.c.kind == kind, tokens.c.prefix == prefix) == 1
+
+
+def revoke_all(conn: Connection, kind: str, owner: str, now: datetime, but: str | None = None) -> int:
+    """All live tokens of this kind and owner, but for one; how many that were."""
+    conditions = [tokens.c.kind == kind, tokens.c.owner == owner]
+    if but is not None:
+        conditions.append(tokens.c.prefix != but)
+    return _revoke(conn, now, *conditions)
+
+
+def purge_sessions(conn: Connection, span: Span) -> Batch:
+    """Delete sessions whose time was up before the cutoff."""
+    old = (
+        select(tokens.c.prefix)
+        .where(tokens.c.kind == "session", tokens.c.expires_at < span.cutoff)
+        .order_by(tokens.c.expires_at)
+        .limit(span.limit)
+    )
+    deleted = conn.execute(delete(tokens).where(tokens.c.prefix.in_(old.scalar_subquery()))).rowcount
+    return Batch(deleted, span.after if deleted >= span.limit else None)
 
 
 def add_site(conn: Connection, name: str, now: datetime) -> None:
@@ -94,23 +161,75 @@ def saw_site(conn: Connection, name: str, now: datetime) -> None:
     conn.execute(update(sites).where(sites.c.site_name == name).values(last_seen_at=now))
 
 
-def add_operator(conn: Connection, name: str, password_hash: str, role: str, now: datetime) -> None:
-    conn.execute(insert(operators).values(name=name, password_hash=password_hash, role=role, created_at=now))
+def add_operator(
+    conn: Connection,
+    name: str,
+    password_hash: str | None,
+    role: str,
+    now: datetime,
+    *,
+    created_by: str | None = None,
+    subject: str | None = None,
+) -> None:
+    conn.execute(
+        insert(operators).values(
+            name=name,
+            password_hash=password_hash,
+            role=role,
+            created_at=now,
+            created_by=created_by,
+            subject=subject,
+        )
+    )
 
 
 def get_operator(conn: Connection, name: str) -> OperatorRecord | None:
-    row = conn.execute(
-        select(operators.c.name, operators.c.password_hash, operators.c.role).where(operators.c.name == name)
-    ).first()
+    row = conn.execute(select(*_OPERATOR_COLUMNS).where(operators.c.name == name)).first()
     return OperatorRecord(*row) if row else None
 
 
-def set_password(conn: Connection, name: str, password_hash: str) -> bool:
-    return (
-        conn.execute(update(operators).where(operators.c.name == name).values(password_hash=password_hash)).rowcount
-        == 1
-    )
+def get_by_subject(conn: Connection, subject: str) -> OperatorRecord | None:
+    row = conn.execute(select(*_OPERATOR_COLUMNS).where(operators.c.subject == subject)).first()
+    return OperatorRecord(*row) if row else None
+
+
+def all_operators(conn: Connection) -> list[OperatorRecord]:
+    return [OperatorRecord(*row) for row in conn.execute(select(*_OPERATOR_COLUMNS).order_by(operators.c.name))]
+
+
+def lock_admins(conn: Connection) -> list[str]:
+    """The administrators who may act, held until the transaction ends: two who remove each other come one by one."""
+    query = select(operators.c.name).where(operators.c.role == "admin", operators.c.disabled_at.is_(None))
+    return list(conn.execute(query.order_by(operators.c.name).with_for_update()).scalars())
+
+
+def change_operator(conn: Connection, name: str, version: int, values: Mapping[str, Any]) -> bool:
+    """Compare-and-set: False when the account is not as it was seen."""
+    changed = update(operators).where(operators.c.name == name, operators.c.version == version)
+    return conn.execute(changed.values(**values, version=version + 1)).rowcount == 1
+
+
+def remove_operator(conn: Connection, name: str) -> bool:
+    return conn.execute(delete(operators).where(operators.c.name == name)).rowcount == 1
+
+
+def set_password(conn: Connection, name: str, password_hash: str, *, seen: str | None = None) -> bool:
+    """A new password; with `seen` only in the place of that one."""
+    changed = update(operators).where(operators.c.name == name)
+    if seen is not None:
+        changed = changed.where(operators.c.password_hash == seen)
+    values = {"password_hash": password_hash, "version": operators.c.version + 1}
+    return conn.execute(changed.values(**values)).rowcount == 1
+
+
+def logged_in(conn: Connection, name: str, now: datetime) -> None:
+    conn.execute(update(operators).where(operators.c.name == name).values(last_login_at=now))
 
 
 def has_operators(conn: Connection) -> bool:
     return bool(conn.execute(select(func.count()).select_from(operators)).scalar())
+
+
+def _revoke(conn: Connection, now: datetime, *conditions: ColumnElement[bool]) -> int:
+    changed = update(tokens).where(*conditions, tokens.c.revoked_at.is_(None))
+    return conn.execute(changed.values(revoked_at=now)).rowcount

@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import bulk_acts, intents, retention, site_calls, site_health, terms
+from fieldpost.central.store import bulk_acts, identities, intents, logins, retention, site_calls, site_health, terms
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
 from fieldpost.central.store.retention import BEGINNING, Batch, Span
@@ -27,6 +27,8 @@ log = structlog.get_logger()
 BATCH_S = 0.05
 """How long one batch may take before the next one is made smaller."""
 BATCH_MIN = 10
+LOGIN_RETENTION = timedelta(days=7)
+"""How long sessions, one-time links and failed logins are kept that count for nothing any more."""
 AGAIN_S = 600.0
 """How soon a purge that failed is tried again, if that is sooner than the next one."""
 
@@ -61,6 +63,9 @@ class Purge:
             _Kept("intents", o.audit_retention, intents.ENDED.purge),
             _Kept("site_health_samples", o.sample_retention, site_health.SAMPLES.purge),
             _Kept("search_terms", o.terminal_retention, terms.purge),
+            _Kept("sessions", LOGIN_RETENTION, identities.purge_sessions),
+            _Kept("login_links", LOGIN_RETENTION, logins.LINKS.purge),
+            _Kept("login_delays", LOGIN_RETENTION, logins.DELAYS.purge),
         )
 
     async def run(self) -> None:

@@ -1,13 +1,19 @@
 """The console as one table of pages."""
 
 from fieldpost.front.auth import Access
-from fieldpost.front.console import notification, outbox, sessions
+from fieldpost.front.console import account, notification, outbox, sessions
 from fieldpost.front.console.visit import PageRoute
 
 PAGES = (
     PageRoute("GET", "/login", sessions.login_page, Access.ANYONE),
     PageRoute("POST", "/login", sessions.log_in, Access.ANYONE),
+    PageRoute("GET", "/set-password", sessions.link_page, Access.ANYONE),
+    PageRoute("POST", "/set-password", sessions.use_link, Access.ANYONE),
     PageRoute("POST", "/logout", sessions.log_out, Access.VIEWER),
+    PageRoute("GET", "/account", account.page, Access.VIEWER),
+    PageRoute("POST", "/account/password", account.change_password, Access.VIEWER),
+    PageRoute("POST", "/account/sessions/{session_id}/end", account.end_session, Access.VIEWER),
+    PageRoute("POST", "/account/log-out-everywhere", account.log_out_everywhere, Access.VIEWER),
     PageRoute("GET", "/", outbox.page, Access.VIEWER),
     PageRoute("GET", "/notifications/{notification_id}", notification.page, Access.VIEWER),
     PageRoute("POST", "/notifications/{notification_id}/retry", notification.retry, Access.OPERATOR),

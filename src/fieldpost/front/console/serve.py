@@ -83,7 +83,10 @@ class Console:
 
     async def _visit(self, request: Request) -> Visit:
         token = request.cookies.get(session_cookie_name(request))
-        visitor = await self._rooms.operate.accounts.by_session(token) if token else None
+        # A page that brings itself up to date is nobody's doing, and keeps no session alive.
+        is_active = request.headers.get("hx-request") != "true"
+        accounts = self._rooms.operate.accounts
+        visitor = await accounts.by_session(token, is_active=is_active) if token else None
         secret = token if visitor else request.cookies.get(visitor_cookie_name(request))
         return Visit(request, self._rooms, self._renderer, visitor, secret)
 

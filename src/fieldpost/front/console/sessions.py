@@ -1,8 +1,12 @@
-"""Logging in and out."""
+"""Coming in and going out: the login, the one-time link, the logout."""
+
+from dataclasses import replace
 
 from starlette.responses import Response
 
-from fieldpost.core.errors import Denied
+from fieldpost.central.operate.logins import TooManyLogins
+from fieldpost.core.errors import Denied, InvalidInput
+from fieldpost.core.login import PASSWORD_LENGTH_MIN
 from fieldpost.front.console.forms import local_path, new_secret
 from fieldpost.front.console.visit import (
     Visit,
@@ -13,24 +17,51 @@ from fieldpost.front.console.visit import (
     visitor_cookie_name,
 )
 
+LINK_PATH = "/set-password"
+
 
 async def login_page(visit: Visit) -> Response:
     if visit.visitor is not None:
         return redirect(local_path(visit.request.query_params.get("next")))
-    secret = visit.secret or new_secret()
-    page = _login(visit, secret, visit.request.query_params.get("next"))
-    set_cookie(page, visit.request, visitor_cookie_name(visit.request), secret)
-    return page
+    return _to_stranger(visit, "login.html", error=None, name="", next_path=_next(visit))
 
 
 async def log_in(visit: Visit) -> Response:
     form = await visit.form()
+    visit.check_privacy()
+    name = form.get("name", "")
     try:
-        session = await visit.rooms.operate.accounts.log_in(form.get("name", ""), form.get("password", ""))
-    except Denied as error:
-        assert visit.secret is not None, "the form was tied to it"
-        return _login(visit, visit.secret, form.get("next"), error.message, form.get("name", ""))
+        session = await visit.rooms.operate.logins.log_in(name, form.get("password", ""), visit.origin)
+    except (Denied, TooManyLogins) as error:
+        status = 401 if isinstance(error, Denied) else 429
+        values = {"error": error.message, "name": name[:256], "next_path": local_path(form.get("next"))}
+        return _to_stranger(visit, "login.html", status, **values)
+    await _end_session_before(visit)
     response = redirect(local_path(form.get("next")))
+    set_session(response, visit.request, session)
+    return response
+
+
+async def link_page(visit: Visit) -> Response:
+    """Shows whose password is to be chosen. Looking uses nothing up: mail programs look at links by themselves."""
+    link = visit.request.query_params.get("link", "")
+    name = await visit.rooms.operate.logins.whose_link(link)
+    return _choose(visit, link, name)
+
+
+async def use_link(visit: Visit) -> Response:
+    form = await visit.form()
+    visit.check_privacy()
+    link, password = form.get("link", ""), form.get("password", "")
+    name = await visit.rooms.operate.logins.whose_link(link)
+    if password != form.get("again", ""):
+        return _choose(visit, link, name, 422, "the two passwords are not the same")
+    try:
+        session = await visit.rooms.operate.logins.use_link(link, password, visit.origin)
+    except InvalidInput as error:
+        return _choose(visit, link, name, 422, error.message)
+    await _end_session_before(visit)
+    response = redirect("/")
     set_session(response, visit.request, session)
     return response
 
@@ -38,14 +69,41 @@ async def log_in(visit: Visit) -> Response:
 async def log_out(visit: Visit) -> Response:
     await visit.form()
     assert visit.secret is not None
-    await visit.rooms.operate.accounts.log_out(visit.secret)
+    await visit.rooms.operate.logins.log_out(visit.secret)
+    return logged_out(visit)
+
+
+def logged_out(visit: Visit) -> Response:
+    """To the login, without the cookie."""
     response = redirect("/login")
-    response.delete_cookie(session_cookie_name(visit.request), path="/")
+    name = session_cookie_name(visit.request)
+    response.delete_cookie(name, path="/", secure=visit.request.url.scheme == "https", httponly=True, samesite="lax")
     return response
 
 
-def _login(visit: Visit, secret: str, next_path: str | None, error: str | None = None, name: str = "") -> Response:
-    visit = Visit(visit.request, visit.rooms, visit.renderer, None, secret)
-    return visit.page(
-        "login.html", 200 if error is None else 401, next_path=local_path(next_path), error=error, name=name[:256]
+def _choose(visit: Visit, link: str, name: str, status: int = 200, error: str | None = None) -> Response:
+    values = {"link": link, "name": name, "error": error, "length_min": PASSWORD_LENGTH_MIN}
+    return _to_stranger(visit, "set_password.html", status, **values)
+
+
+def _to_stranger(visit: Visit, template: str, status: int = 200, **values: object) -> Response:
+    """A page with a form for somebody who has no session; his forms are tied to a cookie of their own."""
+    is_known = visit.visitor is not None
+    secret = visit.secret or new_secret()
+    page = replace(visit, secret=secret).page(
+        template, status, is_unsafe=visit.is_readable_on_the_way, host=visit.request.url.hostname, **values
     )
+    if not is_known:
+        set_cookie(page, visit.request, visitor_cookie_name(visit.request), secret)
+    return page
+
+
+async def _end_session_before(visit: Visit) -> None:
+    """Whoever comes in anew leaves the session that his browser had."""
+    token = visit.request.cookies.get(session_cookie_name(visit.request))
+    if token is not None and visit.visitor is not None:
+        await visit.rooms.operate.logins.log_out(token)
+
+
+def _next(visit: Visit) -> str:
+    return local_path(visit.request.query_params.get("next"))

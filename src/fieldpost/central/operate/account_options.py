@@ -1,0 +1,47 @@
+"""The settings of accounts."""
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+
+from fieldpost.core.errors import ConfigError
+
+SECONDS_MAX = 366 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountOptions:
+    """[accounts]"""
+
+    session_idle_s: float = 2 * 3600.0
+    """A session ends when its person did nothing for so long; a page that brings itself up to date does not count."""
+    session_s: float = 12 * 3600.0
+    """A session ends after this in any case."""
+    link_s: float = 24 * 3600.0
+    """How long a one-time link to choose a password can be used."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if not 0 < getattr(self, field.name) <= SECONDS_MAX:
+                raise ConfigError(
+                    "settings.range",
+                    f"accounts.{field.name} must be greater than 0 and at most a year",
+                    field=f"accounts.{field.name}",
+                )
+        if self.session_idle_s > self.session_s:
+            raise ConfigError(
+                "settings.range",
+                "accounts.session_idle_s must not be more than accounts.session_s",
+                field="accounts.session_idle_s",
+            )
+
+    @property
+    def session_idle(self) -> timedelta:
+        return timedelta(seconds=self.session_idle_s)
+
+    @property
+    def session(self) -> timedelta:
+        return timedelta(seconds=self.session_s)
+
+    @property
+    def link(self) -> timedelta:
+        return timedelta(seconds=self.link_s)

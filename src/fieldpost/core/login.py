@@ -1,0 +1,107 @@
+"""Rules for people who log in: their names, their passwords, how long a wrong login makes one wait, when sessions end.
+
+A wait grows with each failure and is forgotten after a quiet hour. It is counted twice, by the account that was tried,
+known or not, and by the address that tried it: the first stops guessing at one person's password, the second at
+everybody's. Nothing is locked for good, since that would let anybody shut a person out by knowing his name.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from fieldpost.core.errors import InvalidInput
+
+USER_NAME_MAX = 64
+PASSWORD_LENGTH_MIN = 12
+PASSWORD_BYTES_MAX = 1024
+"""Longer ones are refused before they are hashed."""
+DISTINCT_MIN = 5
+
+# One alphabet without capitals, so that no two names look alike.
+_USER_NAME = re.compile(rf"[a-z0-9][a-z0-9._@+-]{{0,{USER_NAME_MAX - 1}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many failures are free, and how the wait grows after them: doubled each time, up to the longest."""
+
+    free: int
+    first: timedelta
+    longest: timedelta
+    forgotten_after: timedelta = timedelta(hours=1)
+
+
+WITH_ACCOUNT = Patience(free=4, first=timedelta(seconds=1), longest=timedelta(minutes=5))
+# Many people may share one address, behind a gateway.
+WITH_ADDRESS = Patience(free=20, first=timedelta(seconds=1), longest=timedelta(minutes=15))
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Failures counted against one account or address; until `free_at` nothing is tried."""
+
+    failures: int
+    failed_at: datetime
+    free_at: datetime
+
+    def wait(self, now: datetime) -> timedelta:
+        return max(timedelta(0), self.free_at - now)
+
+
+def charged(tally: Tally | None, patience: Patience, now: datetime) -> Tally:
+    """The tally with one more failure."""
+    is_forgotten = tally is None or now - tally.failed_at >= patience.forgotten_after
+    failures = 1 if tally is None or is_forgotten else tally.failures + 1
+    return Tally(failures, now, now + delay(failures, patience))
+
+
+def given_back(tally: Tally, now: datetime) -> Tally:
+    """The tally without its last failure, which turned out to be none."""
+    return Tally(max(0, tally.failures - 1), tally.failed_at, min(tally.free_at, now))
+
+
+def delay(failures: int, patience: Patience) -> timedelta:
+    """How long to wait after so many failures in a row."""
+    if failures <= patience.free:
+        return timedelta(0)
+    doublings = min(failures - patience.free - 1, 30)
+    return min(patience.longest, patience.first * (1 << doublings))
+
+
+def has_ended(now: datetime, last_used_at: datetime, expires_at: datetime | None, idle: timedelta) -> bool:
+    """Whether a session is over: nobody used it for so long, or its time is up."""
+    return now - last_used_at >= idle or (expires_at is not None and expires_at <= now)
+
+
+def is_user_name(text: str) -> bool:
+    return _USER_NAME.fullmatch(text) is not None
+
+
+def check_user_name(value: object) -> str:
+    if type(value) is not str or not is_user_name(value):
+        raise InvalidInput(
+            "user.name",
+            f"name must be 1 to {USER_NAME_MAX} small letters, digits or . _ @ + -, beginning with a letter or a digit",
+            field="name",
+        )
+    return value
+
+
+def check_password(password: str, name: str) -> str:
+    """A password that somebody chose, or InvalidInput naming the rule that it breaks. Length is what counts."""
+    size = len(password.encode("utf-8", "replace"))
+    if len(password) < PASSWORD_LENGTH_MIN:
+        raise _refused(f"must have at least {PASSWORD_LENGTH_MIN} characters; several words are easy to remember")
+    if size > PASSWORD_BYTES_MAX:
+        raise _refused(f"must have at most {PASSWORD_BYTES_MAX} bytes")
+    if len(set(password)) < DISTINCT_MIN:
+        raise _refused(f"must have at least {DISTINCT_MIN} different characters")
+    if name in password.casefold() and len(password) < len(name) + PASSWORD_LENGTH_MIN:
+        raise _refused("must not be little more than the name")
+    if any("\ud800" <= character <= "\udfff" for character in password):
+        raise _refused("must be text that can be written down")
+    return password
+
+
+def _refused(rule: str) -> InvalidInput:
+    return InvalidInput("password.rule", f"password {rule}", field="password")

@@ -1,0 +1,73 @@
+"""One's own account: another password, and where one is logged in."""
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.logins import TooManyLogins
+from fieldpost.core.errors import Denied, InvalidInput, NotFound
+from fieldpost.core.login import PASSWORD_LENGTH_MIN
+from fieldpost.front.console.sessions import logged_out
+from fieldpost.front.console.visit import Visit, redirect, set_session
+from fieldpost.link import credentials
+
+NOTICES = {
+    "password": "Your password is changed. Everywhere else you are logged out.",
+    "ended": "That session is ended.",
+}
+
+
+async def page(visit: Visit) -> Response:
+    return await _page(visit, notice=NOTICES.get(visit.request.query_params.get("done", "")))
+
+
+async def change_password(visit: Visit) -> Response:
+    form = await visit.form()
+    visit.check_privacy()
+    if form.get("password", "") != form.get("again", ""):
+        return await _page(visit, 422, error="the two new passwords are not the same")
+    try:
+        session = await visit.rooms.operate.logins.change_password(
+            visit.actor, form.get("old", ""), form.get("password", ""), visit.origin
+        )
+    except (Denied, InvalidInput) as error:
+        return await _page(visit, 422, error=error.message)
+    except TooManyLogins as error:
+        return await _page(visit, 429, error=error.message)
+    response = redirect("/account?done=password")
+    set_session(response, visit.request, session)
+    return response
+
+
+async def end_session(visit: Visit) -> Response:
+    await visit.form()
+    session_id = visit.path("session_id")
+    try:
+        await visit.rooms.operate.logins.end(visit.actor, session_id)
+    except NotFound:
+        # Ended already, on another page or by its time: that is what was wanted.
+        return redirect("/account?done=ended")
+    return logged_out(visit) if session_id == _own_id(visit) else redirect("/account?done=ended")
+
+
+async def log_out_everywhere(visit: Visit) -> Response:
+    await visit.form()
+    await visit.rooms.operate.logins.log_out_everywhere(visit.actor)
+    return logged_out(visit)
+
+
+async def _page(visit: Visit, status: int = 200, notice: str | None = None, error: str | None = None) -> Response:
+    logins = visit.rooms.operate.logins
+    return visit.page(
+        "account.html",
+        status,
+        sessions=await logins.sessions(visit.actor),
+        has_password=await logins.has_password(visit.actor),
+        own_id=_own_id(visit),
+        notice=notice,
+        error=error,
+        length_min=PASSWORD_LENGTH_MIN,
+        is_unsafe=visit.is_readable_on_the_way,
+    )
+
+
+def _own_id(visit: Visit) -> str | None:
+    return credentials.prefix_of(visit.secret or "", "session")
