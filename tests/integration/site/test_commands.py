@@ -54,7 +54,7 @@ def kinds(calls: Calls, message_id: str) -> list[str]:
     return [entry.kind for entry in calls.buffer.read(lambda cursor: events.query(cursor, wanted))][::-1]
 
 
-@pytest.mark.req("TEL-05", "TEL-07", "TEL-10", "TRK-09")
+@pytest.mark.req("TEL-05", "TEL-07", "TEL-10")
 def test_a_retry_moves_message_and_record_back_to_the_queue(calls: Calls) -> None:
     one = calls.parked()
     message = calls.buffer.find(one)
@@ -68,7 +68,7 @@ def test_a_retry_moves_message_and_record_back_to_the_queue(calls: Calls) -> Non
     assert kinds(calls, one)[-1] == "requeued"
 
 
-@pytest.mark.req("TEL-08", "TEL-10")
+@pytest.mark.req("TEL-08", "TEL-10", "TRK-09")
 def test_a_discard_removes_the_message_and_ends_the_record(calls: Calls) -> None:
     one = calls.parked()
     assert apply(calls, command(calls, "discard", one)).outcome == "applied"

@@ -1,0 +1,88 @@
+"""The commands about sites' calls and intents, as real processes; a site's real commands answer them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fieldpost import Site
+from fieldpost.clock import SystemClock
+from fieldpost.site.control import Control
+from fieldpost.site.folder import read_folder
+from fieldpost.site.forwarder import ForwardHealth
+from fieldpost.site.options import ReportOptions
+from support.calls import Calls
+from support.centre import SITE
+from support.commands import Cli
+
+QUICK = ReportOptions(health_interval_s=0.2, poll_s=0.05, reconnect_interval_s=0.05)
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Iterator[Calls]:
+    (tmp_path / "site").mkdir()
+    opened = Calls(tmp_path / "site" / "buffer.db", SystemClock())
+    yield opened
+    opened.close()
+
+
+@asynccontextmanager
+async def connected(cli: Cli, calls: Calls) -> AsyncIterator[None]:
+    """The site's agent on its control connection, and central's errands."""
+    folder = calls.path.parent
+    Site.create(folder, SITE, cli.url, cli.front.tokens["site"]).close()
+    control = Control(read_folder(folder), calls.buffer, ForwardHealth, SystemClock(), Random(1), options=QUICK)
+    stopping = asyncio.Event()
+    running = asyncio.create_task(control.run(stopping))
+    errands = asyncio.create_task(cli.front.app.state.errands.run())
+    try:
+        yield
+    finally:
+        errands.cancel()
+        stopping.set()
+        await asyncio.gather(running, errands, return_exceptions=True)
+
+
+@pytest.mark.req("TEL-06", "TEL-07", "TEL-08")
+async def test_parked_calls_are_seen_asked_for_retried_and_discarded(cli: Cli, calls: Calls) -> None:
+    one, two = calls.parked(), calls.parked("mes")
+    async with connected(cli, calls):
+        asked = await cli("site-calls", "parked", SITE, role="operator")
+        assert [line.split()[0] for line in asked.out.splitlines()[1:]] == [one, two], asked.err
+        listed = (await cli("site-calls", "list", "--status", "parked", "--target", "mes", role="viewer")).out
+        assert [line.split()[:2] for line in listed.splitlines()[1:]] == [[SITE, two]]
+        retried = await cli("site-calls", "retry", SITE, one, "--reason", "it is back", role="operator")
+        assert (retried.code, retried.out) == (0, f"{one}: is tried again\n")
+        assert (await cli("site-calls", "discard", SITE, two, role="operator")).out == f"{two}: is discarded\n"
+        again = await cli("site-calls", "discard", SITE, two, role="operator")
+        assert (again.code, "not_parked" in again.out) == (5, True)
+        shown = (await cli("site-calls", "show", SITE, one, role="viewer")).out
+        assert "retry by operator" in shown
+        assert "erp POST /orders" in shown
+        events = await cli("sites", "events", SITE, "--kind", "requeued", role="operator")
+        assert one in events.out
+        assert "Nothing lies there." in (await cli("sites", "rejected", SITE, role="operator")).out
+        health = (await cli("sites", "health", SITE, role="viewer")).out
+        assert "online" in health
+        assert (await cli("site-calls", "reconcile", SITE, role="operator")).code == 0
+    assert [calls.record(operation_id).status for operation_id in (one, two)] == ["retrying", "discarded"]
+
+
+@pytest.mark.req("DEC-27")
+async def test_what_is_asked_of_a_site_that_is_away_waits_and_can_be_cancelled(cli: Cli, calls: Calls) -> None:
+    one = calls.parked()
+    given = await cli("site-calls", "retry", SITE, one, "--wait", "0", role="operator")
+    assert (given.code, f"waits for the site {SITE}" in given.out) == (0, True)
+    cli.front.clock.advance(1)
+    look = await cli("sites", "events", SITE, "--wait", "0.1", role="operator")
+    assert (look.code, "site.unreachable" in look.err) == (7, True)
+    waiting = json.loads((await cli("intents", "list", "--state", "waiting", "--json", role="viewer")).out)["intents"]
+    assert [intent["kind"] for intent in waiting] == ["query_events", "retry"]
+    assert (await cli("intents", "cancel", waiting[1]["intent_id"], role="operator")).code == 0
+    assert "cancelled" in (await cli("intents", "show", waiting[1]["intent_id"], role="viewer")).out
+    assert (await cli("site-calls", "retry", SITE, one, role="viewer")).code == 6
+    assert (await cli("site-calls", "retry", "south", one, role="operator")).code == 4
