@@ -15,7 +15,7 @@ import fieldpost
 from fieldpost.central import adapters
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.operate.accounts import FirstAccount
+from fieldpost.central.operate.accounts import FirstAccount, link_path
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.store import claims, leases, nodes
 from fieldpost.central.store.engine import Store, open_store, parse_url
@@ -29,7 +29,6 @@ from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.front.app import create_app
-from fieldpost.front.console.sessions import LINK_PATH
 from fieldpost.front.server import Server
 from fieldpost.front.tls import Certificate
 from fieldpost.outbound.outbound import Outbound
@@ -216,7 +215,7 @@ def _introduce(first: FirstAccount | None, url: str, settings: Settings, folder:
     shown = settings.front.public_url.rstrip("/") or url.replace("//0.0.0.0", "//127.0.0.1").replace(
         "//[::]", "//[::1]"
     )
-    link = f"{shown}{LINK_PATH}?link={first.link}"
+    link = f"{shown}{link_path(first.link)}"
     _keep_secret(link_file, link)
     return Started(url, first, token_file, link_file, link)
 

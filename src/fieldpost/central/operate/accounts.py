@@ -28,6 +28,7 @@ from fieldpost.link.credentials import IssuedToken
 
 ADMIN_NAME = "admin"
 FIRST_TOKEN = "first start"
+LINK_PATH = "/set-password"
 USED_EVERY_S = 60.0
 """How exactly it is kept when a session or a token was last used."""
 
@@ -120,7 +121,7 @@ class Accounts:
             return Denied(
                 "auth.revoked",
                 f"this token of site {found.owner!r} was revoked or replaced",
-                hint="ask an administrator for a code: fieldpost sites rotate NAME",
+                hint="ask an administrator for a new one: fieldpost sites rotate-token NAME",
             )
         return Denied("auth.invalid", "the token is not a site's")
 
@@ -161,6 +162,11 @@ class Accounts:
 
     def _link(self, link: IssuedToken, name: str, now: datetime) -> LinkRecord:
         return LinkRecord(link.prefix, link.digest, name, SYSTEM, now, now + self._options.link, None)
+
+
+def link_path(token: str) -> str:
+    """Path and query of the page at which a one-time link is used."""
+    return f"{LINK_PATH}?link={token}"
 
 
 def issue(kind: str) -> IssuedToken:

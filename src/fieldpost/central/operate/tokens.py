@@ -21,6 +21,8 @@ from fieldpost.core.login import is_user_name
 from fieldpost.core.text import check_label
 from fieldpost.link.credentials import IssuedToken
 
+__all__ = ["LIFE_DEFAULT", "LIFE_MAX", "AddedToken", "TokenRecord", "Tokens"]
+
 LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=3660)
 

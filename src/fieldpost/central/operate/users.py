@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from fieldpost.central.operate.account_options import AccountOptions
-from fieldpost.central.operate.accounts import issue
+from fieldpost.central.operate.accounts import issue, link_path
 from fieldpost.central.operate.acts import KEEP, Keep, commit, record, require
 from fieldpost.central.store import audit, identities, logins
 from fieldpost.central.store.engine import Store
@@ -18,6 +18,8 @@ from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, NotFound
 from fieldpost.core.login import check_user_name, is_user_name
 
+__all__ = ["Link", "OperatorRecord", "TokenRecord", "Users"]
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -26,6 +28,11 @@ class Link:
     name: str
     token: str = field(repr=False)
     expires_at: datetime
+
+    @property
+    def path(self) -> str:
+        """Where the person opens it, at whatever address he reaches central by."""
+        return link_path(self.token)
 
 
 class Users:
@@ -72,8 +79,8 @@ class Users:
             values["role"] = role.value
         if is_disabled is not KEEP and is_disabled != (seen.disabled_at is not None):
             values["disabled_at"] = now if is_disabled else None
-        told = {"role": values.get("role", seen.role), "is_disabled": values.get("disabled_at", seen.disabled_at)}
-        told["is_disabled"] = told["is_disabled"] is not None
+        is_out = values.get("disabled_at", seen.disabled_at) is not None
+        told = {"role": values.get("role", seen.role), "is_disabled": is_out}
         entry = record(actor, "user.change", name, now, told)
         await commit(self._store, f"user {name!r}", _change, name, version, values, entry)
         return await self.get(actor, name)

@@ -1,5 +1,6 @@
 """The console as one table of pages."""
 
+from fieldpost.central.operate.accounts import LINK_PATH
 from fieldpost.front.auth import Access
 from fieldpost.front.console import account, notification, outbox, sessions
 from fieldpost.front.console.visit import PageRoute
@@ -7,8 +8,8 @@ from fieldpost.front.console.visit import PageRoute
 PAGES = (
     PageRoute("GET", "/login", sessions.login_page, Access.ANYONE),
     PageRoute("POST", "/login", sessions.log_in, Access.ANYONE),
-    PageRoute("GET", "/set-password", sessions.link_page, Access.ANYONE),
-    PageRoute("POST", "/set-password", sessions.use_link, Access.ANYONE),
+    PageRoute("GET", LINK_PATH, sessions.link_page, Access.ANYONE),
+    PageRoute("POST", LINK_PATH, sessions.use_link, Access.ANYONE),
     PageRoute("POST", "/logout", sessions.log_out, Access.VIEWER),
     PageRoute("GET", "/account", account.page, Access.VIEWER),
     PageRoute("POST", "/account/password", account.change_password, Access.VIEWER),

@@ -17,8 +17,6 @@ from fieldpost.front.console.visit import (
     visitor_cookie_name,
 )
 
-LINK_PATH = "/set-password"
-
 
 async def login_page(visit: Visit) -> Response:
     if visit.visitor is not None:
