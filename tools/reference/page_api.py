@@ -50,7 +50,7 @@ def _plain(path: str) -> str:
 
 
 def _who(access: Access) -> str:
-    return {Access.ANYONE: "anyone", Access.SITE: "site"}.get(access, access.value)
+    return {Access.ANYONE: "anyone", Access.SITE: "site", Access.JOIN: "who has a code"}.get(access, access.value)
 
 
 def _said(route: object) -> str:

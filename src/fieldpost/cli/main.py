@@ -10,7 +10,7 @@ interrupted.
 
 import os
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -31,8 +31,6 @@ from fieldpost.cli import (
     site,
     site_calls,
     sites,
-    tokens,
-    users,
 )
 from fieldpost.core.errors import (
     ConfigError,
@@ -69,8 +67,6 @@ app.add_typer(lists.app, name="lists")
 app.add_typer(channels.app, name="channels")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(sites.app, name="sites")
-app.add_typer(users.app, name="users")
-app.add_typer(tokens.app, name="tokens")
 app.add_typer(site_calls.app, name="site-calls")
 app.add_typer(intents.app, name="intents")
 app.add_typer(breakers.app, name="breakers")
@@ -84,6 +80,21 @@ app.command()(script.call)
 app.command()(script.write)
 app.command()(script.status)
 app.command()(demo.demo)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(fieldpost.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    is_version: Annotated[
+        bool, typer.Option("--version", help="Print the version of Fieldpost.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Machines at sites notify people over links that fail."""
 
 
 @app.command()

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from fieldpost.cli import site_buffer, site_messages
+from fieldpost.cli import join, site_buffer, site_messages
 from fieldpost.cli.site_buffer import FolderOption
 
 app = typer.Typer(
     help="Run the agent of this machine's site, set a site up, or take care of its buffer.", invoke_without_command=True
 )
+app.command()(join.join)
 app.command()(site_messages.status)
 app.command()(site_messages.events)
 app.command()(site_messages.parked)

@@ -28,6 +28,15 @@ def check_label(value: object, field: str) -> str:
     return _check_name(value, field, LABEL_BYTES_MAX)
 
 
+def is_label(text: str) -> bool:
+    """Whether anything can bear this name. What cannot is never asked of a database, which may refuse the very text."""
+    try:
+        check_label(text, "name")
+    except InvalidInput:
+        return False
+    return True
+
+
 def check_subject(value: object) -> str:
     text = _check_text(value, "subject", SUBJECT_BYTES_MAX)
     if _LINE_BREAK.search(text):

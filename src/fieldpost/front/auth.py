@@ -8,8 +8,10 @@ from enum import StrEnum
 from starlette.datastructures import Headers
 
 from fieldpost.central.operate.accounts import Accounts
+from fieldpost.central.operate.sites import no_code
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, InvalidInput
+from fieldpost.link.credentials import prefix_of
 
 
 class Access(StrEnum):
@@ -17,6 +19,8 @@ class Access(StrEnum):
 
     ANYONE = "anyone"
     SITE = "site"
+    JOIN = "join"
+    """Whoever shows a code by which a site enrols; the room that takes it judges it."""
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
@@ -42,6 +46,14 @@ async def site(headers: Headers, accounts: Accounts) -> str:
     if name is None:
         raise await accounts.refuse_site(token)
     return name
+
+
+def code(headers: Headers) -> str:
+    """A code by which a site enrols, or what looks like one; Denied when it is anything else."""
+    text = bearer(headers)
+    if prefix_of(text, "join") is None:
+        raise no_code()
+    return text
 
 
 def bearer(headers: Headers) -> str:

@@ -5,11 +5,13 @@ and only the SHA-256 of the whole is stored. 256 random bits need no slow hash.
 """
 
 import hmac
+import re
 from base64 import b32encode
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 ENTROPY_BYTES = 40
+_PREFIX = re.compile("[a-z2-7]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +24,27 @@ class IssuedToken:
 
 
 def issue(kind: str, entropy: bytes) -> IssuedToken:
-    """A token of this kind (`site`, `api`, `session`) from 40 bytes of entropy."""
+    """A token of this kind (`site`, `api`, `session`, `join`) from 40 bytes of entropy."""
     letters = b32encode(entropy[:ENTROPY_BYTES]).decode().lower().rstrip("=")
     prefix, secret = letters[:12], letters[12:]
     text = f"fp_{kind}_{prefix}_{secret}"
     return IssuedToken(prefix, digest(text), text)
 
 
+def of_text(text: str) -> IssuedToken:
+    """A token that was issued before, of any kind."""
+    return IssuedToken(text.split("_")[2], digest(text), text)
+
+
 def prefix_of(text: str, kind: str) -> str | None:
     """The public part that finds the row, or None when this is no token of the kind."""
     parts = text.split("_")
     return parts[2] if len(parts) == 4 and parts[0] == "fp" and parts[1] == kind and len(text) < 200 else None
+
+
+def is_prefix(text: str) -> bool:
+    """Whether this can be the public part of a token."""
+    return _PREFIX.fullmatch(text) is not None
 
 
 def matches(text: str, stored: bytes) -> bool:

@@ -129,15 +129,20 @@ def read_folder(path: Path) -> Folder:
 def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None) -> Folder:
     """Make the folder and its files; refuses a folder that already is a site's."""
     check_label(name, "name")
-    url = check_central_url(central_url)
+    check_central_url(central_url)
     token = _check_token(token.strip(), "the token")
     path.mkdir(parents=True, exist_ok=True)
-    settings = path / SETTINGS_FILE
-    ca_line = "" if ca_file is None else f"ca_file = {_toml(str(ca_file.resolve()))}\n"
-    text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}"
     # The token first: a folder with settings is complete.
-    _write_new(path / TOKEN_FILE, token + "\n", 0o600)
-    _write_new(settings, text, 0o644)
+    write_new(path / TOKEN_FILE, token + "\n", 0o600)
+    return write_settings(path, name, central_url, ca_file)
+
+
+def write_settings(path: Path, name: str, central_url: str, ca_file: Path | None = None) -> Folder:
+    """Make `site.toml` in a folder that has its token; refuses one that has settings already."""
+    ca_line = "" if ca_file is None else f"ca_file = {_toml(str(ca_file.resolve()))}\n"
+    url = check_central_url(central_url)
+    text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}"
+    write_new(path / SETTINGS_FILE, text, 0o644)
     return read_folder(path)
 
 
@@ -169,7 +174,8 @@ def _check_token(text: str, where: str) -> str:
     return text
 
 
-def _write_new(file: Path, text: str, mode: int) -> None:
+def write_new(file: Path, text: str, mode: int) -> None:
+    """Make the file, durably; Conflict when it is there already."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:

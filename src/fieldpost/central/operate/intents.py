@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.operate.acts import commit, is_name, record, require
-from fieldpost.central.store import audit, identities
+from fieldpost.central.store import audit, sites
 from fieldpost.central.store import intents as rows
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
@@ -152,7 +152,7 @@ def _give(
     *,
     now: datetime | None,
 ) -> list[Intent]:
-    if identities.get_site(conn, site) is None:
+    if sites.get(conn, site) is None:
         raise _unknown_site(site)
     if rows.open_counts(conn).get(site, 0) + len(message_ids) > OPEN_MAX:
         raise Conflict(

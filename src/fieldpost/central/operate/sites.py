@@ -1,23 +1,45 @@
-"""Sites: add, look, take note that one was there."""
+"""Sites: add, enrol, rotate their tokens, revoke; and take note that one was there.
 
+A site's identity is its token, and the token is made at the site: a person hands it a *code*, which is good for one
+exchange and a short time, and the site shows the code together with the digest of the token it has made. So what is
+pasted is soon worthless, and the token never travels but to prove itself. A program that cannot do that may still be
+given a token that was made here.
+
+A revoked site keeps its rows, its health and its history; nothing it sends is taken until it is given a new token.
+"""
+
+import hmac
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
+import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import commit, record, require
+from fieldpost.central.operate.acts import commit, is_name, record, require
 from fieldpost.central.store import audit, identities
+from fieldpost.central.store import sites as rows
 from fieldpost.central.store.engine import Store
-from fieldpost.central.store.identities import SiteRecord
+from fieldpost.central.store.sites import Enrolment, SiteRecord
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.errors import Conflict
+from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.text import check_label
 from fieldpost.link import credentials
+from fieldpost.link.credentials import IssuedToken
+
+__all__ = ["OVERLAP_DEFAULT", "VALID_DEFAULT", "AddedSite", "Claimant", "Invitation", "SiteRecord", "Sites", "no_code"]
 
 SEEN_EVERY_S = 30.0
 """How exactly `last_seen_at` is kept for a site that talks all the time."""
+VALID_DEFAULT = timedelta(hours=1)
+"""How long a code is good for."""
+OVERLAP_DEFAULT = timedelta(hours=24)
+"""How long the old token of a site goes on while the new one is brought there."""
+VALID_MAX = timedelta(days=30)
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +48,24 @@ class AddedSite:
 
     name: str
     token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A code by which a site enrols, shown this once."""
+
+    name: str
+    code: str = field(repr=False)
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who comes with a code: the public part and the digest of the token it has made, and its name if it has one."""
+
+    prefix: str
+    digest: bytes
+    site: str | None = None
 
 
 class Sites:
@@ -37,27 +77,178 @@ class Sites:
         self._seen: dict[str, float] = {}
 
     async def add(self, actor: Actor, name: str) -> AddedSite:
+        """A new site with a token that is made here, for programs that bring it to the site themselves."""
         require(actor, Role.ADMIN, "site.add")
         check_label(name, "name")
-        token = credentials.issue("site", secrets.token_bytes(credentials.ENTROPY_BYTES))
+        token = _issue("site")
         entry = record(actor, "site.add", name, self._clock.now(), {"token": token.prefix})
-        await commit(self._store, f"site {name!r}", _add, name, token, entry)
+        await commit(self._store, f"site {name!r}", _add, name, entry, token)
         return AddedSite(name, token.text)
 
+    async def invite(self, actor: Actor, name: str, valid: timedelta = VALID_DEFAULT) -> Invitation:
+        """A new site, and the code by which it enrols."""
+        require(actor, Role.ADMIN, "site.add")
+        check_label(name, "name")
+        _check_span(valid, "valid_s")
+        invitation, enrolment = self._invitation(actor, name, valid)
+        entry = record(actor, "site.add", name, self._clock.now(), {"code": enrolment.prefix})
+        await commit(self._store, f"site {name!r}", _add, name, entry, enrolment)
+        return invitation
+
+    async def rotate(
+        self, actor: Actor, name: str, overlap: timedelta = OVERLAP_DEFAULT, valid: timedelta | None = None
+    ) -> Invitation:
+        """A code for a site that is there: what it has now ends after the overlap. A revoked one is taken back."""
+        valid = valid or max(overlap, VALID_DEFAULT)
+        self._check_rotation(actor, overlap)
+        _check_span(valid, "valid_s")
+        invitation, enrolment = self._invitation(actor, name, valid)
+        await self._rotate(actor, name, overlap, enrolment)
+        return invitation
+
+    async def rotate_token(self, actor: Actor, name: str, overlap: timedelta = OVERLAP_DEFAULT) -> AddedSite:
+        """The same with a token that is made here."""
+        self._check_rotation(actor, overlap)
+        token = _issue("site")
+        await self._rotate(actor, name, overlap, token)
+        return AddedSite(name, token.text)
+
+    async def revoke(self, actor: Actor, name: str) -> SiteRecord:
+        """Nothing that the site sends is taken from here on; all that it sent stays. A revoked one stays as it is."""
+        require(actor, Role.ADMIN, "site.revoke")
+        entry = record(actor, "site.revoke", name, self._clock.now())
+        if not is_name(name):
+            raise _unknown(name)
+        return await commit(self._store, f"site {name!r}", _revoke, name, entry)
+
+    async def join(self, code: str, claimant: Claimant) -> str:
+        """The name of the site whose code this is; from now on the claimant's token is that site's.
+
+        Denied with one text for whatever is wrong with a code. Coming again with the same token is no second use.
+        """
+        prefix = credentials.prefix_of(code, "join")
+        if prefix is None:
+            raise no_code()
+        if claimant.prefix == prefix or not credentials.is_prefix(claimant.prefix):
+            raise InvalidInput("join.prefix", "prefix must be twelve letters and digits", field="prefix")
+        entry = record(Actor("site", Role.VIEWER), "site.join", "", self._clock.now(), {"token": claimant.prefix})
+        name = await commit(self._store, "the site", _join, code, prefix, claimant, entry)
+        log.info("site.joined", site=name, token=claimant.prefix)
+        return name
+
     async def all(self) -> list[SiteRecord]:
-        return await self._store.read(identities.all_sites)
+        return await self._store.read(rows.all_sites)
 
     async def saw(self, name: str) -> None:
         """The site spoke just now; written at most every half minute."""
         now = self._clock.monotonic()
         if now - self._seen.get(name, -SEEN_EVERY_S) >= SEEN_EVERY_S:
             self._seen[name] = now
-            await self._store.write(identities.saw_site, name, self._clock.now())
+            await self._store.write(rows.saw, name, self._clock.now())
+
+    def _check_rotation(self, actor: Actor, overlap: timedelta) -> None:
+        require(actor, Role.ADMIN, "site.rotate")
+        if not timedelta(0) <= overlap <= VALID_MAX:
+            raise InvalidInput("site.overlap", f"overlap_s must be 0 to {_seconds(VALID_MAX)}", field="overlap_s")
+
+    async def _rotate(self, actor: Actor, name: str, overlap: timedelta, new: Enrolment | IssuedToken) -> None:
+        if not is_name(name):
+            raise _unknown(name)
+        said = {"token" if isinstance(new, IssuedToken) else "code": new.prefix, "overlap_s": _seconds(overlap)}
+        entry = record(actor, "site.rotate", name, self._clock.now(), said)
+        await commit(self._store, f"site {name!r}", _rotate, name, overlap, new, entry)
+
+    def _invitation(self, actor: Actor, name: str, valid: timedelta) -> tuple[Invitation, Enrolment]:
+        code, now = _issue("join"), self._clock.now()
+        enrolment = Enrolment(code.prefix, code.digest, name, actor.name, now, now + valid)
+        return Invitation(name, code.text, enrolment.expires_at), enrolment
 
 
-def _add(conn: Connection, name: str, token: credentials.IssuedToken, entry: AuditEntry) -> None:
-    if identities.get_site(conn, name) is not None:
+def _issue(kind: str) -> IssuedToken:
+    return credentials.issue(kind, secrets.token_bytes(credentials.ENTROPY_BYTES))
+
+
+def _check_span(span: timedelta, field: str) -> None:
+    if not timedelta(seconds=1) <= span <= VALID_MAX:
+        raise InvalidInput("site.valid", f"{field} must be 1 to {_seconds(VALID_MAX)}", field=field)
+
+
+def _seconds(span: timedelta) -> int:
+    return round(span.total_seconds())
+
+
+def _add(conn: Connection, name: str, entry: AuditEntry, new: Enrolment | IssuedToken) -> None:
+    if rows.get(conn, name) is not None:
         raise Conflict("site.exists", f"there is a site named {name!r} already")
-    identities.add_site(conn, name, entry.occurred_at)
-    identities.add_token(conn, "site", token.prefix, token.digest, name, None, entry.occurred_at)
+    rows.add(conn, name, entry.occurred_at)
+    _give(conn, name, new, entry.occurred_at)
     audit.add(conn, [entry])
+
+
+def _rotate(conn: Connection, name: str, overlap: timedelta, new: Enrolment | IssuedToken, entry: AuditEntry) -> None:
+    if rows.get(conn, name, locked=True) is None:
+        raise _unknown(name)
+    rows.end_tokens(conn, name, entry.occurred_at + overlap)
+    rows.set_revoked(conn, name, None)
+    _give(conn, name, new, entry.occurred_at)
+    audit.add(conn, [entry])
+
+
+def _give(conn: Connection, name: str, new: Enrolment | IssuedToken, now: datetime) -> None:
+    if isinstance(new, Enrolment):
+        rows.add_enrolment(conn, new)
+    else:
+        identities.add_token(conn, "site", new.prefix, new.digest, name, None, now)
+
+
+def _revoke(conn: Connection, name: str, entry: AuditEntry) -> SiteRecord:
+    found = rows.get(conn, name, locked=True)
+    if found is None:
+        raise _unknown(name)
+    if found.revoked_at is None:
+        rows.revoke_tokens(conn, name, entry.occurred_at)
+        rows.end_enrolments(conn, name, entry.occurred_at)
+        rows.set_revoked(conn, name, entry.occurred_at)
+        audit.add(conn, [entry])
+    return rows.get(conn, name) or found
+
+
+def _join(conn: Connection, code: str, prefix: str, claimant: Claimant, entry: AuditEntry) -> str:
+    found = rows.get_enrolment(conn, prefix)
+    if found is None or not credentials.matches(code, found.digest):
+        raise no_code()
+    name = found.site_name
+    if claimant.site is not None and claimant.site != name:
+        raise Conflict(
+            "join.other_site",
+            f"the code is for the site {name!r}, and this folder is the site {claimant.site!r}'s",
+            hint="use it in the other folder, or in a new one",
+        )
+    if found.ended_at is not None and _is_theirs(conn, name, claimant):
+        return name  # it came before, and only the answer was lost
+    if found.ended_at is not None or found.expires_at <= entry.occurred_at:
+        raise no_code()
+    rows.end_enrolment(conn, prefix, entry.occurred_at)
+    identities.add_token(conn, "site", claimant.prefix, claimant.digest, name, None, entry.occurred_at)
+    audit.add(conn, [replace(entry, actor=name, target=name)])
+    return name
+
+
+def _is_theirs(conn: Connection, name: str, claimant: Claimant) -> bool:
+    token = identities.get_token(conn, "site", claimant.prefix)
+    if token is None or token.owner != name or token.revoked_at is not None or token.expires_at is not None:
+        return False
+    return hmac.compare_digest(token.digest, claimant.digest)
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound("site.unknown", f"there is no site {name[:64]!r}")
+
+
+def no_code() -> Denied:
+    """One text for whatever is wrong with a code."""
+    return Denied(
+        "auth.code",
+        "the code is none that can be used: it is wrong, used, replaced, or too old",
+        hint="ask for a new one: fieldpost sites rotate-token NAME",
+    )

@@ -6,15 +6,17 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import identities, intents, mirrors, site_health
+from fieldpost.central.store import intents, mirrors, site_health
+from fieldpost.central.store import sites as rows
 from fieldpost.central.store.engine import Store
-from fieldpost.central.store.identities import SiteRecord
 from fieldpost.central.store.moment import moment
+from fieldpost.central.store.sites import Enrolment, SiteRecord, SiteToken
 from fieldpost.central.watch.glance import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.site_call import Mirror
 from fieldpost.core.site_health import Figures, Freshness, LinkState, SiteHealth, link_state
+from fieldpost.core.text import is_label
 
 HISTORY_DEFAULT = timedelta(days=1)
 HISTORY_MAX = timedelta(days=366)
@@ -38,6 +40,16 @@ class Fleet:
     """All sites, by name."""
 
     sites: Sequence[SiteState]
+    as_of: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """By what a site comes in: its tokens, newest first, and the code that it may still enrol by."""
+
+    record: SiteRecord
+    tokens: Sequence[SiteToken]
+    enrolment: Enrolment | None
     as_of: datetime
 
 
@@ -67,10 +79,19 @@ class Sites:
 
     async def one(self, name: str) -> tuple[SiteState, datetime]:
         """One site as of now; NotFound when there is none of that name."""
+        if not is_label(name):
+            raise _unknown(name)
         fleet = await self._store.read(look, self.by, name, now=self._store.now())
         if not fleet.sites:
-            raise NotFound("site.unknown", f"there is no site {name[:64]!r}")
+            raise _unknown(name)
         return fleet.sites[0], fleet.as_of
+
+    async def access(self, name: str) -> Access:
+        """By what the site comes in."""
+        found = await self._store.read(_access, name, now=self._store.now()) if is_label(name) else None
+        if found is None:
+            raise _unknown(name)
+        return found
 
     async def history(self, name: str, begin: datetime | None = None, end: datetime | None = None) -> HealthHistory:
         """How a site was from `begin` (a day before the end, if not given) to `end` (now)."""
@@ -92,11 +113,11 @@ def look(conn: Connection, by: Freshness, name: str | None = None, *, now: datet
     """The sites, all or the one of this name, judged by the database's clock."""
     as_of = moment(conn, now)
     if name is None:
-        records = identities.all_sites(conn)
+        records = rows.all_sites(conn)
         health = site_health.load_all(conn)
         found = mirrors.load_all(conn)
     else:
-        record = identities.get_site(conn, name)
+        record = rows.get(conn, name)
         records = [record] if record else []
         report = site_health.get(conn, name)
         health = {name: report} if report else {}
@@ -115,3 +136,15 @@ def look(conn: Connection, by: Freshness, name: str | None = None, *, now: datet
         ],
         as_of,
     )
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound("site.unknown", f"there is no site {name[:64]!r}")
+
+
+def _access(conn: Connection, name: str, *, now: datetime | None) -> Access | None:
+    record = rows.get(conn, name)
+    if record is None:
+        return None
+    as_of = moment(conn, now)
+    return Access(record, rows.tokens_of(conn, name), rows.open_enrolment(conn, name, as_of), as_of)

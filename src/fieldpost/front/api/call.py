@@ -49,7 +49,7 @@ class Call:
     request: Request
     rooms: Rooms
     caller: Actor | str | None
-    """An actor, a site's name, or nobody, as the route's access has it."""
+    """An actor, a site's name, the code that was shown, or nobody, as the route's access has it."""
 
     @property
     def actor(self) -> Actor:
@@ -59,6 +59,11 @@ class Call:
     @property
     def site(self) -> str:
         assert isinstance(self.caller, str), "the route serves sites"
+        return self.caller
+
+    @property
+    def code(self) -> str:
+        assert isinstance(self.caller, str), "the route serves who shows a code"
         return self.caller
 
     @property

@@ -15,12 +15,11 @@ from fieldpost.front.api import (
     site_calls,
     site_health,
     sites,
-    tokens,
-    users,
 )
 from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
 from fieldpost.link.endpoint import CONTROL_PATH, DATA_PATH
+from fieldpost.link.join import JOIN_PATH
 
 SOCKETS = {DATA_PATH: link.data, CONTROL_PATH: link.control}
 """The WebSockets; they serve sites."""
@@ -64,6 +63,9 @@ ROUTES = (
     Route("POST", "/api/v1/breakers/{key:path}/reset", breakers.reset, Access.OPERATOR),
     Route("GET", "/api/v1/sites", sites.show_all, Access.VIEWER),
     Route("POST", "/api/v1/sites", sites.add, Access.ADMIN),
+    Route("GET", "/api/v1/sites/{name:path}", sites.show, Access.VIEWER),
+    Route("POST", "/api/v1/sites/{name:path}/rotate-token", sites.rotate, Access.ADMIN),
+    Route("POST", "/api/v1/sites/{name:path}/revoke", sites.revoke, Access.ADMIN),
     Route("GET", "/api/v1/site-health", site_health.show_all, Access.VIEWER),
     Route("GET", "/api/v1/site-health/{name:path}/history", site_health.history, Access.VIEWER),
     Route("GET", "/api/v1/site-health/{name:path}", site_health.show, Access.VIEWER),
@@ -73,19 +75,7 @@ ROUTES = (
     Route("POST", "/api/v1/intents", intents.give, Access.OPERATOR),
     Route("GET", "/api/v1/intents/{intent_id}", intents.show, Access.VIEWER),
     Route("POST", "/api/v1/intents/{intent_id}/cancel", intents.cancel, Access.OPERATOR),
-    Route("GET", "/api/v1/me", users.me, Access.VIEWER),
-    Route("GET", "/api/v1/sessions", users.sessions, Access.VIEWER),
-    Route("DELETE", "/api/v1/sessions/{session_id}", users.end_session, Access.VIEWER),
-    Route("GET", "/api/v1/tokens", tokens.show_all, Access.VIEWER),
-    Route("POST", "/api/v1/tokens", tokens.add, Access.ADMIN),
-    Route("DELETE", "/api/v1/tokens/{token_id}", tokens.revoke, Access.VIEWER),
-    Route("GET", "/api/v1/users", users.show_all, Access.ADMIN),
-    Route("POST", "/api/v1/users", users.add, Access.ADMIN),
-    Route("GET", "/api/v1/users/{name}", users.show, Access.ADMIN),
-    Route("PATCH", "/api/v1/users/{name}", users.change, Access.ADMIN),
-    Route("DELETE", "/api/v1/users/{name}", users.remove, Access.ADMIN),
-    Route("POST", "/api/v1/users/{name}/reset-password", users.reset_password, Access.ADMIN),
-    Route("POST", "/api/v1/users/{name}/log-out", users.log_out, Access.ADMIN),
+    Route("POST", JOIN_PATH, sites.join, Access.JOIN),
     Route("POST", "/link/v1/submit", link.submit, Access.SITE),
     Route("GET", "/link/v1/status/{notification_id}", link.status, Access.SITE),
 )

@@ -61,6 +61,8 @@ async def _caller(access: Access, request: Request, rooms: Rooms) -> Actor | str
             return None
         case Access.SITE:
             return await auth.site(request.headers, rooms.operate.accounts)
+        case Access.JOIN:
+            return auth.code(request.headers)
         case _:
             actor = await auth.program(request.headers, rooms.operate.accounts)
             actor.require(access.role)
