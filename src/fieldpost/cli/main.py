@@ -31,6 +31,8 @@ from fieldpost.cli import (
     site,
     site_calls,
     sites,
+    tokens,
+    users,
 )
 from fieldpost.core.errors import (
     ConfigError,
@@ -67,6 +69,8 @@ app.add_typer(lists.app, name="lists")
 app.add_typer(channels.app, name="channels")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(sites.app, name="sites")
+app.add_typer(users.app, name="users")
+app.add_typer(tokens.app, name="tokens")
 app.add_typer(site_calls.app, name="site-calls")
 app.add_typer(intents.app, name="intents")
 app.add_typer(breakers.app, name="breakers")

@@ -15,6 +15,8 @@ from fieldpost.front.api import (
     site_calls,
     site_health,
     sites,
+    tokens,
+    users,
 )
 from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
@@ -76,6 +78,19 @@ ROUTES = (
     Route("GET", "/api/v1/intents/{intent_id}", intents.show, Access.VIEWER),
     Route("POST", "/api/v1/intents/{intent_id}/cancel", intents.cancel, Access.OPERATOR),
     Route("POST", JOIN_PATH, sites.join, Access.JOIN),
+    Route("GET", "/api/v1/me", users.me, Access.VIEWER),
+    Route("GET", "/api/v1/sessions", users.sessions, Access.VIEWER),
+    Route("DELETE", "/api/v1/sessions/{session_id}", users.end_session, Access.VIEWER),
+    Route("GET", "/api/v1/tokens", tokens.show_all, Access.VIEWER),
+    Route("POST", "/api/v1/tokens", tokens.add, Access.ADMIN),
+    Route("DELETE", "/api/v1/tokens/{token_id}", tokens.revoke, Access.VIEWER),
+    Route("GET", "/api/v1/users", users.show_all, Access.ADMIN),
+    Route("POST", "/api/v1/users", users.add, Access.ADMIN),
+    Route("GET", "/api/v1/users/{name}", users.show, Access.ADMIN),
+    Route("PATCH", "/api/v1/users/{name}", users.change, Access.ADMIN),
+    Route("DELETE", "/api/v1/users/{name}", users.remove, Access.ADMIN),
+    Route("POST", "/api/v1/users/{name}/reset-password", users.reset_password, Access.ADMIN),
+    Route("POST", "/api/v1/users/{name}/log-out", users.log_out, Access.ADMIN),
     Route("POST", "/link/v1/submit", link.submit, Access.SITE),
     Route("GET", "/link/v1/status/{notification_id}", link.status, Access.SITE),
 )
