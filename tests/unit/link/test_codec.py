@@ -1,12 +1,14 @@
 """What is refused before it is read, and what is saved of a message that does not fit."""
 
 import json
+import tracemalloc
+import zlib
 
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.link.codec import VALUES_MAX, check_json, decode, encode, salvage, seq_of
-from fieldpost.link.messages import Item, Submit
+from fieldpost.link.codec import VALUES_MAX, check_json, compress, decode, decompress, encode, salvage, seq_of
+from fieldpost.link.messages import FRAME_BYTES_MAX, Item, Submit
 
 
 def code_of(data: bytes) -> str | None:
@@ -87,3 +89,39 @@ def test_a_message_nested_just_deep_enough_for_one_parser_is_read_or_refused_by_
     assert nested(10) is None
     assert {nested(depth) for depth in range(900, 1010, 5)} <= {None, "json.too_deep"}
     assert nested(5000) == "json.too_deep"
+
+
+def test_a_message_may_come_compressed_or_not() -> None:
+    plain = encode(Submit(1, (Item("id", "ops", "s", "b" * 1000),)))
+    packed = compress(plain)
+    assert len(packed) < len(plain) / 5
+    assert decompress(packed) == plain
+    assert decompress(plain) is plain
+    assert decode(decompress(packed)) == decode(plain)
+
+
+@pytest.mark.bad_input(16)
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (zlib.compress(bytes(FRAME_BYTES_MAX + 1)), "link.too_large"),
+        (zlib.compress(bytes(10 * FRAME_BYTES_MAX), 9), "link.too_large"),
+        (zlib.compress(b"{}")[:-3], "link.compressed"),
+        (zlib.compress(b"{}") + b"{}", "link.compressed"),
+        (b"\x78", "link.compressed"),
+        (b"\x78\x9c\xff\xff\xff", "link.compressed"),
+        (b"x" * 1000, "link.compressed"),
+    ],
+)
+def test_what_unpacks_beyond_the_limit_or_not_at_all_is_refused(data: bytes, code: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(InvalidInput) as caught:
+        decompress(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.code == code
+    assert peak < 3 * FRAME_BYTES_MAX
+
+
+def test_a_message_of_just_the_limit_unpacks() -> None:
+    assert len(decompress(zlib.compress(bytes(FRAME_BYTES_MAX)))) == FRAME_BYTES_MAX
