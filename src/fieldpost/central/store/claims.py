@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Integer, Row, Text
-from sqlalchemy.types import NullType
+from sqlalchemy.types import NullType, TypeEngine
 
 from fieldpost.central.store import due
 from fieldpost.central.store import rows as to_core
@@ -47,13 +47,12 @@ _TAKE = f"""
         claim_token = claim_token + 1,
         lease_until = {{now+lease_s}},
         orphan_count = {due.ORPHANS}
-    where notification_id {{any:ids}}
+    where notification_id {{which}}
     returning {NOTIFICATION_COLUMNS}, claim_token, orphan_count, {{now}} as claimed_at
 """
+_THESE = "{any:ids}"
 # Whom it goes to is fixed by the first claim that finds the list with targets; `fixed` is empty where it was before.
-_take = Statement(
-    f"""
-    with taken as ({_TAKE}),
+_TAKEN = """
     resolved as materialized (
         select taken.*, array(
             select l.address from list_targets l
@@ -72,17 +71,29 @@ _take = Statement(
         select notification_id, unnest(fixed), 'due' from resolved
     )
     select * from resolved
-    """,
+"""
+_CLAIMED: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] = {
+    **NOTIFICATION_TYPES,
+    "claim_token": BigInteger,
+    "orphan_count": Integer,
+    "claimed_at": Moment,
+    "fixed": NullType,
+}
+_take = Statement(
+    f"with taken as ({_TAKE.replace('{which}', _THESE)}), {_TAKEN}",
     # SQLite has no writing common table expressions: _start_attempts and _fix_targets do the rest there.
-    sqlite=_TAKE,
+    sqlite=_TAKE.replace("{which}", _THESE),
     lists={"ids": "id"},
-    result={
-        **NOTIFICATION_TYPES,
-        "claim_token": BigInteger,
-        "orphan_count": Integer,
-        "claimed_at": Moment,
-        "fixed": NullType,
-    },
+    result=_CLAIMED,
+)
+# What is due is found and taken by one statement, where that can be.
+_take_due = Statement(
+    f"""{due.WALK},
+    due as materialized ({due.DUE}),
+    taken as ({_TAKE.replace("{which}", "= any(array(select notification_id from due))")}), {_TAKEN}""",
+    sqlite="select 1",
+    lists={"mine": "id"},
+    result=_CLAIMED,
 )
 
 _start_attempts = Statement(
@@ -103,19 +114,6 @@ _fix_targets = Statement(
         and not exists (select 1 from targets t where t.notification_id = n.notification_id)
     """,
     lists={"ids": "id"},
-)
-
-_targets = Statement(
-    """
-    insert into targets (notification_id, address, status)
-    select n.notification_id, l.address, 'due'
-    from notifications n join list_targets l on l.list_name = n.list_name
-    where n.notification_id {any:ids}
-        and not exists (select 1 from targets t where t.notification_id = n.notification_id)
-    returning notification_id, address, status, error
-    """,
-    lists={"ids": "id"},
-    result={"notification_id": Id, "address": Text, "status": Text, "error": Text},
 )
 
 _targets = Statement(
@@ -180,8 +178,11 @@ def claim_due(
 
     `mine` are the ids in this node's hands already.
     """
-    ids = due.find_due(conn, lane, limit=limit, per_key=per_key, busy=busy, after=after, mine=mine, now=now)
-    return _take_all(conn, owner, ids, lease_s, now)
+    wanted = due.wanted(lane, limit=limit, per_key=per_key, busy=busy, after=after, mine=mine)
+    if conn.dialect.name == "sqlite":
+        return _take_all(conn, owner, due.find_due(conn, wanted, busy, now=now), lease_s, now)
+    taken = _take_due.run(conn, **wanted, owner=owner, lease_s=lease_s, lone=False, now=now)
+    return _claimed(conn, taken, is_lone=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,19 +283,23 @@ def _take_all(
     if not ids:
         return []
     taken = _take.run(conn, ids=ids, owner=owner, lease_s=lease_s, lone=lone, now=now)
-    targets: dict[str, Sequence[Target]] = {}
     if conn.dialect.name == "sqlite":
         _start_attempts.run(conn, ids=ids, owner=owner, lone=lone, started_at=taken[0].claimed_at)
         _fix_targets.run(conn, ids=ids)
-    else:
+    return _claimed(conn, taken, is_lone=lone)
+
+
+def _claimed(conn: Connection, taken: Sequence[Row[Any]], *, is_lone: bool) -> list[Claimed]:
+    targets: dict[str, Sequence[Target]] = {}
+    if conn.dialect.name != "sqlite":
         targets = {row.notification_id: [Target(a, TargetStatus.DUE) for a in row.fixed] for row in taken if row.fixed}
-    targets |= targets_of(conn, [i for i in ids if i not in targets])
+    targets |= targets_of(conn, [row.notification_id for row in taken if row.notification_id not in targets])
     return [
         Claimed(
             to_core.notification(row, targets.get(row.notification_id, ())),
             row.claim_token,
             row.claimed_at,
-            lone,
+            is_lone,
             # With two orphans only a lone claim is possible, so a third is the orphan of a lone attempt.
             row.orphan_count > 2,
         )

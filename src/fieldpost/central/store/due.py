@@ -36,7 +36,7 @@ _IN_LANE = f"{IS_CLAIMABLE} and status = :status"
 # when another node has taken it over since and is done with it.
 _NOT_MINE = "not notification_id {any:mine}"
 
-_walk = f"""
+WALK = f"""
     with recursive {_MOMENT},
     forward as (
         select (select delivery_key from notifications where {_IN_LANE}
@@ -63,8 +63,7 @@ _OF_KEY = f"""
 """
 _FOUND = {"notification_id": Id, "delivery_key": Text}
 
-_due = Statement(
-    f"""{_walk}
+DUE = f"""
     select due.notification_id, keys.k as delivery_key
     from keys
     cross join lateral (
@@ -73,10 +72,12 @@ _due = Statement(
         for update skip locked
     ) as due
     limit :limit
-    """,
-    # SQLite has no lateral join and no column in a limit: each key gives its ids as one text, and what is over a key's
-    # share is left out afterwards, so the limit there is higher by the keys that may be busy.
-    sqlite=f"""{_walk}
+"""
+"""Which rows a claim takes on PostgreSQL, locked; it stands behind WALK, and both in the statement that takes them."""
+# SQLite has no lateral join and no column in a limit: each key gives its ids as one text, and what is over a key's
+# share is left out afterwards, so the limit there is higher by the keys that may be busy.
+_due_sqlite = Statement(
+    f"""{WALK}
     select ids as notification_id, k as delivery_key from (
         select keys.k, (
             select group_concat(notification_id) from (
@@ -119,7 +120,7 @@ _probe = Statement(
 
 # The earliest due row of each key, walked like a claim; rows in somebody's hands are not waited for.
 _next_due = Statement(
-    f"""{_walk}
+    f"""{WALK}
     select min((select due_at from notifications
                 where {_IN_LANE} and delivery_key = keys.k and {_NOT_CLAIMED}
                 order by due_at limit 1)) as due_at
@@ -129,24 +130,19 @@ _next_due = Statement(
 )
 
 
-def find_due(
-    conn: Connection,
-    lane: Lane,
-    *,
-    limit: int,
-    per_key: int,
-    busy: Mapping[str, int],
-    after: str,
-    mine: Collection[str],
-    now: datetime | None,
-) -> list[str]:
-    """At most so many due rows of the lane, locked, no more of a key than its share less those of it that are busy."""
+def wanted(
+    lane: Lane, *, limit: int, per_key: int, busy: Mapping[str, int], after: str, mine: Collection[str]
+) -> dict[str, Any]:
+    """What WALK and DUE are to look for: at most so many rows of the lane, of a key no more than its share less those
+    of it that are busy."""
     given: dict[str, Any] = {"status": lane.status.value, "after": after, "per_key": per_key, "limit": limit}
-    if conn.dialect.name == "sqlite":
-        found = _due.run(conn, **given, wasted=len(busy), mine=mine, now=now)
-        return _within_share(found, busy, per_key)[:limit]
-    found = _due.run(conn, **given, busy=json.dumps(busy), mine=mine, now=now)
-    return [row.notification_id for row in found]
+    return given | {"busy": json.dumps(busy), "mine": mine}
+
+
+def find_due(conn: Connection, given: Mapping[str, Any], busy: Mapping[str, int], *, now: datetime | None) -> list[str]:
+    """The same on SQLite, where rows are taken by another statement than the one that finds them."""
+    found = _due_sqlite.run(conn, **given, wasted=len(busy), now=now)
+    return _within_share(found, busy, given["per_key"])[: given["limit"]]
 
 
 def find_lone(conn: Connection, *, now: datetime | None) -> list[str]:
