@@ -56,6 +56,8 @@ class LinkCentral:
         self.statuses: dict[str, StatusAnswer] = {}
         self.status_response: Callable[[], web.StreamResponse] | None = None
         self.status_asked: list[str] = []
+        self.control_sockets: list[web.WebSocketResponse] = []
+        self.hear_control: Callable[[Message], None] = lambda message: None
         self.heard = asyncio.Condition()
 
     async def wait_until(self, condition: Callable[[], bool], timeout_s: float = 20) -> None:
@@ -82,6 +84,29 @@ class LinkCentral:
                     await self._answer(socket, message)
             await self._tell()
         return socket
+
+    async def serve_control(self, request: web.Request) -> web.StreamResponse:
+        self.upgrades += 1
+        if self.upgrade_status is not None:
+            return web.Response(status=self.upgrade_status)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_bytes(encode(self.greeting or Hello(1, "test")))
+        self.control_sockets.append(socket)
+        async for frame in socket:
+            message = decode(frame.data)
+            if not isinstance(message, Hello):
+                self.hear_control(message)
+        self.control_sockets.remove(socket)
+        return socket
+
+    async def say_control(self, message: Message) -> None:
+        for socket in self.control_sockets:
+            await socket.send_bytes(encode(message))
+
+    async def end_control(self) -> None:
+        for socket in list(self.control_sockets):
+            await socket.close()
 
     async def serve_post(self, request: web.Request) -> web.Response:
         self.tokens.append(request.headers.get("Authorization"))
@@ -153,6 +178,7 @@ async def link_central(port: int = 0, tls: ssl.SSLContext | None = None) -> Asyn
     central = LinkCentral()
     app = web.Application(client_max_size=5 * 1024 * 1024)
     app.router.add_get("/link/v1/data", central.serve_socket)
+    app.router.add_get("/link/v1/control", central.serve_control)
     app.router.add_post("/link/v1/submit", central.serve_post)
     app.router.add_get("/link/v1/status/{id}", central.serve_status)
     runner = web.AppRunner(app, shutdown_timeout=0.1)

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from fieldpost.central.ingest.pace import Turns
+from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.store import audit, kpis, lists, notifications
 from fieldpost.central.store.engine import open_store
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.notification import Status
-from fieldpost.link.messages import Ack, Item
+from fieldpost.link.messages import Ack, Item, Submit
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre, open_centre
 from support.pg_proxy import pg_proxy
@@ -362,3 +364,35 @@ def test_items_of_the_link_carry_no_address() -> None:
         "parent_execution_id",
         "site",
     }
+
+
+@pytest.mark.dec("DEC-26")
+async def test_a_site_that_comes_late_does_not_wait_behind_the_backlog_of_another(centre: Centre) -> None:
+    """Both have submits waiting; what is stored next is the turn of whoever had less, oldest first within a site."""
+    centre.ingest._pace._turns = Turns(items_max=10, submits_max=1)
+    done: list[str] = []
+
+    async def submit(site: str, number: int) -> None:
+        await centre.ingest.submit(site, Submit(number, tuple(centre.item() for _ in range(10)), more=True))
+        done.append(f"{site} {number}")
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(10):
+            group.create_task(submit("early", number))
+        await asyncio.sleep(0)
+        for number in range(3):
+            group.create_task(submit("late", number))
+    assert done.index("late 2") <= 7, done
+    for site in ("early", "late"):
+        own = [int(name.split()[1]) for name in done if name.startswith(site)]
+        assert own == sorted(own)
+
+
+@pytest.mark.dec("DEC-26")
+async def test_every_ack_says_how_much_may_follow_and_a_store_in_trouble_grants_nothing(centre: Centre) -> None:
+    for number in range(4):
+        items = tuple(centre.item() for _ in range(50))
+        ack = await centre.ingest.submit(f"plant-{number}", Submit(1, items, more=True))
+        assert 0 < ack.credits <= IngestOptions().credits
+    centre.store.trouble = Unavailable("store.unavailable", "the disk is full")
+    assert centre.ingest.credits == 0
