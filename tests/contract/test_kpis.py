@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert
 
-from fieldpost.central.store import identities, kpis
+from fieldpost.central.store import kpis, sites
 from fieldpost.central.store.engine import open_store
 from fieldpost.central.store.site_tables import site_calls
 from fieldpost.central.store.tables import notifications
@@ -91,7 +91,7 @@ def around(rng: random.Random, age: timedelta) -> datetime:
 
 def fill(conn: Connection, rng: random.Random, made: list[Row], calls: list[CallRow]) -> None:
     for site in (*SITES, IDLE):
-        identities.add_site(conn, site, NOW)
+        sites.add(conn, site, NOW)
     conn.execute(insert(notifications), list(rows_of(rng, made)))
     conn.execute(insert(site_calls), [call_row(rng, call) for call in calls])
 

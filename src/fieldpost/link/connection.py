@@ -14,10 +14,10 @@ import aiohttp
 
 import fieldpost
 from fieldpost.clock import Clock
-from fieldpost.core.errors import Denied, InvalidInput, Unavailable
+from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.link.addresses import NoWebSocket
 from fieldpost.link.codec import decode, decompress, encode
-from fieldpost.link.endpoint import Endpoint
+from fieldpost.link.endpoint import Endpoint, denied
 from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, ZLIB, Hello, Message, Refusal
 
 CONNECT_S = 15.0
@@ -168,10 +168,6 @@ def open_http() -> aiohttp.ClientSession:
 def trusting(endpoint: Endpoint) -> ssl.SSLContext | bool:
     """What a connection to the endpoint trusts, read anew each time, since certificates are renewed."""
     return endpoint.tls() or True
-
-
-def denied(status: int) -> Denied:
-    return Denied("link.denied", f"central does not accept this sender's token (HTTP {status})")
 
 
 def unreachable(error: Exception) -> Unavailable:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from fieldpost.core.errors import ConfigError
+from fieldpost.core.errors import ConfigError, Denied
 
 DATA_PATH = "/link/v1/data"
 CONTROL_PATH = "/link/v1/control"
@@ -50,6 +50,15 @@ class Endpoint:
             raise ConfigError(
                 "central.ca_file", f"the file {self.ca_file} holds no usable certificate: {error}"
             ) from None
+
+
+def denied(status: int) -> Denied:
+    """What a sender says when central does not take what it shows."""
+    return Denied(
+        "link.denied",
+        f"central does not accept this sender's token (HTTP {status})",
+        hint="was it revoked or replaced? At central: fieldpost sites rotate-token NAME",
+    )
 
 
 def check_central_urls(urls: object) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ import aiohttp
 
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.link.codec import decode_as
-from fieldpost.link.connection import LOST, denied, say, trusting, unreachable
-from fieldpost.link.endpoint import SUBMIT_PATH, Endpoint
+from fieldpost.link.connection import LOST, say, trusting, unreachable
+from fieldpost.link.endpoint import SUBMIT_PATH, Endpoint, denied
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Refusal
 
 

@@ -11,10 +11,10 @@ import threading
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from fieldpost.core.errors import Denied, InvalidInput, NotFound, Unavailable
+from fieldpost.core.errors import InvalidInput, NotFound, Unavailable
 from fieldpost.link.addresses import Addresses
 from fieldpost.link.codec import decode_as
-from fieldpost.link.endpoint import STATUS_PATH, Endpoint
+from fieldpost.link.endpoint import STATUS_PATH, Endpoint, denied
 from fieldpost.link.messages import StatusAnswer
 
 DEADLINE_S = 10.0
@@ -31,7 +31,7 @@ def ask_status(endpoint: Endpoint, notification_id: str, deadline_s: float = DEA
         case 404:
             raise NotFound("notification.unknown", "central has no such notification of this site")
         case 401 | 403:
-            raise Denied("link.denied", f"central does not accept this site's token (HTTP {status})")
+            raise denied(status)
         case _:
             raise Unavailable("link.unusable", f"central answered with HTTP {status}")
     try:

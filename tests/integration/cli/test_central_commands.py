@@ -29,21 +29,6 @@ async def test_lists_and_channels_are_set_up_seen_changed_and_removed(cli: Cli) 
     assert json.loads((await cli("lists", "list", "--json")).out) == {"lists": []}
 
 
-async def test_adding_a_site_prints_its_token_once_and_the_command_to_paste(cli: Cli) -> None:
-    added = await cli("sites", "add", "plant 9")
-    [token] = [word for word in added.out.split() if word.startswith("fp_site_")]
-    assert await cli.front.operate.accounts.by_site_token(token) == "plant 9"
-    assert f"fieldpost site init './plant 9' --name 'plant 9' --central {cli.url}" in added.out
-    listed = (await cli("sites", "list")).out
-    assert "plant 9" in listed
-    assert "never" in listed
-    assert token not in listed
-    pasted = await cli(
-        *("site", "init", "./plant 9", "--name", "plant 9", "--central", cli.url), FIELDPOST_SITE_TOKEN=token
-    )
-    assert pasted.code == 0, pasted.err
-
-
 @pytest.mark.req("CMD-04", "CMD-05")
 async def test_notifications_are_listed_shown_retried_and_discarded(cli: Cli) -> None:
     front = cli.front

@@ -1,4 +1,4 @@
-"""Who may come in: sites, operators, and the tokens of both."""
+"""Who may come in: operators, and the tokens of people, programs and sites."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 
 from fieldpost.central.store.account_tables import operators, tokens
 from fieldpost.central.store.retention import Batch, Span
-from fieldpost.central.store.tables import sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +28,6 @@ class TokenRecord:
     created_by: str | None = None
     address: str | None = None
     agent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SiteRecord:
-    name: str
-    created_at: datetime
-    last_seen_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,27 +130,6 @@ def purge_sessions(conn: Connection, span: Span) -> Batch:
     )
     deleted = conn.execute(delete(tokens).where(tokens.c.prefix.in_(old.scalar_subquery()))).rowcount
     return Batch(deleted, span.after if deleted >= span.limit else None)
-
-
-def add_site(conn: Connection, name: str, now: datetime) -> None:
-    conn.execute(insert(sites).values(site_name=name, created_at=now))
-
-
-def get_site(conn: Connection, name: str) -> SiteRecord | None:
-    row = conn.execute(
-        select(sites.c.site_name, sites.c.created_at, sites.c.last_seen_at).where(sites.c.site_name == name)
-    )
-    found = row.first()
-    return SiteRecord(*found) if found else None
-
-
-def all_sites(conn: Connection) -> list[SiteRecord]:
-    query = select(sites.c.site_name, sites.c.created_at, sites.c.last_seen_at).order_by(sites.c.site_name)
-    return [SiteRecord(*row) for row in conn.execute(query)]
-
-
-def saw_site(conn: Connection, name: str, now: datetime) -> None:
-    conn.execute(update(sites).where(sites.c.site_name == name).values(last_seen_at=now))
 
 
 def add_operator(

@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.store import identities, nodes
-from fieldpost.central.store.identities import OperatorRecord, SiteRecord, TokenRecord
+from fieldpost.central.store import identities, nodes, sites
+from fieldpost.central.store.identities import OperatorRecord, TokenRecord
 from fieldpost.central.store.nodes import NodeRecord
+from fieldpost.central.store.sites import SiteRecord
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 
@@ -41,15 +42,15 @@ async def test_a_token_is_revoked_once(centre: Centre, clock: ManualClock) -> No
 
 async def test_a_site_is_known_by_name_and_by_when_it_was_heard(centre: Centre, clock: ManualClock) -> None:
     start = clock.now()
-    await centre.store.write(identities.add_site, "plant-8", start)
-    await centre.store.write(identities.add_site, "plant-7", start)
+    await centre.store.write(sites.add, "plant-8", start)
+    await centre.store.write(sites.add, "plant-7", start)
     clock.advance(5)
-    await centre.store.write(identities.saw_site, "plant-7", clock.now())
-    assert await centre.store.read(identities.get_site, "plant-7") == SiteRecord("plant-7", start, clock.now())
-    assert await centre.store.read(identities.get_site, "nowhere") is None
-    assert [s.name for s in await centre.store.read(identities.all_sites)] == ["plant-7", "plant-8"]
+    await centre.store.write(sites.saw, "plant-7", clock.now())
+    assert await centre.store.read(sites.get, "plant-7") == SiteRecord("plant-7", start, clock.now())
+    assert await centre.store.read(sites.get, "nowhere") is None
+    assert [s.name for s in await centre.store.read(sites.all_sites)] == ["plant-7", "plant-8"]
     with pytest.raises(IntegrityError):
-        await centre.store.write(identities.add_site, "plant-7", start)
+        await centre.store.write(sites.add, "plant-7", start)
 
 
 async def test_an_operator_has_a_password_hash_and_a_known_role(centre: Centre, clock: ManualClock) -> None:
@@ -60,7 +61,9 @@ async def test_an_operator_has_a_password_hash_and_a_known_role(centre: Centre, 
     assert await centre.store.read(identities.has_operators)
     assert await centre.store.write(identities.set_password, "anna", "newer")
     assert not await centre.store.write(identities.set_password, "bert", "newer")
-    assert await centre.store.read(identities.get_operator, "anna") == OperatorRecord("anna", "newer", "operator")
+    assert await centre.store.read(identities.get_operator, "anna") == OperatorRecord(
+        "anna", "newer", "operator", clock.now(), version=2
+    )
     assert await centre.store.read(identities.get_operator, "bert") is None
 
 

@@ -1,0 +1,143 @@
+"""A site by one pasted line: added, joined, given a new token, revoked and taken back, as people do it."""
+
+import json
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+
+from fieldpost.central.operate.sites import Claimant
+from fieldpost.core.errors import Denied
+from fieldpost.link import credentials
+from fieldpost.site.folder import read_folder
+from fieldpost.site.join import NEW_TOKEN_FILE, join_central
+from support.commands import Cli, Ran
+
+
+def pasted(ran: Ran) -> list[str]:
+    """The arguments of the one line to be pasted."""
+    assert ran.code == 0, ran.err
+    [line] = [line for line in ran.out.splitlines() if line.startswith("    fieldpost ")]
+    return shlex.split(line)[1:]
+
+
+def token_of(folder: Path) -> str:
+    return (folder / "token").read_text().strip()
+
+
+async def owner(cli: Cli, token: str) -> str | None:
+    return await cli.front.operate.accounts.by_site_token(token)
+
+
+@pytest.mark.threat(14)
+async def test_one_pasted_line_makes_a_site(cli: Cli) -> None:
+    added = await cli("sites", "add", "plant 9")
+    assert "fp_site_" not in added.out, "no token is shown"
+    joined = await cli(*pasted(added), role=None)
+    assert (joined.code, joined.err) == (0, "")
+    folder = cli.folder / "plant 9"
+    assert (read_folder(folder).name, read_folder(folder).central_url) == ("plant 9", cli.url)
+    assert await owner(cli, token_of(folder)) == "plant 9"
+    assert stat.S_IMODE((folder / "token").stat().st_mode) == 0o600
+    assert not (folder / NEW_TOKEN_FILE).exists()
+    shown = (await cli("sites", "show", "plant 9", role="viewer")).out
+    prefix = credentials.prefix_of(token_of(folder), "site")
+    assert f"fp_site_{prefix}_…" in shown
+    assert token_of(folder) not in shown
+    sent = await cli("send", "--folder", "./plant 9", "--to", "ops", "--subject", "hello", "world", role=None)
+    assert sent.code == 0, sent.err
+
+
+async def test_a_line_that_was_used_or_is_none_is_refused_and_leaves_nothing(cli: Cli) -> None:
+    line = pasted(await cli("sites", "add", "north"))
+    assert (await cli(*line, role=None)).code == 0
+    again = await cli(*line[:-1], "./elsewhere", role=None)
+    assert (again.code, "join.denied" in again.err, again.err.count("\n")) == (6, True, 1)
+    assert not (cli.folder / "elsewhere" / NEW_TOKEN_FILE).exists()
+    for text in ("nonsense", "fp_join_a_b@", "fp_join_a_b@ftp://x", f"fp_site_a_b@{cli.url}"):
+        ran = await cli("site", "join", text, "--folder", "./elsewhere", role=None)
+        assert (ran.code, ran.err.count("\n")) in ((3, 1), (8, 1)), text
+
+
+async def test_a_line_pasted_into_another_site_s_folder_is_refused_and_stays_good(cli: Cli) -> None:
+    assert (await cli(*pasted(await cli("sites", "add", "north")), role=None)).code == 0
+    line = pasted(await cli("sites", "add", "south"))
+    before = token_of(cli.folder / "north")
+    refused = await cli(*line[:-1], "./north", role=None)
+    assert (refused.code, "join.other_site" in refused.err) == (5, True)
+    assert token_of(cli.folder / "north") == before
+    assert (await cli(*line, role=None)).code == 0
+
+
+async def test_a_rotation_is_one_more_pasted_line_and_the_old_token_goes_on_meanwhile(cli: Cli) -> None:
+    await cli(*pasted(await cli("sites", "add", "north")), role=None)
+    old = token_of(cli.folder / "north")
+    line = pasted(await cli("sites", "rotate-token", "north"))
+    joined = await cli(*line[:-1], "./north", role=None)
+    assert joined.out == "The site north in north has a new token.\n"
+    new = token_of(cli.folder / "north")
+    assert (new != old, await owner(cli, old), await owner(cli, new)) == (True, "north", "north")
+    cli.front.clock.advance(24 * 3600)
+    assert (await owner(cli, old), await owner(cli, new)) == (None, "north")
+    line = pasted(await cli("sites", "rotate-token", "north", "--now"))
+    assert await owner(cli, new) is None
+    assert (await cli(*line[:-1], "./north", role=None)).code == 0
+    assert await owner(cli, token_of(cli.folder / "north")) == "north"
+
+
+async def test_a_revoked_site_is_shown_as_such_and_taken_back_by_a_new_line(cli: Cli) -> None:
+    await cli(*pasted(await cli("sites", "add", "north")), role=None)
+    revoked = await cli("sites", "revoke", "north")
+    assert revoked.out == "The site north is revoked. Take it back: fieldpost sites rotate-token north\n"
+    assert await owner(cli, token_of(cli.folder / "north")) is None
+    assert json.loads((await cli("sites", "show", "north", "--json")).out)["revoked_at"] is not None
+    status = await cli("status", "0198c8a0-0000-7000-8000-000000000001", "--folder", "./north", role=None)
+    assert (status.code, "link.denied" in status.err) == (7, True), "the site hears that it is not welcome"
+    line = pasted(await cli("sites", "rotate-token", "north"))
+    assert (await cli(*line[:-1], "./north", role=None)).code == 0
+    assert await owner(cli, token_of(cli.folder / "north")) == "north"
+    assert json.loads((await cli("sites", "show", "north", "--json")).out)["revoked_at"] is None
+
+
+async def test_a_token_may_still_be_printed_for_site_init(cli: Cli) -> None:
+    added = await cli("sites", "add", "north", "--print-token")
+    [token] = [word for word in added.out.split() if word.startswith("fp_site_")]
+    made = await cli(*pasted(added), role=None, FIELDPOST_SITE_TOKEN=token)
+    assert made.code == 0, made.err
+    assert token_of(cli.folder / "north") == token
+    rotated = await cli("sites", "rotate-token", "north", "--print-token", "--json")
+    assert await owner(cli, json.loads(rotated.out)["token"]) == "north"
+
+
+def test_a_join_that_breaks_off_is_taken_up_with_the_same_token(tmp_path: Path) -> None:
+    """Nobody answers: the token stays, so that central may take a second try for the first."""
+    folder = tmp_path / "north"
+    invitation = credentials.issue("join", bytes(40)).text + "@http://127.0.0.1:9"
+    kept = set()
+    for number in range(2):
+        with pytest.raises(Exception, match="cannot be reached"):
+            join_central(folder, invitation, bytes([number]) * 40)
+        kept.add((folder / NEW_TOKEN_FILE).read_text())
+    assert len(kept) == 1
+    assert not (folder / "site.toml").exists()
+
+
+async def test_an_answer_that_was_lost_does_not_cost_the_code(cli: Cli) -> None:
+    invitation = pasted(await cli("sites", "add", "north"))[2]
+    folder = cli.folder / "north"
+    code, _, _ = invitation.partition("@")
+    token = credentials.issue("site", bytes(range(40)))
+    folder.mkdir()
+    (folder / NEW_TOKEN_FILE).touch(0o600)
+    (folder / NEW_TOKEN_FILE).write_text(token.text)
+    await cli.front.operate.sites.join(code, Claimant(token.prefix, token.digest))
+    with pytest.raises(Denied):
+        await cli.front.operate.sites.join(code, Claimant("a" * 12, bytes(32)))
+    assert (await cli("site", "join", invitation, "--folder", "./north", role=None)).code == 0
+    assert token_of(folder) == token.text
+
+
+async def test_the_version_is_told_by_an_option_too(cli: Cli) -> None:
+    told = [await cli("--version", role=None), await cli("version", role=None)]
+    assert (told[0].code, told[0].out) == (0, told[1].out)
