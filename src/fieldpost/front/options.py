@@ -21,9 +21,10 @@ class FrontOptions:
     """How long a request's head may take."""
     body_grace_s: float = 30.0
     """How long a body or a frame may take beside the time that its bytes need at 500 a second."""
-    items_per_s: float = 10_000.0
-    """How many items a site may submit for long; what is beyond is put off, and the site keeps it."""
-    bytes_per_s: float = 16 * 1024 * 1024.0
+    items_per_s: float = 50_000.0
+    """How many items a site may submit for long; what is beyond is put off, and the site keeps it. It is there for
+    floods: what a site that drains its backlog may send is said by its credits, and those by what the store takes."""
+    bytes_per_s: float = 64 * 1024 * 1024.0
     """The same in bytes."""
     burst_s: float = 10.0
     """How many seconds' worth of items and bytes may come at once."""
