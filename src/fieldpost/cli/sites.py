@@ -164,7 +164,7 @@ def list_(
         [
             (
                 one["name"],
-                one["link"],
+                "revoked" if one["revoked_at"] else one["link"],
                 site_looks.backlog(one),
                 one["parked"],
                 one["rejected"],

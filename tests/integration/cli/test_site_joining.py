@@ -91,6 +91,8 @@ async def test_a_revoked_site_is_shown_as_such_and_taken_back_by_a_new_line(cli:
     revoked = await cli("sites", "revoke", "north")
     assert revoked.out == "The site north is revoked. Take it back: fieldpost sites rotate-token north\n"
     assert await owner(cli, token_of(cli.folder / "north")) is None
+    [line] = [line for line in (await cli("sites", "list")).out.splitlines() if line.startswith("north")]
+    assert line.split()[1] == "revoked"
     assert json.loads((await cli("sites", "show", "north", "--json")).out)["revoked_at"] is not None
     status = await cli("status", "0198c8a0-0000-7000-8000-000000000001", "--folder", "./north", role=None)
     assert (status.code, "link.denied" in status.err) == (7, True), "the site hears that it is not welcome"

@@ -32,6 +32,7 @@ class SiteHealthView(msgspec.Struct, frozen=True, kw_only=True):
     link: str
     """online, late or offline, by the age of the last report."""
     created_at: str
+    revoked_at: str | None
     last_seen_at: str | None
     reported_at: str | None
     version: str | None = None
@@ -128,6 +129,7 @@ def _view(state: SiteState) -> SiteHealthView:
         "name": record.name,
         "link": state.link.value,
         "created_at": to_text(record.created_at),
+        "revoked_at": to_text(record.revoked_at) if record.revoked_at else None,
         "last_seen_at": to_text(record.last_seen_at) if record.last_seen_at else None,
         "reported_at": to_text(health.received_at) if health else None,
         "open_intents": state.open_intents,
