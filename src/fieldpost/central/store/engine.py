@@ -143,10 +143,11 @@ _PLANNING = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "max_parallel_workers_per_gather": "0",
 }
 """Every statement of the store finds its rows by an index, so its plan is made once and fits tables of any size. Left
 alone, the planner would plan a claim anew each time, which costs more than the claim, or keep a plan that was made
-while a table was small and reads all of it once it has grown."""
+while a table was small and reads all of it once it has grown; and starting a worker takes longer than any of them."""
 
 
 def postgres_engine(url: URL, **options: Any) -> AsyncEngine:
