@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.operate.acts import record, require
-from fieldpost.central.operate.bulk_turn import turn
+from fieldpost.central.operate.bulk_turn import Turned, turn
 from fieldpost.central.store import audit, bulk_acts
 from fieldpost.central.store import notifications as rows
 from fieldpost.central.store.bulk_acts import ActRow
@@ -29,6 +29,8 @@ from fieldpost.core.text import check_label
 SELECTION_MAX = 5000
 LOOK_EVERY_S = 2.0
 """How soon a node goes on with what another has left."""
+FAULT_WAIT_S = 60.0
+"""How long an act waits whose turn failed by a bug."""
 
 log = structlog.get_logger()
 
@@ -105,33 +107,49 @@ class BulkActs:
         count = 0
         while True:
             began = self._clock.monotonic()
-            turned = await self._store.write(turn, now=self._store.now())
-            if turned is None:
+            act_id = await self._store.read(bulk_acts.next_due, now=self._store.now())
+            if act_id is None:
                 return count
+            turned = await self._turn(act_id)
+            if turned is None:
+                return count  # another node is at it, and takes the next one too
             count += turned.changed
-            act = turned.act
-            if turned.changed and act.verb is Verb.RETRY:
-                self._store.wake.set()
-            if act.status.has_ended:
-                log.info(
-                    "bulk.ended",
-                    act_id=act.act_id,
-                    verb=act.verb.value,
-                    status=act.status.value,
-                    actor=act.actor,
-                    done=act.done,
-                    refused=act.refused,
-                )
             # Ingest and delivery come first: it rests for as long as it took.
             await self._clock.sleep(self._clock.monotonic() - began)
+
+    async def _turn(self, act_id: str) -> Turned | None:
+        try:
+            turned = await self._store.write(turn, act_id, now=self._store.now())
+        except Unavailable:
+            raise
+        except Exception:
+            # A bug concerns this act; the others must not wait behind it for ever.
+            log.exception("bulk.faulted", act_id=act_id)
+            await self._store.write(bulk_acts.postpone, act_id, FAULT_WAIT_S, now=self._store.now())
+            return Turned(None)
+        if turned is not None and turned.act is not None:
+            self._tell(turned.act, turned.changed)
+        return turned
+
+    def _tell(self, act: BulkAct, changed: int) -> None:
+        if changed and act.verb is Verb.RETRY:
+            self._store.wake.set()
+        if act.status.has_ended:
+            log.info(
+                "bulk.ended",
+                act_id=act.act_id,
+                verb=act.verb.value,
+                status=act.status.value,
+                actor=act.actor,
+                done=act.done,
+                refused=act.refused,
+            )
 
     async def _sweep_safely(self) -> None:
         try:
             await self.sweep()
         except Unavailable as error:
             log.warning("bulk.failed", error=error.message)
-        except Exception:
-            log.exception("bulk.faulted")
 
 
 def _checked(chosen: Sequence[Chosen]) -> tuple[Chosen, ...]:

@@ -38,15 +38,15 @@ _RULES: dict[Verb, tuple[Callable[[Notification, datetime], Transition], AuditSt
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """An act after its turn, and how many notifications were changed in it."""
+    """An act after its turn, None where that failed, and how many notifications were changed in it."""
 
-    act: BulkAct
+    act: BulkAct | None
     changed: int = 0
 
 
-def turn(conn: Connection, *, now: datetime | None) -> Turned | None:
-    """Give the act that has waited longest its turn; None when none is due."""
-    found = bulk_acts.next_turn(conn, now=now)
+def turn(conn: Connection, act_id: str, *, now: datetime | None) -> Turned | None:
+    """Give the act its turn; None when it is not due any more, or another node is at it."""
+    found = bulk_acts.take_turn(conn, act_id, now=now)
     if found is None:
         return None
     at = moment(conn, now)

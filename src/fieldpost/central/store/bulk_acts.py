@@ -73,11 +73,15 @@ _newest = Statement(
     f"select {_COLUMNS} from bulk_acts where created_at < :before order by created_at desc, act_id desc limit :limit",
     result=_ACT,
 )
+_next_due = Statement(
+    "select act_id from bulk_acts where ended_at is null and due_at <= {now} order by due_at limit 1",
+    result={"act_id": Id},
+)
 # The lock is the whole claim: a turn is one transaction, and a node that dies in it gives it up with it.
-_next_turn = Statement(
+_turn = Statement(
     f"""
     select {_COLUMNS}, gathered_to_at, gathered_to_id from bulk_acts
-    where ended_at is null and due_at <= {{now}} order by due_at limit 1 {{locked}}
+    where act_id = :act_id and ended_at is null and due_at <= {{now}} {{locked}}
     """,
     result={**_ACT, "gathered_to_at": Moment, "gathered_to_id": Id},
 )
@@ -87,6 +91,9 @@ _keep = Statement(
         gone = :gone, note = :note, ended_at = :ended_at, due_at = :due_at, gathered_to_at = :at, gathered_to_id = :id
     where act_id = :act_id
     """
+)
+_postpone = Statement(
+    "update bulk_acts set due_at = {now+wait_s} where act_id = :act_id and ended_at is null",
 )
 _cancel = Statement(
     """
@@ -162,9 +169,15 @@ def newest(conn: Connection, before: datetime, limit: int) -> list[BulkAct]:
     return [_act(row) for row in _newest.run(conn, before=before, limit=limit)]
 
 
-def next_turn(conn: Connection, *, now: datetime | None) -> Turn | None:
-    """The act that has waited longest for its turn, and is in nobody's hands."""
-    found = _next_turn.run(conn, now=now)
+def next_due(conn: Connection, *, now: datetime | None) -> str | None:
+    """The act that has waited longest for its turn."""
+    found = _next_due.run(conn, now=now)
+    return found[0].act_id if found else None
+
+
+def take_turn(conn: Connection, act_id: str, *, now: datetime | None) -> Turn | None:
+    """The act, locked, if its turn has come and it is in nobody's hands."""
+    found = _turn.run(conn, act_id=act_id, now=now)
     if not found:
         return None
     row = found[0]
@@ -183,6 +196,11 @@ def keep(conn: Connection, act: BulkAct, due_at: datetime | None, gathered_to: P
         id=notification_id,
         **{name: getattr(act, name) for name in _PROGRESS},
     )
+
+
+def postpone(conn: Connection, act_id: str, wait_s: float, *, now: datetime | None) -> None:
+    """Let the others have their turns first."""
+    _postpone.run(conn, act_id=act_id, wait_s=wait_s, now=now)
 
 
 _PROGRESS = ("stage", "total", "done", "conflicts", "gone", "note", "ended_at")

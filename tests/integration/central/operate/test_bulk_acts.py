@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
+from structlog.testing import capture_logs
 
 from fieldpost.central.operate import bulk_turn
 from fieldpost.central.operate.bulk_acts import BulkActs, Chosen
@@ -45,9 +46,17 @@ async def rows_of(centre: Centre, act: BulkAct) -> list[ActRow]:
     return await centre.store.read(rows.rows_of, act.act_id, limit=10_000)
 
 
+async def turn(centre: Centre) -> bool:
+    """One turn of the act that is due; False when none is."""
+    act_id = await centre.store.read(rows.next_due, now=centre.store.now())
+    if act_id is None:
+        return False
+    return await centre.store.write(bulk_turn.turn, act_id, now=centre.store.now()) is not None
+
+
 async def turns(centre: Centre, count: int) -> None:
     for _ in range(count):
-        assert await centre.store.write(bulk_turn.turn, now=centre.store.now()) is not None
+        assert await turn(centre)
 
 
 @pytest.fixture
@@ -174,7 +183,7 @@ async def test_any_node_goes_on_where_another_was_killed(
     assert (await act_of(mailing, act)).done == 2
 
     def killed(conn: Connection, **more: Any) -> None:
-        bulk_turn.turn(conn, **more)
+        bulk_turn.turn(conn, act.act_id, **more)
         raise RuntimeError("killed before the commit")
 
     with pytest.raises(RuntimeError):
@@ -194,8 +203,8 @@ async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing
     monkeypatch.setattr(bulk_turn, "BATCH", 2)
     ids = await parked(mailing, 4)
     await bulk.start(OLGA, Verb.RETRY, PARKED, "mended")
-    while await mailing.store.write(bulk_turn.turn, now=mailing.store.now()):
-        await mailing.store.write(bulk_turn.turn, now=mailing.store.now())
+    while await turn(mailing):
+        await turn(mailing)
     for i in ids:
         assert (await mailing.story(i)).count("operator_act submitted") == 1
 
@@ -241,6 +250,21 @@ async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActs, monkeypatch:
         await turns(mailing, 1)
     assert (await act_of(mailing, small)).status is BulkStatus.FINISHED
     assert (await act_of(mailing, large)).status is BulkStatus.RUNNING
+
+
+async def test_an_act_that_fails_by_a_bug_does_not_keep_the_others_waiting(
+    mailing: Centre, bulk: BulkActs, clock: ManualClock
+) -> None:
+    await parked(mailing, 2)
+    broken = await bulk.start(OLGA, Verb.RETRY, PARKED, "broken")
+    await mailing.execute(f"""update bulk_acts set wanted = '{{"colour": "red"}}' where act_id = '{broken.act_id}'""")
+    clock.advance(1)
+    good = await bulk.start(OLGA, Verb.RETRY, PARKED, "good")
+    with capture_logs() as logged:
+        assert await bulk.sweep() == 2
+    assert [line["act_id"] for line in logged if line["event"] == "bulk.faulted"] == [broken.act_id]
+    assert (await act_of(mailing, good)).status is BulkStatus.FINISHED
+    assert (await act_of(mailing, broken)).status is BulkStatus.GATHERING, "it is tried again later"
 
 
 async def test_a_retry_in_stages_tries_one_then_ten_then_the_rest(
