@@ -6,7 +6,7 @@ one that is spoken to; when it ends, the one before it is.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from starlette.websockets import WebSocketDisconnect
 
@@ -16,6 +16,11 @@ from fieldpost.link.messages import Hello, Message
 
 SEND_S = 25.0
 """How long a message may take to be handed over; a site that takes none for so long is not there."""
+
+SILENCE_S = 30.0
+"""A site that asks by POST does so every few seconds; one that has not for so long is gone."""
+WAITING_MAX = 100
+"""So many messages wait for a site's next question at most."""
 
 
 class ControlLink:
@@ -52,11 +57,46 @@ class ControlLink:
         return self._is_over
 
 
+class PolledLink(ControlLink):
+    """The same for a site that can open no WebSocket and asks by POST: what is said waits until it asks again."""
+
+    def __init__(self, site: str) -> None:
+        super().__init__(site, self._keep)
+        self.task: asyncio.Task[None] | None = None
+        """What notices that the site asks no more."""
+        self._waiting: list[Message] = []
+        self._asked = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        if self.is_over or len(self._waiting) >= WAITING_MAX:
+            raise Unavailable("link.not_connected", f"the site {self.site} does not ask now")
+        self._waiting.append(message)
+
+    def take(self) -> list[Message]:
+        """What waits, for the site that asks just now."""
+        self._asked.set()
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    async def until_silent(self) -> None:
+        """Return when the site has not asked for a while."""
+        with suppress(TimeoutError):
+            while True:
+                self._asked.clear()
+                async with asyncio.timeout(SILENCE_S):
+                    await self._asked.wait()
+
+    async def _keep(self, data: bytes) -> None:
+        raise AssertionError("it has no line of its own")
+
+
 class Links:
     """One for a node."""
 
     def __init__(self) -> None:
         self._links: dict[str, list[ControlLink]] = {}
+        self.polled: dict[str, PolledLink] = {}
+        """By site, those that ask by POST."""
 
     def of(self, site: str) -> ControlLink | None:
         """The connection to speak to the site by, if this node holds one."""

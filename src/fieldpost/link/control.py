@@ -10,15 +10,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
+import aiohttp
 import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, Unavailable
-from fieldpost.link.addresses import Addresses
+from fieldpost.link.addresses import Addresses, NoWebSocket
 from fieldpost.link.codec import encode
 from fieldpost.link.connection import LOST, Connection, open_connection, open_http
 from fieldpost.link.endpoint import CONTROL_PATH, Endpoint
 from fieldpost.link.messages import Hello, Message, Refusal
+from fieldpost.link.polling import Polling, open_polling
 
 INTERVAL_S = 10.0
 """Between the end of a connection and the next try to open one; up to half of it is added by chance."""
@@ -48,7 +50,7 @@ class ControlClient:
         self._random = random
         self._interval_s = interval_s
         self._addresses = Addresses()
-        self._connection: Connection | None = None
+        self._connection: Connection | Polling | None = None
         self._trouble: str | None = None
 
     @property
@@ -86,11 +88,8 @@ class ControlClient:
         """Open a connection and stay with it until it ends or we are to stop."""
         http = open_http()
 
-        def open_one(endpoint: Endpoint) -> Awaitable[Connection]:
-            return open_connection(http, endpoint, CONTROL_PATH, self._clock, self._take)
-
         try:
-            connection = await self._addresses.reach(self._endpoint(), open_one, Connection.close)
+            connection = await self._open(http)
             self._connection = connection
             self._tell(None, "")
             try:
@@ -100,6 +99,21 @@ class ControlClient:
                 await connection.close()
         finally:
             await http.close()
+
+    async def _open(self, http: aiohttp.ClientSession) -> Connection | Polling:
+        """A WebSocket where one can be had, else the same by POST, at any of central's addresses."""
+        endpoint = self._endpoint()
+
+        def by_websocket(one: Endpoint) -> Awaitable[Connection]:
+            return open_connection(http, one, CONTROL_PATH, self._clock, self._take)
+
+        def by_post(one: Endpoint) -> Awaitable[Polling]:
+            return open_polling(http, one, self._take)
+
+        try:
+            return await self._addresses.reach(endpoint, by_websocket, Connection.close)
+        except NoWebSocket:
+            return await self._addresses.reach(endpoint, by_post, Polling.close)
 
     async def _take(self, message: Message) -> None:
         if isinstance(message, Hello | Refusal):

@@ -222,3 +222,9 @@ Message = (
     | CommandResult
     | Health
 )
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What central has to say to a sender that asks by `POST /link/v1/control`, where no WebSocket can be had."""
+
+    messages: tuple[Message, ...]

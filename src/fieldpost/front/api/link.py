@@ -8,6 +8,7 @@ know. What the store cannot take now, or the site may not send now, is refused w
 stays.
 """
 
+import asyncio
 from contextlib import suppress
 
 from starlette.websockets import WebSocket
@@ -19,10 +20,10 @@ from fieldpost.front.api import control as control_messages
 from fieldpost.front.api.call import Answer, Call
 from fieldpost.front.api.conversation import Conversation, Unfit, welcome
 from fieldpost.front.body import check_content_type, read_body
-from fieldpost.front.links import ControlLink
+from fieldpost.front.links import ControlLink, PolledLink
 from fieldpost.front.rooms import Rooms
-from fieldpost.link.codec import UNFIT, decode_as, salvage
-from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Message, StatusAnswer, Submit
+from fieldpost.link.codec import UNFIT, decode, decode_as, salvage
+from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Message, Said, StatusAnswer, Submit
 
 
 async def data(websocket: WebSocket, rooms: Rooms) -> None:
@@ -80,6 +81,28 @@ async def submit(call: Call) -> Answer:
         return Answer(await _take(*_read(content), call.site, call.rooms))
 
 
+async def control_by_post(call: Call) -> Answer:
+    """`POST /link/v1/control`: one message of a site without WebSockets, answered by all that central has to say."""
+    allowances, links, site = call.rooms.allowances, call.rooms.links, call.site
+    check_content_type(call.request, "application/json")
+    with allowances.connection(site, Lane.CONTROL):
+        allowances.check(site, Lane.CONTROL)
+        content = await read_body(call.request, FRAME_BYTES_MAX)
+        allowances.charge(site, Lane.CONTROL, items=1, bytes=len(content))
+        message = decode(content)
+        link = links.polled.get(site)
+        if link is None:
+            link = links.polled[site] = PolledLink(site)
+            # Between two questions there is nobody but this task to notice that the site asks no more.
+            link.task = asyncio.create_task(_while_asked(link, call.rooms))
+        if isinstance(message, Hello):
+            link.hello = message
+            await _saw(call.rooms, site)
+            return Answer(Said(tuple(link.take())))
+        answer = await control_messages.handle(message, site, call.rooms)
+        return Answer(Said((*link.take(), *([] if answer is None else [answer]))))
+
+
 async def status(call: Call) -> Answer:
     """`GET /link/v1/status/{notification_id}`: central's record, for the site that sent it and no other."""
     call.rooms.allowances.check(call.site, Lane.DATA)
@@ -97,6 +120,17 @@ async def status(call: Call) -> Answer:
             delivered_at=to_text(n.delivered_at) if n.delivered_at else None,
         )
     )
+
+
+async def _while_asked(link: PolledLink, rooms: Rooms) -> None:
+    with rooms.links.held(link):
+        try:
+            await control_messages.connected(link.site, link, rooms)
+            await link.until_silent()
+        finally:
+            link.end()
+            del rooms.links.polled[link.site]
+            await control_messages.disconnected(link.site, link, rooms)
 
 
 def _read(content: bytes) -> tuple[Submit, Unfit]:

@@ -92,5 +92,6 @@ ROUTES = (
     Route("POST", "/api/v1/users/{name}/reset-password", users.reset_password, Access.ADMIN),
     Route("POST", "/api/v1/users/{name}/log-out", users.log_out, Access.ADMIN),
     Route("POST", "/link/v1/submit", link.submit, Access.SITE),
+    Route("POST", "/link/v1/control", link.control_by_post, Access.SITE),
     Route("GET", "/link/v1/status/{notification_id}", link.status, Access.SITE),
 )

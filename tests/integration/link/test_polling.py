@@ -1,0 +1,146 @@
+"""The control connection where a proxy forbids WebSockets: by POST, with central as it is served."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from fieldpost.clock import SystemClock
+from fieldpost.core.errors import Unavailable
+from fieldpost.front import links
+from fieldpost.link import polling
+from fieldpost.link.control import ControlClient
+from fieldpost.link.endpoint import Endpoint
+from fieldpost.link.messages import Health, Message, Reconcile, ReconcileAnswer, Refusal
+from support.front import Front, served
+
+SENT_AT = "2026-11-15T12:00:00.000000Z"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "ASK_S", 0.05)
+    monkeypatch.setattr(links, "SILENCE_S", 1.0)
+
+
+@asynccontextmanager
+async def without_websockets(url: str) -> AsyncIterator[str]:
+    """A proxy that passes requests on, and knows nothing of upgrades."""
+    async with aiohttp.ClientSession() as http:
+
+        async def pass_on(request: web.Request) -> web.Response:
+            if request.headers.get("Upgrade"):
+                return web.Response(status=426)
+            headers = {name: request.headers[name] for name in ("Authorization", "Content-Type")}
+            async with http.request(
+                request.method, url + request.path, data=await request.read(), headers=headers
+            ) as answer:
+                return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
+
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", pass_on)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+@asynccontextmanager
+async def running(client: ControlClient) -> AsyncIterator[None]:
+    stopping = asyncio.Event()
+    task = asyncio.create_task(client.run(stopping))
+    try:
+        yield
+    finally:
+        stopping.set()
+        async with asyncio.timeout(10):
+            await task
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def client_of(front: Front, url: str, handler: Callable[[Message], object]) -> ControlClient:
+    async def handle(message: Message) -> Message | None:
+        return handler(message)  # type: ignore[return-value]
+
+    endpoint = Endpoint(url, front.tokens["site"])
+    return ControlClient(lambda: endpoint, handle, SystemClock(), Random(1), interval_s=0.05)
+
+
+async def test_without_websockets_both_ends_speak_all_the_same(front: Front) -> None:
+    asked: list[Message] = []
+
+    def handler(message: Message) -> Message | None:
+        asked.append(message)
+        if not isinstance(message, Reconcile):
+            return None
+        return ReconcileAnswer(incarnation="b" * 32, after=message.after, until=0, high=0, sent_at=SENT_AT, rows=())
+
+    rooms = front.app.state.rooms
+    async with served(front.app) as url, without_websockets(url) as proxied:
+        client = client_of(front, proxied, handler)
+        async with running(client):
+            await until(lambda: client.is_connected and rooms.links.of("plant-7"))
+            link = rooms.links.of("plant-7")
+            await link.send(Reconcile(0))
+            await until(lambda: Reconcile(0) in asked)
+            await client.send(Health(sent_at=SENT_AT, version="1.2.3", backlog={"notification": 4}))
+            # What central does not take is refused, as on a WebSocket, and the connection stays.
+            await client.send(Reconcile(5))
+            assert client.is_connected
+            assert rooms.links.of("plant-7") is link
+        # It asks no more: after a while it is gone.
+        await until(lambda: rooms.links.of("plant-7") is None)
+        with pytest.raises(Unavailable):
+            await link.send(Reconcile(1))
+
+
+async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "ASK_S", 3600)
+    monkeypatch.setattr(links, "SILENCE_S", 3600)
+    rooms = front.app.state.rooms
+    async with served(front.app) as url, without_websockets(url) as proxied:
+        client = client_of(front, proxied, lambda message: None)
+        async with running(client):
+            await until(lambda: client.is_connected and rooms.links.of("plant-7"))
+            link = rooms.links.of("plant-7")
+            for number in range(links.WAITING_MAX):
+                await link.send(Refusal("x", str(number)))
+            with pytest.raises(Unavailable, match="does not ask"):
+                await link.send(Refusal("x", "one too many"))
+        link.task.cancel()
+        await asyncio.gather(link.task, return_exceptions=True)
+
+
+async def test_a_websocket_is_tried_again_after_a_while(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "WEBSOCKET_AGAIN_S", 0.3)
+    async with served(front.app) as url, without_websockets(url) as proxied:
+        token, at = front.tokens["site"], {"url": proxied}
+        client = ControlClient(
+            lambda: Endpoint(at["url"], token), lambda message: asyncio.sleep(0), SystemClock(), Random(1), 0.05
+        )
+        async with running(client):
+            await until(lambda: client.is_connected)
+            assert isinstance(client._connection, polling.Polling)
+            at["url"] = url
+            await until(lambda: client.is_connected and not isinstance(client._connection, polling.Polling))
+
+
+@pytest.mark.threat(1)
+async def test_nobody_is_heard_by_post_without_a_sites_token(front: Front) -> None:
+    async with served(front.app) as url, aiohttp.ClientSession() as http:
+        for headers in ({}, {"Authorization": f"Bearer {front.tokens['viewer']}"}):
+            async with http.post(f"{url}/link/v1/control", data=b'{"t":"hello"}', headers=headers) as answer:
+                assert answer.status == 401
+    assert front.app.state.rooms.links.sites == []
