@@ -237,6 +237,14 @@ class Centre:
         now = self.clock.now()
         return await self.store.write(notifications.change, seen, lifecycle.retry(seen, now), now)
 
+    async def rows(self, query: str) -> list[tuple[object, ...]]:
+        """What a query of the test's own finds."""
+
+        def look(conn: Connection) -> list[tuple[object, ...]]:
+            return [tuple(row) for row in conn.exec_driver_sql(query)]
+
+        return await self.store.read(look)
+
     async def execute(self, *statements: str) -> None:
         """Plain SQL, as a visitor of the database would write it."""
 

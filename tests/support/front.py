@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from fieldpost.central import adapters
 from fieldpost.central.operate.operate import Operate
+from fieldpost.central.operate.passwords import Passwords
 from fieldpost.central.store import identities
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
@@ -34,6 +35,8 @@ ADMIN = Actor("admin", Role.ADMIN)
 OPERATOR = Actor("operator", Role.OPERATOR)
 VIEWER = Actor("viewer", Role.VIEWER)
 URL = "http://127.0.0.1"
+CHEAP = PasswordHasher(time_cost=1, memory_cost=64)
+"""Passwords are hashed cheaply where the hash is not on trial."""
 
 
 @dataclass
@@ -87,7 +90,7 @@ class Front:
 async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]:
     """On this store, with accounts viewer, operator and admin, and the site that the centre's tests send from."""
     async with open_centre(store_url, clock) as centre:
-        operate = Operate.over(centre.store, adapters.load(), clock, centre.keyring)
+        operate = Operate.over(centre.store, adapters.load(), clock, centre.keyring, passwords=Passwords(CHEAP))
         watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics)
         front = Front(centre, clock, operate, watch, create_app(operate, watch, centre.ingest))
         for role in Role:
@@ -111,9 +114,9 @@ async def served(app: FastAPI, options: FrontOptions | None = None) -> AsyncIter
 
 
 async def _add_account(front: Front, role: Role) -> None:
-    """An account named like its role; its password is hashed cheaply, since the hash is not on trial."""
+    """An account named like its role."""
     store, now = front.centre.store, front.centre.clock.now()
-    hashed = PasswordHasher(time_cost=1, memory_cost=64).hash(front.password(role.value))
+    hashed = CHEAP.hash(front.password(role.value))
     token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
     await store.write(identities.add_operator, role.value, hashed, role.value, now)
     await store.write(identities.add_token, "api", token.prefix, token.digest, role.value, role.value, now)

@@ -56,7 +56,8 @@ async def test_every_page_serves_whom_it_declares_and_nobody_else(front: Front) 
                 assert response.status_code != 403, (page, caller)
                 assert response.status_code != 401 or page.path == "/login", (page, caller)
                 is_login = response.headers.get("location", "").startswith("/login")
-                assert not is_login or page.path in ("/login", "/logout"), (page, caller)
+                leads_out = ("/login", "/logout", "/account/log-out-everywhere")
+                assert not is_login or page.path in leads_out, (page, caller)
             elif caller == "nobody":
                 assert (response.status_code, response.headers["location"][:6]) == (303, "/login"), (page, caller)
             else:
@@ -73,7 +74,7 @@ async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) ->
     reachable = sorted(path_of(route) for route in front.app.router.routes)
     assert reachable == sorted([*(r.path for r in ROUTES), *(p.path for p in PAGES), *SOCKETS, STATIC])
     anyone = {route.path for route in (*ROUTES, *PAGES) if route.access is Access.ANYONE}
-    assert anyone == {"/healthz", "/readyz", "/login"}
+    assert anyone == {"/healthz", "/readyz", "/login", "/set-password"}
 
 
 @pytest.mark.threat(7)
@@ -90,6 +91,14 @@ async def test_the_rooms_themselves_refuse_who_may_not_act_and_log_it(front: Fro
         "channel.remove": operate.channels.remove(actor, "c"),
         "channel.test": operate.channels.test(actor, "c", "a@example.org"),
         "secrets.rotate": operate.secrets.rotate(actor),
+        "user.add": operate.users.add(actor, "anna", Role.ADMIN),
+        "user.list": operate.users.all(actor),
+        "user.show": operate.users.get(actor, "admin"),
+        "user.change": operate.users.change(actor, actor.name, 1, role=Role.ADMIN),
+        "user.remove": operate.users.remove(actor, "admin"),
+        "user.reset_password": operate.users.reset_password(actor, "admin"),
+        "user.log_out": operate.users.log_out(actor, "admin"),
+        "token.add": operate.tokens.add(actor, "mine", Role.VIEWER),
         "site.add": operate.sites.add(actor, "s"),
     }
     if actor.role is Role.VIEWER:

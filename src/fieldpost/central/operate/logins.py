@@ -138,7 +138,7 @@ class Logins:
         return await self.open(operator, origin, "password change")
 
     async def whose_link(self, link: str) -> str:
-        """The name of the person whose one-time link this is. Denied when it is none, or none any more."""
+        """The name of the person whose one-time link this is. NotFound when it is none, or none any more."""
         return (await self._find_link(link)).operator_name
 
     async def use_link(self, link: str, password: str, origin: Origin | None = None) -> Session:
@@ -197,9 +197,9 @@ def _refused(name: str, origin: Origin) -> Denied:
     return Denied("login.refused", "the name or the password is wrong")
 
 
-def _no_link() -> Denied:
+def _no_link() -> NotFound:
     log.warning("link.refused")
-    return Denied(
+    return NotFound(
         "link.invalid",
         "this link is not valid: it was used already, has expired, or was replaced by a newer one",
         hint="ask an administrator for another, by fieldpost users reset-password NAME",

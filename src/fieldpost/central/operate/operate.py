@@ -47,9 +47,10 @@ class Operate:
         keyring: Keyring | None = None,
         intents: IntentOptions | None = None,
         accounts: AccountOptions | None = None,
+        passwords: Passwords | None = None,
     ) -> "Operate":
         ring = keyring or Keyring()
-        passwords = Passwords()
+        passwords = passwords or Passwords()
         return cls(
             Notifications(store, clock),
             BulkActs(store, clock),

@@ -15,8 +15,8 @@ HASHES_MAX = 2
 class Passwords:
     """One for a process."""
 
-    def __init__(self) -> None:
-        self._hasher = PasswordHasher()
+    def __init__(self, hasher: PasswordHasher | None = None) -> None:
+        self._hasher = hasher or PasswordHasher()
         self._hashing = asyncio.Semaphore(HASHES_MAX)
         self._nobody: str | None = None
 

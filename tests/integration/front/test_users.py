@@ -1,0 +1,203 @@
+"""Users and API tokens, as administrators handle them."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from fieldpost.central.operate.tokens import LIFE_DEFAULT
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
+from support.front import ADMIN, OPERATOR, VIEWER, Front
+
+GOOD = "several words of mine"
+
+
+async def test_a_user_is_added_comes_in_is_changed_and_removed_and_all_of_it_is_audited(front: Front) -> None:
+    users, logins, accounts = front.operate.users, front.operate.logins, front.operate.accounts
+    link = await users.add(ADMIN, "anna", Role.VIEWER)
+    assert link.token not in repr(link)
+    session = await logins.use_link(link.token, GOOD)
+    assert session.actor == Actor("anna", Role.VIEWER)
+    seen = await users.get(ADMIN, "anna")
+    changed = await users.change(ADMIN, "anna", seen.version, role=Role.OPERATOR)
+    assert (changed.role, changed.version) == ("operator", seen.version + 1)
+    assert await accounts.by_session(session.token) is None
+    await logins.log_in("anna", GOOD)
+    await users.remove(ADMIN, "anna")
+    with pytest.raises(Denied):
+        await logins.log_in("anna", GOOD)
+    with pytest.raises(NotFound):
+        await users.get(ADMIN, "anna")
+    found = await front.centre.rows(
+        "select request_summary, actor, target from audit where kind = 'operator_act' order by occurred_at, event_id"
+    )
+    assert sorted(found) == sorted(
+        [
+            ("site.add", "admin", "plant-7"),
+            ("user.add", "admin", "anna"),
+            ("password.set", "anna", "anna"),
+            ("session.open", "anna", "anna"),
+            ("user.change", "admin", "anna"),
+            ("session.open", "anna", "anna"),
+            ("user.remove", "admin", "anna"),
+        ]
+    )
+
+
+@pytest.mark.threat(12)
+@pytest.mark.parametrize("change", ["role", "disabled", "removed", "logged out", "password"])
+async def test_what_changes_a_persons_rights_ends_his_sessions(front: Front, change: str) -> None:
+    users, logins, accounts = front.operate.users, front.operate.logins, front.operate.accounts
+    session = await logins.log_in("operator", front.password("operator"))
+    other = await logins.log_in("viewer", front.password("viewer"))
+    match change:
+        case "role":
+            await users.change(ADMIN, "operator", 1, role=Role.VIEWER)
+        case "disabled":
+            await users.change(ADMIN, "operator", 1, is_disabled=True)
+            await users.change(ADMIN, "operator", 2, is_disabled=False)
+        case "removed":
+            await users.remove(ADMIN, "operator")
+        case "logged out":
+            assert await users.log_out(ADMIN, "operator") == 1
+        case "password":
+            await logins.use_link((await users.reset_password(ADMIN, "operator")).token, GOOD)
+    assert await accounts.by_session(session.token) is None
+    assert await accounts.by_session(other.token) == VIEWER
+
+
+async def test_who_is_disabled_has_neither_login_nor_token_until_he_is_enabled(front: Front) -> None:
+    users, logins, accounts = front.operate.users, front.operate.logins, front.operate.accounts
+    await users.change(ADMIN, "viewer", 1, is_disabled=True)
+    with pytest.raises(Denied) as refused:
+        await logins.log_in("viewer", front.password("viewer"))
+    assert refused.value.code == "login.refused", "nobody is told that the password was right"
+    assert await accounts.by_api_token(front.tokens["viewer"]) is None
+    await users.change(ADMIN, "viewer", 2, is_disabled=False)
+    assert await accounts.by_api_token(front.tokens["viewer"]) == VIEWER
+    await logins.log_in("viewer", front.password("viewer"))
+
+
+async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(front: Front) -> None:
+    users = front.operate.users
+    await users.change(ADMIN, "viewer", 1, role=Role.OPERATOR)
+    with pytest.raises(Conflict) as refused:
+        await users.change(ADMIN, "viewer", 1, role=Role.ADMIN)
+    assert refused.value.code == "user.changed"
+    assert (await users.get(ADMIN, "viewer")).role == "operator"
+
+
+async def test_the_last_administrator_stays_whatever_two_of_them_do_at_once(front: Front) -> None:
+    users = front.operate.users
+    for doing in (
+        users.change(ADMIN, "admin", 1, role=Role.VIEWER),
+        users.change(ADMIN, "admin", 1, is_disabled=True),
+        users.remove(ADMIN, "admin"),
+    ):
+        with pytest.raises(Conflict) as refused:
+            await doing
+        assert refused.value.code == "user.last_admin"
+    await users.change(ADMIN, "operator", 1, role=Role.ADMIN)
+    both = (users.remove(ADMIN, "operator"), users.change(Actor("operator", Role.ADMIN), "admin", 1, role=Role.VIEWER))
+    results = await asyncio.gather(*both, return_exceptions=True)
+    assert sum(isinstance(result, Conflict) for result in results) == 1
+    assert sum(one.role == "admin" for one in await users.all(ADMIN)) == 1
+
+
+async def test_a_name_is_given_once_and_a_bad_one_never(front: Front) -> None:
+    with pytest.raises(Conflict) as refused:
+        await front.operate.users.add(ADMIN, "viewer", Role.ADMIN)
+    assert refused.value.code == "user.exists"
+    assert (await front.operate.users.get(ADMIN, "viewer")).role == "viewer"
+    with pytest.raises(InvalidInput):
+        await front.operate.users.add(ADMIN, "Viewer", Role.ADMIN)
+
+
+async def test_a_token_acts_for_its_user_until_it_expires_or_is_revoked(front: Front) -> None:
+    tokens, accounts = front.operate.tokens, front.operate.accounts
+    added = await tokens.add(ADMIN, "erp bridge", Role.VIEWER, owner="operator")
+    assert added.token not in repr(added)
+    actor = await accounts.by_api_token(added.token)
+    assert actor == Actor("operator", Role.VIEWER)
+    assert actor is not None
+    assert actor.token == "erp bridge"
+    with pytest.raises(NotFound):
+        await tokens.revoke(VIEWER, added.token_id)
+    assert [one.name for one in await tokens.all(OPERATOR) if one.name] == ["erp bridge"]
+    assert all(one.owner == "viewer" for one in await tokens.all(VIEWER))
+    front.clock.advance(LIFE_DEFAULT.total_seconds())
+    assert await accounts.by_api_token(added.token) is None
+
+    lasting = await tokens.add(ADMIN, "lasting", Role.OPERATOR, owner="operator", life=None)
+    assert lasting.expires_at is None
+    await tokens.revoke(OPERATOR, lasting.token_id)
+    assert await accounts.by_api_token(lasting.token) is None
+    with pytest.raises(NotFound):
+        await tokens.revoke(ADMIN, lasting.token_id)
+
+
+async def test_an_act_by_a_token_names_person_and_token_in_the_audit(front: Front) -> None:
+    added = await front.operate.tokens.add(ADMIN, "deploy", Role.ADMIN)
+    actor = await front.operate.accounts.by_api_token(added.token)
+    assert actor is not None
+    await front.operate.users.add(actor, "anna", Role.VIEWER)
+    [(name, extra)] = await front.centre.rows("select actor, extra from audit where request_summary = 'user.add'")
+    assert name == "admin"
+    assert '"by_token": "deploy"' in str(extra).replace("'", '"')
+
+
+async def test_a_token_beyond_its_users_role_or_of_nobody_or_twice_is_refused(front: Front) -> None:
+    tokens = front.operate.tokens
+    await tokens.add(ADMIN, "mine", Role.VIEWER)
+    for code, doing in (
+        ("token.role", tokens.add(ADMIN, "much", Role.ADMIN, owner="operator")),
+        ("user.unknown", tokens.add(ADMIN, "none", Role.VIEWER, owner="nobody")),
+        ("token.exists", tokens.add(ADMIN, "mine", Role.VIEWER)),
+        ("token.life", tokens.add(ADMIN, "long", Role.VIEWER, life=timedelta(days=9999))),
+        ("text.empty", tokens.add(ADMIN, "", Role.VIEWER)),
+    ):
+        with pytest.raises((Conflict, NotFound, InvalidInput)) as refused:
+            await doing
+        assert refused.value.code == code
+
+
+async def test_users_and_tokens_over_the_api(front: Front) -> None:
+    async with front.client("admin") as client:
+        added = await client.post("/api/v1/users", json={"name": "anna", "role": "operator"})
+        assert added.status_code == 201
+        assert added.json()["link"].startswith("/set-password?link=fp_link_")
+        assert (await client.get(added.json()["link"])).status_code == 200
+        shown = (await client.get("/api/v1/users/anna")).json()
+        assert (shown["role"], shown["has_password"], shown["is_disabled"]) == ("operator", False, False)
+        assert "hash" not in str((await client.get("/api/v1/users")).json())
+        change = {"version": shown["version"], "is_disabled": True}
+        assert (await client.patch("/api/v1/users/anna", json=change)).json()["is_disabled"] is True
+        assert (await client.patch("/api/v1/users/anna", json=change)).status_code == 409
+        bad = await client.patch("/api/v1/users/anna", json={"version": 2, "role": "king"})
+        assert (bad.status_code, bad.json()["code"], bad.json()["field"]) == (422, "role.unknown", "role")
+        assert (await client.post("/api/v1/users/anna/log-out")).json() == {"sessions": 0}
+        assert (await client.post("/api/v1/users/anna/reset-password")).status_code == 201
+        assert (await client.delete("/api/v1/users/anna")).status_code == 204
+        assert (await client.get("/api/v1/users/anna")).status_code == 404
+
+        made = await client.post("/api/v1/tokens", json={"name": "ci", "role": "viewer", "expires_in_s": 3600})
+        token_id, token = made.json()["token_id"], made.json()["token"]
+        me = await client.get("/api/v1/me", headers={"authorization": f"Bearer {token}"})
+        assert me.json() == {"name": "admin", "role": "viewer", "token": "ci"}
+        listed = (await client.get("/api/v1/tokens")).json()["tokens"]
+        assert token not in str(listed)
+        assert token_id in [one["token_id"] for one in listed]
+        assert (await client.delete(f"/api/v1/tokens/{token_id}")).status_code == 204
+        assert (await client.get("/api/v1/me", headers={"authorization": f"Bearer {token}"})).status_code == 401
+
+
+async def test_one_sees_ones_own_sessions_over_the_api_and_an_administrator_everybodys(front: Front) -> None:
+    await front.operate.logins.log_in("viewer", front.password("viewer"))
+    async with front.client("viewer") as viewer, front.client("admin") as admin, front.client("operator") as operator:
+        [mine] = (await viewer.get("/api/v1/sessions")).json()["sessions"]
+        assert (await admin.get("/api/v1/sessions", params={"user": "viewer"})).json()["sessions"] == [mine]
+        assert (await operator.get("/api/v1/sessions", params={"user": "viewer"})).status_code == 403
+        assert (await operator.delete(f"/api/v1/sessions/{mine['session_id']}")).status_code == 404
+        assert (await viewer.delete(f"/api/v1/sessions/{mine['session_id']}")).status_code == 204
+        assert (await viewer.get("/api/v1/sessions")).json()["sessions"] == []
