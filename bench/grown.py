@@ -162,8 +162,9 @@ class KeptServer(PostgresServer):
 def _schema() -> str:
     """What the content of the large tables depends on; all others are brought up to date by migrations."""
     large = (notifications, targets, attempts, audit, tombstones, search_terms)
-    made = [f"{table}{table.dialect_kwargs}{CreateTable(table)}" for table in large]
-    made += [f"{CreateIndex(index)}{index.dialect_kwargs}" for table in large for index in table.indexes]
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    made = [str(CreateTable(table).compile(dialect=dialect)) for table in large]
+    made += [str(CreateIndex(index).compile(dialect=dialect)) for table in large for index in table.indexes]
     ways = [inspect.getsource(way) for way in (_statements, _index)]
     numbers = (SPAN_DAYS, RETENTION_DAYS, LIVE, PARKED, JUST_DELIVERED, SITES, SWEEP, RARE, BODY[:200])
     return sha256("".join([*sorted(made), *ways, str(numbers)]).encode()).hexdigest()[:12]

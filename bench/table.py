@@ -23,6 +23,7 @@ from fieldpost.central.store import claims, kpis, retention
 from fieldpost.central.store.claims import Share
 from fieldpost.central.store.engine import Store, open_store
 from fieldpost.central.store.retention import BEGINNING, Batch, Span
+from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import next_limit
 from fieldpost.central.watch.cursor import to_cursor
 from fieldpost.central.watch.notifications import Notifications
@@ -34,7 +35,7 @@ from fieldpost.core.search import Filter
 
 BY = Thresholds()
 CLAIM = 100
-BATCH = 1000
+BATCH = UpkeepOptions().purge_batch
 
 Call = Callable[[], Awaitable[object]]
 Question = tuple[str, Call, Call]
