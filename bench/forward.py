@@ -4,7 +4,8 @@ Central is a process of its own in which nothing is dispatched. Ours: real buffe
 sites in one process, each with its data connection open already; a round ends when every buffer is empty. Reference: a
 bare WebSocket server in a process of its own that writes the same two rows for each notification (see `ingest`) and
 answers after the commit; as many connections, each with batches of 100, the next one after the answer. It has no buffer
-to read and to clear, no tokens, no limits, and checks nothing.
+to read and to clear, no tokens, no limits, and checks nothing. On PostgreSQL with 20 sites ours is bound by the two
+cores that carry sites, central and database together: see the figures of ADR 0023.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import Item, Submit
+from fieldpost.link.messages import Submit
 from fieldpost.link.session import Session
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
@@ -150,6 +151,3 @@ async def served(what: str, store_url: str, sites: int) -> AsyncIterator[tuple[s
     finally:
         process.terminate()
         await process.wait()
-
-
-__all__ = ["Item", "fleet", "run", "served"]
