@@ -14,11 +14,12 @@ that another partial index could be proven from, whatever the planner believes o
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Text
+from sqlalchemy import Connection, Text
 
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import IS_CLAIMABLE, IS_SUSPECT
@@ -75,7 +76,7 @@ DUE = f"""
 """
 """Which rows a claim takes on PostgreSQL, locked; it stands behind WALK, and both in the statement that takes them."""
 # SQLite has no lateral join and no column in a limit: each key gives its ids as one text, and what is over a key's
-# share is left out afterwards, so the limit there is higher by the keys that may be busy.
+# share is left out afterwards. Keys are walked only until there are enough.
 _due_sqlite = Statement(
     f"""{WALK}
     select ids as notification_id, k as delivery_key from (
@@ -86,7 +87,7 @@ _due_sqlite = Statement(
         ) as ids
         from keys
     )
-    where ids is not null limit :limit + :wasted
+    where ids is not null
     """,
     lists={"mine": "id"},
     result=_FOUND,
@@ -141,8 +142,13 @@ def wanted(
 
 def find_due(conn: Connection, given: Mapping[str, Any], busy: Mapping[str, int], *, now: datetime | None) -> list[str]:
     """The same on SQLite, where rows are taken by another statement than the one that finds them."""
-    found = _due_sqlite.run(conn, **given, wasted=len(busy), now=now)
-    return _within_share(found, busy, given["per_key"])[: given["limit"]]
+    taken: list[str] = []
+    with closing(_due_sqlite.each(conn, **given, now=now)) as found:
+        for row in found:
+            taken += row.notification_id.split(",")[: max(given["per_key"] - busy.get(row.delivery_key, 0), 0)]
+            if len(taken) >= given["limit"]:
+                break
+    return taken[: given["limit"]]
 
 
 def find_lone(conn: Connection, *, now: datetime | None) -> list[str]:
@@ -164,11 +170,3 @@ def next_due(conn: Connection, *, now: datetime | None) -> datetime | None:
     """When the next row that nobody holds is due; in the past where it is due already."""
     found = [_next_due.run(conn, status=lane.status.value, after="", now=now)[0].due_at for lane in Lane]
     return min((due_at for due_at in found if due_at is not None), default=None)
-
-
-def _within_share(found: Sequence[Row[Any]], busy: Mapping[str, int], per_key: int) -> list[str]:
-    """The ids found, no more of a key than its share; a row holds all of a key."""
-    taken: list[str] = []
-    for row in found:
-        taken += row.notification_id.split(",")[: max(per_key - busy.get(row.delivery_key, 0), 0)]
-    return taken

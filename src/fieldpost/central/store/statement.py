@@ -12,11 +12,11 @@ and by `json_each` on SQLite. The text of a statement holds these marks, filled 
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, CursorResult, Row, TextClause, text
 from sqlalchemy.types import TypeEngine
 
 from fieldpost.core.times import to_microseconds
@@ -59,12 +59,25 @@ class Statement:
         self, conn: Connection, rows: Sequence[Sequence[Any]] = (), *, now: datetime | None = None, **params: Any
     ) -> Sequence[Row[Any]]:
         """The rows that came back; none for a statement that returns none."""
+        result = self._execute(conn, rows, now, params)
+        return result.fetchall() if result.returns_rows else []
+
+    def each(self, conn: Connection, *, now: datetime | None = None, **params: Any) -> Generator[Row[Any], None, None]:
+        """The rows one by one, as SQLite finds them: what is not asked for any more is not looked for."""
+        result = self._execute(conn, (), now, params)
+        try:
+            yield from result
+        finally:
+            result.close()
+
+    def _execute(
+        self, conn: Connection, rows: Sequence[Sequence[Any]], now: datetime | None, params: dict[str, Any]
+    ) -> CursorResult[Any]:
         dialect = conn.dialect.name
         if self._takes_now:
             params["now"] = now
         bound = self._bind_postgresql(rows, params) if dialect == "postgresql" else self._bind_sqlite(rows, params)
-        result = conn.execute(self._texts[dialect], bound)
-        return result.fetchall() if result.returns_rows else []
+        return conn.execute(self._texts[dialect], bound)
 
     def _compile(
         self, sql: str, dialect: str, result: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] | None
