@@ -125,15 +125,6 @@ class Statement:
         return bound
 
 
-def plan_anew(conn: Connection) -> None:
-    """Let PostgreSQL plan the rest of this transaction by its tables as they are now, instead of by a kept plan.
-
-    For statements whose best index depends on what they are given; all others keep their plans (see `engine.py`).
-    """
-    if conn.dialect.name == "postgresql":
-        conn.exec_driver_sql("set local plan_cache_mode = force_custom_plan")
-
-
 def _to_json(value: object) -> int:
     if isinstance(value, datetime):
         return to_microseconds(value)
