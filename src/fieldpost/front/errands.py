@@ -88,20 +88,21 @@ class Errands:
         for site in self._links.sites:
             is_due = self._due.setdefault(site, now) <= now
             if (is_due or site in awaited) and site not in self._busy:
-                self._busy[site] = asyncio.create_task(self._speak(site, is_due), name=f"errands-{site}")
+                speaking = self._speak(site, is_due, is_awaited=site in awaited)
+                self._busy[site] = asyncio.create_task(speaking, name=f"errands-{site}")
 
     async def settled(self) -> None:
         """Return when nobody is being spoken to."""
         while self._busy:
             await asyncio.wait(list(self._busy.values()))
 
-    async def _speak(self, site: str, is_due: bool) -> None:
+    async def _speak(self, site: str, is_due: bool, *, is_awaited: bool) -> None:
         try:
             async with self._room:
                 link = self._links.of(site)
                 if link is None:
                     return
-                given = await self._intents.open_of([site], INTENTS_MAX)
+                given = await self._intents.open_of([site], INTENTS_MAX) if is_awaited else []
                 await self._send(link, [intent for intent in given if self._is_unsent(intent, link)])
                 if is_due:
                     self._due[site] = self._clock.monotonic() + self._reports.options.reconcile_interval_s

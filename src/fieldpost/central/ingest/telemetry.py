@@ -10,6 +10,7 @@ state of it lives anywhere but in the site's row, so that any node, or this one 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
@@ -20,6 +21,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store import mirrors, site_calls, site_health
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
+from fieldpost.central.store.together import Together
 from fieldpost.core import site_call
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.ids import is_id
@@ -64,6 +66,10 @@ class Reports:
     def __init__(self, store: Store, options: MirrorOptions | None = None) -> None:
         self._store = store
         self.options = options or MirrorOptions()
+        # What every site says or is asked when it comes, and sites come by the thousand after a restart.
+        self._questions = Together(self._find_cursors)
+        self._answers = Together(self._take_answers)
+        self._healths = Together(self._keep_healths)
 
     async def telemetry(self, site: str, told: Telemetry) -> TelemetryAck:
         """Take what the site tells of its calls; returns after the commit."""
@@ -80,17 +86,17 @@ class Reports:
 
     async def question(self, site: str) -> Reconcile:
         """What to ask the site, so that the mirror of its calls becomes whole."""
-        mirror = await self._store.read(mirrors.load, site)
-        return Reconcile(mirror.cursor if mirror else 0, self.options.batch_rows)
+        return Reconcile(await self._questions.one(site), self.options.batch_rows)
 
     async def answer(self, site: str, told: ReconcileAnswer) -> Reconcile | None:
         """Take the answer in; the next question, or None when the mirror is whole, or the site gets no further."""
         stretch = Stretch(_incarnation(told.incarnation), told.after, told.until)
         standing = Standing(told.high, told.forgotten, told.has_more)
         reports, refused = _reports(told.rows)
-        before, after, is_whole = await self._store.write(
-            _take_answer, site, stretch, standing, reports, refused, from_text(told.sent_at), now=self._store.now()
-        )
+        answer = _Answer(site, stretch, standing, reports, refused, from_text(told.sent_at))
+        # Rows take their time; most answers have none.
+        taken = (await self._take_answers([answer]))[0] if reports else await self._answers.one(answer)
+        before, after, is_whole = taken
         _tell_refused(site, refused)
         if before is not None and after.replaced_count > before.replaced_count:
             log.warning("mirror.replaced", site=site, incarnation=after.incarnation, cursor=before.cursor)
@@ -120,7 +126,36 @@ class Reports:
             failing_for_s=None if told.failing_for_s is None else _seconds(told.failing_for_s),
             uptime_s=_seconds(told.uptime_s),
         )
-        await self._store.write(_keep_health, site, report, from_text(told.sent_at), now=self._store.now())
+        await self._healths.one((site, report, from_text(told.sent_at)))
+
+    async def _find_cursors(self, sites: Sequence[str]) -> Sequence[int]:
+        found = await self._store.read(mirrors.load_all, sites)
+        return [found[site].cursor if site in found else 0 for site in sites]
+
+    async def _take_answers(self, answers: "Sequence[_Answer]") -> "Sequence[_Taken]":
+        return await self._store.write(_take_answers, answers, now=self._store.now())
+
+    async def _keep_healths(self, told: "Sequence[_Health]") -> Sequence[None]:
+        await self._store.write(_keep_healths, told, now=self._store.now())
+        return [None] * len(told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A site's answer to a reconciliation, checked."""
+
+    site: str
+    stretch: Stretch
+    standing: Standing
+    reports: Sequence[CallReport]
+    refused: Counter[str]
+    sent_at: datetime | None
+
+
+_Taken = tuple[Mirror | None, Mirror, bool]
+"""The mirror before and after an answer, and whether it is whole now."""
+_Health = tuple[str, SiteReport, datetime | None]
+"""A site's report, and when it says that it sent it."""
 
 
 def _take(
@@ -133,48 +168,45 @@ def _take(
     *,
     now: datetime | None,
 ) -> int:
-    mirrors.lock(conn, site)
+    mirrors.lock(conn, [site])
     at = moment(conn, now)
     after = _noting(site_call.told(mirrors.load(conn, site), site, stretch, at), refused)
-    mirrors.save(conn, after)
+    mirrors.save(conn, [after])
     return site_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
 
 
-def _take_answer(
-    conn: Connection,
-    site: str,
-    stretch: Stretch,
-    standing: Standing,
-    reports: list[CallReport],
-    refused: Counter[str],
-    sent_at: datetime | None,
-    *,
-    now: datetime | None,
-) -> tuple[Mirror | None, Mirror, bool]:
-    mirrors.lock(conn, site)
+def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime | None) -> list[_Taken]:
+    sites = [answer.site for answer in answers]
+    mirrors.lock(conn, sites)
     at = moment(conn, now)
-    before = mirrors.load(conn, site)
-    after, is_whole = site_call.answered(before, site, stretch, standing, at)
-    mirrors.save(conn, _noting(after, refused))
-    site_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
-    if site_call.ended_round(before, after, is_whole):
-        site_calls.forsake(conn, site, after.round, now=at)
-    return before, after, is_whole
+    known = mirrors.load_all(conn, sites)
+    taken = []
+    for told in answers:
+        before, incarnation = known.get(told.site), told.stretch.incarnation
+        after, is_whole = site_call.answered(before, told.site, told.stretch, told.standing, at)
+        known[told.site] = _noting(after, told.refused)
+        site_calls.apply(conn, told.site, incarnation, after.round, told.reports, sent_at=told.sent_at, now=at)
+        if site_call.ended_round(before, after, is_whole):
+            site_calls.forsake(conn, told.site, after.round, now=at)
+        taken.append((before, after, is_whole))
+    mirrors.save(conn, known.values())
+    return taken
 
 
 def _reread(conn: Connection, site: str) -> None:
-    mirrors.lock(conn, site)
+    mirrors.lock(conn, [site])
     mirror = mirrors.load(conn, site)
     if mirror is not None:
-        mirrors.save(conn, site_call.reread(mirror))
+        mirrors.save(conn, [site_call.reread(mirror)])
 
 
-def _keep_health(
-    conn: Connection, site: str, report: SiteReport, sent_at: datetime | None, *, now: datetime | None
-) -> None:
+def _keep_healths(conn: Connection, told: Sequence[_Health], *, now: datetime | None) -> None:
     at = moment(conn, now)
-    offset_s = (sent_at - at).total_seconds() if sent_at is not None else 0.0
-    site_health.keep(conn, SiteHealth(site=site, received_at=at, report=report, clock_offset_s=offset_s))
+    kept = []
+    for site, report, sent_at in told:
+        offset_s = (sent_at - at).total_seconds() if sent_at is not None else 0.0
+        kept.append(SiteHealth(site=site, received_at=at, report=report, clock_offset_s=offset_s))
+    site_health.keep(conn, kept)
 
 
 def _noting(mirror: Mirror, refused: Counter[str]) -> Mirror:

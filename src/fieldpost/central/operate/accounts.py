@@ -5,6 +5,7 @@ now: a person who was disabled has neither session nor token any more, and a tok
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -18,6 +19,7 @@ from fieldpost.central.store import audit, identities, logins
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.identities import OperatorRecord, TokenRecord
 from fieldpost.central.store.logins import LinkRecord
+from fieldpost.central.store.together import Together
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import SYSTEM, AuditEntry
@@ -58,6 +60,8 @@ class Accounts:
         self._passwords = passwords or Passwords()
         self._options = options or AccountOptions()
         self._used: dict[str, float] = {}
+        # Every message of every site is checked, and a fleet comes back at once.
+        self._site_tokens = Together(self._find_site_tokens)
 
     async def first_start(self, password: str | None = None) -> FirstAccount | None:
         """Make the administrator where there is no account yet; None where somebody can log in already.
@@ -110,7 +114,7 @@ class Accounts:
     async def by_site_token(self, token: str) -> str | None:
         """The name of the site whose token this is."""
         prefix = credentials.prefix_of(token, "site")
-        found = None if prefix is None else await self._store.read(identities.get_token, "site", prefix)
+        found = None if prefix is None else await self._site_tokens.one(prefix)
         return found.owner if found is not None and self._is_good(token, found) else None
 
     async def refuse_site(self, token: str) -> Denied:
@@ -124,6 +128,10 @@ class Accounts:
                 hint="ask an administrator for a new one: fieldpost sites rotate-token NAME",
             )
         return Denied("auth.invalid", "the token is not a site's")
+
+    async def _find_site_tokens(self, prefixes: Sequence[str]) -> Sequence[TokenRecord | None]:
+        found = await self._store.read(identities.get_tokens, "site", prefixes)
+        return [found.get(prefix) for prefix in prefixes]
 
     async def _bearer(self, token: str, kind: str) -> tuple[TokenRecord, OperatorRecord] | None:
         prefix = credentials.prefix_of(token, kind)

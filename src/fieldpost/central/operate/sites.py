@@ -10,6 +10,7 @@ A revoked site keeps its rows, its health and its history; nothing it sends is t
 
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -21,6 +22,7 @@ from fieldpost.central.store import audit, identities
 from fieldpost.central.store import sites as rows
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.sites import Enrolment, SiteRecord
+from fieldpost.central.store.together import Together
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
@@ -75,6 +77,7 @@ class Sites:
         self._store = store
         self._clock = clock
         self._seen: dict[str, float] = {}
+        self._saw = Together(self._note_seen)
 
     async def add(self, actor: Actor, name: str) -> AddedSite:
         """A new site with a token that is made here, for programs that bring it to the site themselves."""
@@ -144,7 +147,11 @@ class Sites:
         now = self._clock.monotonic()
         if now - self._seen.get(name, -SEEN_EVERY_S) >= SEEN_EVERY_S:
             self._seen[name] = now
-            await self._store.write(rows.saw, name, self._clock.now())
+            await self._saw.one(name)
+
+    async def _note_seen(self, names: Sequence[str]) -> Sequence[None]:
+        await self._store.write(rows.saw, names, self._clock.now())
+        return [None] * len(names)
 
     def _check_rotation(self, actor: Actor, overlap: timedelta) -> None:
         require(actor, Role.ADMIN, "site.rotate")

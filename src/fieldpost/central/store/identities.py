@@ -1,6 +1,6 @@
 """Who may come in: operators, and the tokens of people, programs and sites."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 
 from fieldpost.central.store.account_tables import operators, tokens
 from fieldpost.central.store.retention import Batch, Span
+from fieldpost.central.store.statement import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class OperatorRecord:
 
 
 _TOKEN_COLUMNS = [tokens.c[name] for name in TokenRecord.__dataclass_fields__]
+_tokens = Statement(
+    f"select {', '.join(c.name for c in _TOKEN_COLUMNS)} from tokens where kind = :kind and prefix {{any:prefixes}}",
+    lists={"prefixes": "text"},
+    result={column.name: column.type for column in _TOKEN_COLUMNS},
+)
 _OPERATOR_COLUMNS = [operators.c[name] for name in OperatorRecord.__dataclass_fields__]
 
 
@@ -82,6 +88,11 @@ def add_token(
 def get_token(conn: Connection, kind: str, prefix: str) -> TokenRecord | None:
     row = conn.execute(select(*_TOKEN_COLUMNS).where(tokens.c.kind == kind, tokens.c.prefix == prefix)).first()
     return TokenRecord(*row) if row else None
+
+
+def get_tokens(conn: Connection, kind: str, prefixes: Sequence[str]) -> dict[str, TokenRecord]:
+    """Those of these tokens that there are, by prefix."""
+    return {row.prefix: TokenRecord(**row._mapping) for row in _tokens.run(conn, kind=kind, prefixes=list(prefixes))}
 
 
 def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, OperatorRecord] | None:

@@ -1,6 +1,6 @@
 """How far the mirror of each site's cached calls has come: one row per site."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,21 +16,44 @@ _save = Statement(
     """
     insert into site_mirrors (site, incarnation, cursor, round, is_rereading, reconciled_at, replaced_at,
         replaced_count, refused_count, trouble)
-    values (:site, :incarnation, :cursor, :round, :is_rereading, :reconciled_at, :replaced_at, :replaced_count,
-        :refused_count, :trouble)
+    select u.site, u.incarnation, u.cursor, u.round, u.is_rereading, u.reconciled_at, u.replaced_at, u.replaced_count,
+        u.refused_count, u.trouble
+    from {rows} where true order by u.site
     on conflict (site) do update set incarnation = excluded.incarnation, cursor = excluded.cursor,
         round = excluded.round, is_rereading = excluded.is_rereading, reconciled_at = excluded.reconciled_at,
         replaced_at = excluded.replaced_at, replaced_count = excluded.replaced_count,
         refused_count = excluded.refused_count, trouble = excluded.trouble
-    """
+    """,
+    rows={
+        "site": "text",
+        "incarnation": "text",
+        "cursor": "int",
+        "round": "int",
+        "is_rereading": "bool",
+        "reconciled_at": "moment",
+        "replaced_at": "moment",
+        "replaced_count": "int",
+        "refused_count": "int",
+        "trouble": "text",
+    },
 )
-# Whoever changes the mirror of a site holds this lock, so that two sets of rows of one site never mix.
-_lock = Statement("select pg_advisory_xact_lock(hashtextextended(:site, 7305))", sqlite="select :site")
+# Whoever changes the mirror of a site holds this lock, so that two sets of rows of one site never mix. Sets are locked
+# in one order, so that two of them never wait for each other.
+_lock = Statement(
+    "select pg_advisory_xact_lock(hashtextextended(u.site, 7305)) from {rows}",
+    sqlite="select u.site from {rows}",
+    rows={"site": "text"},
+)
+_these = Statement(
+    f"select {', '.join(column.name for column in _COLUMNS)} from site_mirrors where site {{any:sites}}",
+    lists={"sites": "text"},
+    result={column.name: column.type for column in _COLUMNS},
+)
 
 
-def lock(conn: Connection, site: str) -> None:
-    """Be the only one to change this site's mirror until the end of the transaction."""
-    _lock.run(conn, site=site)
+def lock(conn: Connection, sites: Iterable[str]) -> None:
+    """Be the only one to change these sites' mirrors until the end of the transaction."""
+    _lock.run(conn, [(site,) for site in sorted(set(sites))])
 
 
 def load(conn: Connection, site: str) -> Mirror | None:
@@ -40,14 +63,13 @@ def load(conn: Connection, site: str) -> Mirror | None:
 
 def load_all(conn: Connection, sites: Sequence[str] | None = None) -> dict[str, Mirror]:
     """The mirrors of these sites, or of all."""
-    query = select(*_COLUMNS)
-    if sites is not None:
-        query = query.where(site_mirrors.c.site.in_(sites))
-    return {row.site: _mirror(row) for row in conn.execute(query)}
+    found = conn.execute(select(*_COLUMNS)) if sites is None else _these.run(conn, sites=list(sites))
+    return {row.site: _mirror(row) for row in found}
 
 
-def save(conn: Connection, mirror: Mirror) -> None:
-    _save.run(conn, **{field.name: getattr(mirror, field.name) for field in fields(Mirror)})
+def save(conn: Connection, mirrors: Iterable[Mirror]) -> None:
+    """Each site's mirror as it stands now."""
+    _save.run(conn, [tuple(getattr(mirror, field.name) for field in fields(Mirror)) for mirror in mirrors])
 
 
 def _mirror(row: Any) -> Mirror:

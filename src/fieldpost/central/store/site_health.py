@@ -25,18 +25,19 @@ from fieldpost.core.site_health import (
 _keep = Statement(
     """
     insert into site_health (site, received_at, report, clock_offset_s)
-    values (:site, :received_at, cast(:report as jsonb), :clock_offset_s)
+    select u.site, u.received_at, cast(u.report as jsonb), u.clock_offset_s from {rows} order by u.site
     on conflict (site) do update set received_at = excluded.received_at, report = excluded.report,
         clock_offset_s = excluded.clock_offset_s
     where site_health.received_at <= excluded.received_at
     """,
     sqlite="""
     insert into site_health (site, received_at, report, clock_offset_s)
-    values (:site, :received_at, :report, :clock_offset_s)
+    select u.site, u.received_at, u.report, u.clock_offset_s from {rows} where true order by u.site
     on conflict (site) do update set received_at = excluded.received_at, report = excluded.report,
         clock_offset_s = excluded.clock_offset_s
     where site_health.received_at <= excluded.received_at
     """,
+    rows={"site": "text", "received_at": "moment", "report": "text", "clock_offset_s": "float"},
 )
 _sampled = Statement(
     """
@@ -52,15 +53,11 @@ _sampled = Statement(
 SAMPLES = Dated("site_health_samples", "taken_at")
 
 
-def keep(conn: Connection, health: SiteHealth) -> None:
-    """Keep the report as the site's newest."""
-    _keep.run(
-        conn,
-        site=health.site,
-        received_at=health.received_at,
-        report=_json(to_plain(health.report)),
-        clock_offset_s=health.clock_offset_s,
-    )
+def keep(conn: Connection, reports: Sequence[SiteHealth]) -> None:
+    """Keep each report as its site's newest; of several of one site the last."""
+    newest = {health.site: health for health in reports}
+    rows = [(h.site, h.received_at, _json(to_plain(h.report)), h.clock_offset_s) for h in newest.values()]
+    _keep.run(conn, rows)
 
 
 def get(conn: Connection, site: str) -> SiteHealth | None:

@@ -1,11 +1,13 @@
 """Sites, their tokens, and the one-time codes by which they enrol."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
 from fieldpost.central.store.account_tables import tokens
+from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import enrolments, sites
 
 
@@ -43,6 +45,8 @@ class Enrolment:
     ended_at: datetime | None = None
 
 
+_saw = Statement("update sites set last_seen_at = :at where site_name {any:names}", lists={"names": "text"})
+
 _SITE = [sites.c.site_name, sites.c.created_at, sites.c.last_seen_at, sites.c.revoked_at]
 _TOKEN = [tokens.c[name] for name in SiteToken.__dataclass_fields__]
 _ENROLMENT = [enrolments.c[name] for name in Enrolment.__dataclass_fields__]
@@ -63,8 +67,8 @@ def all_sites(conn: Connection) -> list[SiteRecord]:
     return [SiteRecord(*row) for row in conn.execute(select(*_SITE).order_by(sites.c.site_name))]
 
 
-def saw(conn: Connection, name: str, now: datetime) -> None:
-    conn.execute(update(sites).where(sites.c.site_name == name).values(last_seen_at=now))
+def saw(conn: Connection, names: Sequence[str], now: datetime) -> None:
+    _saw.run(conn, names=list(names), at=now)
 
 
 def set_revoked(conn: Connection, name: str, at: datetime | None) -> None:

@@ -45,7 +45,7 @@ async def test_a_site_is_known_by_name_and_by_when_it_was_heard(centre: Centre, 
     await centre.store.write(sites.add, "plant-8", start)
     await centre.store.write(sites.add, "plant-7", start)
     clock.advance(5)
-    await centre.store.write(sites.saw, "plant-7", clock.now())
+    await centre.store.write(sites.saw, ["plant-7"], clock.now())
     assert await centre.store.read(sites.get, "plant-7") == SiteRecord("plant-7", start, clock.now())
     assert await centre.store.read(sites.get, "nowhere") is None
     assert [s.name for s in await centre.store.read(sites.all_sites)] == ["plant-7", "plant-8"]

@@ -1,0 +1,78 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from fieldpost.central.store.together import Together
+from fieldpost.core.errors import InvalidInput, Unavailable
+
+
+class Desk:
+    """Doubles numbers, one set at a time, each when it is let go; some cannot be doubled."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.sets: list[list[int]] = []
+        self.go = asyncio.Event()
+        if not held:
+            self.go.set()
+
+    async def double(self, numbers: Sequence[int]) -> Sequence[int]:
+        self.sets.append(list(numbers))
+        await self.go.wait()
+        if 13 in numbers:
+            raise InvalidInput("number.bad", "13 cannot be doubled")
+        if 99 in numbers:
+            raise Unavailable("desk.closed", "the desk is closed")
+        return [2 * number for number in numbers]
+
+
+async def test_who_is_alone_goes_at_once() -> None:
+    desk = Desk()
+    assert await Together(desk.double).one(4) == 8
+    assert desk.sets == [[4]]
+
+
+async def test_who_comes_meanwhile_goes_together_after_it_and_each_hears_its_own() -> None:
+    desk = Desk(held=True)
+    together = Together(desk.double, set_max=3)
+    asked = [asyncio.create_task(together.one(number)) for number in range(1)]
+    while not desk.sets:
+        await asyncio.sleep(0)
+    asked += [asyncio.create_task(together.one(number)) for number in range(1, 6)]
+    await asyncio.sleep(0)
+    desk.go.set()
+    assert await asyncio.gather(*asked) == [0, 2, 4, 6, 8, 10]
+    assert desk.sets == [[0], [1, 2, 3], [4, 5]]
+
+
+async def test_one_that_spoils_its_set_fails_alone() -> None:
+    desk = Desk()
+    together = Together(desk.double)
+    good, bad, other = await asyncio.gather(*map(together.one, (1, 13, 3)), return_exceptions=True)
+    assert (good, other) == (2, 6)
+    assert isinstance(bad, InvalidInput)
+
+
+async def test_trouble_of_the_store_is_told_to_all_and_asked_once() -> None:
+    desk = Desk()
+    together = Together(desk.double)
+    heard = await asyncio.gather(*map(together.one, (1, 99, 3)), return_exceptions=True)
+    assert [type(error) for error in heard] == [Unavailable] * 3
+    assert desk.sets == [[1, 99, 3]]
+    assert await together.one(5) == 10
+
+
+async def test_who_gave_up_while_waiting_is_left_out() -> None:
+    desk = Desk(held=True)
+    together = Together(desk.double)
+    first = asyncio.create_task(together.one(1))
+    while not desk.sets:
+        await asyncio.sleep(0)
+    gone, second = asyncio.create_task(together.one(2)), asyncio.create_task(together.one(3))
+    await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    desk.go.set()
+    assert await asyncio.gather(first, second) == [2, 6]
+    assert desk.sets == [[1], [3]]
