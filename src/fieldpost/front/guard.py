@@ -27,6 +27,8 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
+"""Whoever came by HTTPS comes by nothing else for a year; browsers heed it where the certificate is good."""
 INTERNAL_CODE = "internal"
 
 
@@ -47,7 +49,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 has_begun = True
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
+                for name, value in (SECURITY_HEADERS | (TLS_HEADERS if scope["scheme"] == "https" else {})).items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)

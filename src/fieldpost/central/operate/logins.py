@@ -114,6 +114,10 @@ class Logins:
         idle = self._options.session_idle
         return [s for s in found if not has_ended(now, s.last_used_at or s.created_at, s.expires_at, idle)]
 
+    def now(self) -> datetime:
+        """The time that sessions are judged by."""
+        return self._clock.now()
+
     async def has_password(self, actor: Actor) -> bool:
         """Whether one logs in by a password here, and not only elsewhere."""
         found = await self._store.read(identities.get_operator, actor.name)

@@ -62,11 +62,35 @@ async def _page(visit: Visit, status: int = 200, notice: str | None = None, erro
         sessions=await logins.sessions(visit.actor),
         has_password=await logins.has_password(visit.actor),
         own_id=_own_id(visit),
+        as_of=logins.now(),
+        browser=browser_of,
         notice=notice,
         error=error,
         length_min=PASSWORD_LENGTH_MIN,
         is_unsafe=visit.is_readable_on_the_way,
     )
+
+
+_BROWSERS = (("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+_SYSTEMS = (
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Android", "Android"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+def browser_of(agent: str | None) -> str:
+    """What a browser says of itself, as its owner would say it; a guess, for him to tell his sessions apart."""
+    if not agent:
+        return "unknown"
+    name = next((word for sign, word in _BROWSERS if sign in agent), None)
+    system = next((word for sign, word in _SYSTEMS if sign in agent), None)
+    if name is None:
+        return agent if len(agent) <= 60 else agent[:59] + "…"
+    return f"{name} on {system}" if system else name
 
 
 def _own_id(visit: Visit) -> str | None:
