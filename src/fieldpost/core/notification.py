@@ -109,14 +109,17 @@ class Notification(Summary):
 def digest(submission: Submission) -> bytes:
     """What makes two submissions the same: SHA-256 over length-prefixed UTF-8 of site, list name, subject and body."""
     subject, body = submission.subject.encode(), submission.body.encode()
-    first = _digest_prefix(submission.provenance.site, submission.list_name)
-    return sha256(b"%b%b%b%b%b" % (first, _LENGTH(len(subject)), subject, _LENGTH(len(body)), body)).digest()
+    site, list_name = _prefixed(submission.provenance.site), _prefixed(submission.list_name)
+    return sha256(
+        b"%b%b%b%b%b%b" % (site, list_name, _LENGTH(len(subject)), subject, _LENGTH(len(body)), body)
+    ).digest()
 
 
-@lru_cache(maxsize=1024)
-def _digest_prefix(site: str, list_name: str) -> bytes:
-    """The same sites send to the same lists again and again."""
-    return b"".join(_LENGTH(len(part)) + part for part in (site.encode(), list_name.encode()))
+@lru_cache(maxsize=4096)
+def _prefixed(name: str) -> bytes:
+    """The same sites and lists come again and again."""
+    encoded = name.encode()
+    return _LENGTH(len(encoded)) + encoded
 
 
 _LENGTH = Struct(">Q").pack

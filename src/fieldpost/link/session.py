@@ -4,10 +4,11 @@ Theory of operation. Each Submit has a number, and stays in flight until the ans
 connection ends; then whoever sent it still has it, and sends it again on the next connection, under a new number. An
 answer to a number that is not in flight is late, and ignored: central absorbs what it gets twice.
 
-How much goes into a batch follows what the line carries: a batch should pass within `PASS_S`. It starts small, doubles
-while batches pass quickly, halves when one takes longer, and drops to a quarter when one is lost. The rate seen so far
-also says how long to wait for an answer, so that one large item on a slow line is waited for, and a dead central on a
-fast one is not; and whether to compress, which pays where bytes take longer than the work on them.
+How much goes into a batch follows what the line carries: a batch should pass within `PASS_S`, the time that central had
+it not counted. It starts small, doubles while batches pass quickly, halves when one takes longer, and drops to a
+quarter when one is lost. The rate seen so far also says how long to wait for an answer, so that one large item on a
+slow line is waited for, and a dead central on a fast one is not; and whether to compress, which pays where bytes take
+longer than the work on them.
 
 Credits are central's: how many items may be on the way to it. Where there are many, a batch takes half of them at most,
 so that the next can travel while central stores this one. A sender without any may still send one item, so that a grant
@@ -133,16 +134,16 @@ class Session:
         return ANSWER_S + (ahead + size) / rate
 
     def _learn(self, sent: InFlight, now: float, central_s: float) -> None:
-        took = now - sent.sent_at
+        passed_s = now - sent.sent_at - central_s
         # What was sent before it had passed when its answer came: only from then on the line was this message's.
         line_s = now - max(sent.sent_at, self._answered_at) - central_s
         rate = sent.wire_size / max(line_s, 0.001)
         self._answered_at = now
-        if took > PASS_S:
+        if passed_s > PASS_S:
             self._bytes = max(BYTES_MIN, self._bytes // 2)
             self._rate = rate
             return
         # A small message says only that the line carries at least so much.
         self._rate = rate if self._rate is None else max(rate, self._rate)
-        if took < PASS_S / 4 and sent.size > self._bytes // 2:
+        if line_s < PASS_S / 4 and sent.size > self._bytes // 2:
             self._bytes = min(self._bytes_max, self._bytes * 2)

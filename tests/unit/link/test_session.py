@@ -180,3 +180,14 @@ def test_one_large_item_on_a_slow_line_is_waited_for() -> None:
     session = Session()
     session.answered(ack(send(session, size=10_000, at=0.0)), 10.0)
     assert session.patience_s(262_144) > ANSWER_S + 262
+
+
+def test_a_busy_central_does_not_make_the_line_look_slow() -> None:
+    """Each answer takes six seconds, of which central had the message for nearly all."""
+    session = Session()
+    session.greeted(Hello(1, "x", accepts=(ZLIB,)))
+    for at in range(0, 100, 10):
+        submit = send(session, size=session.room().bytes, at=at)
+        session.answered(Ack(submit.seq, (), ITEMS_MAX, took_s=5.99), at + 6)
+    assert session.room().bytes > 50 * FIRST_BYTES
+    assert not session.is_compression_worth(100_000)
