@@ -48,6 +48,7 @@ async def send_in_a_crowd(
             for kill in range(kills):
                 goal = count * (kill + 1) // (kills + 1)
                 await until(lambda goal=goal: _returned(outputs) >= goal, timeout_s, f"{goal} sent")  # type: ignore[misc]
+                assert agent.is_running, "the agent ended by itself: " + _end_of(site_folder / "agent.log")
                 await agent.kill()
                 await agent.start()
             assert any(sender.returncode is None for sender in senders), "they still sent when the last kill came"
@@ -82,3 +83,7 @@ async def _start(folder: Path, output: Path, threads: int, count: int) -> asynci
 def _returned(outputs: list[Path]) -> int:
     """How many ids there are; each is a line of 37 bytes."""
     return sum(output.stat().st_size for output in outputs) // 37
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text()[-2000:]

@@ -17,7 +17,9 @@ _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f
 
 def new_id(now: datetime, entropy: bytes) -> str:
     """A UUIDv7 from the time and ten bytes of entropy; ids made later sort later, to the millisecond."""
-    return new_ids(now, entropy[:10])[0]
+    time = f"{int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF:012x}"
+    random = entropy.hex()
+    return f"{time[:8]}-{time[8:]}-7{random[:3]}-{_VARIANT[random[3]]}{random[4:7]}-{random[7:19]}"
 
 
 def new_ids(now: datetime, entropy: bytes) -> list[str]:

@@ -20,7 +20,7 @@ from fieldpost.core.ids import OperationId
 from fieldpost.core.message import Category, Message, Operation, OperationRecord, RejectedMessage
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site import claims, events, keys
-from fieldpost.site.committer import Committer
+from fieldpost.site.committer import Committer, Rows
 from fieldpost.site.events import EventKind
 from fieldpost.site.keys import Key
 from fieldpost.site.options import BufferOptions, EventOptions
@@ -29,10 +29,7 @@ from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, message_from, rejecte
 
 T = TypeVar("T")
 
-_ADD = """
-INSERT INTO messages (message_id, category, tracked_operation_id, target, payload, created_at)
-VALUES (:message_id, :category, :tracked_operation_id, :target, :payload, :created_at)
-"""
+_MESSAGES = Rows("messages", ("message_id", "category", "tracked_operation_id", "target", "payload", "created_at"))
 
 # Walked in commit order. A due time beyond the longest wait is one that the clock has jumped away from: due as well.
 _TAKE = f"""
@@ -74,6 +71,7 @@ SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_
 """
 
 FULL = "buffer.full"
+LOOK_EVERY = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +100,8 @@ class Buffer:
     ) -> None:
         self._options = options or BufferOptions()
         self._tells_all = (event_options or EventOptions()).notifications == "all"
+        self._needs_more_than_rows = self._tells_all or self._options.bytes_max > 0
+        self._looks = 0
         self.reserve = Reserve(path.parent, self._options.reserve_bytes)
         self._committer: Committer | None = self._connect(path)
 
@@ -122,14 +122,7 @@ class Buffer:
         `buffer.busy`, `buffer.full`, `buffer.over_budget` or `buffer.io`, Conflict for an id that is there or a key
         that was used for something else.
         """
-        row = {
-            "message_id": message_id,
-            "category": category.value,
-            "tracked_operation_id": tracked_operation_id,
-            "target": target,
-            "payload": payload,
-            "created_at": to_microseconds(created_at),
-        }
+        row = (message_id, category.value, tracked_operation_id, target, payload, to_microseconds(created_at))
 
         def work(cursor: apsw.Cursor) -> str:
             if key is not None:
@@ -140,13 +133,16 @@ class Buffer:
                 self._refuse_beyond_budget(cursor)
             if key is not None:
                 keys.remember(cursor, key, message_id, created_at)
-            cursor.execute(_ADD, row)
+            _MESSAGES.insert(cursor, [row])
             if self._tells_all:
                 events.append(cursor, [_of_notification(EventKind.QUEUED, created_at, "queued", message_id)])
             return message_id
 
         try:
-            return self._write_new(work, is_one_statement=key is None and not self._tells_all)
+            if key is not None or self._needs_more_than_rows:
+                return self._write_new(lambda: self._open.write(work))
+            self._write_new(lambda: self._open.insert(_MESSAGES, row))
+            return message_id
         except apsw.ConstraintError as error:
             raise _not_new(message_id, error) from error
 
@@ -165,7 +161,7 @@ class Buffer:
             return Issued(operation.operation_id, claims.insert(cursor, operation, claimant, until))
 
         try:
-            return self._write_new(work)
+            return self._write_new(lambda: self._open.write(work))
         except apsw.ConstraintError as error:
             raise _not_new(operation.operation_id, error) from error
 
@@ -301,20 +297,23 @@ class Buffer:
             # Opening takes a little room too, and whoever would let messages leave must get in.
             return Committer.shared(path)
 
-    def _write_new(self, work: Callable[[apsw.Cursor], T], *, is_one_statement: bool = False) -> T:
+    def _write_new(self, write: Callable[[], T]) -> T:
         """Write what is new to the buffer: never into the room that was kept back for what leaves."""
-        if self.reserve.is_given_up and not self.reserve.keep():
+        # A look at the folder now and then is enough: what slips through in between is little for a reserve's size.
+        self._looks = (self._looks + 1) % LOOK_EVERY
+        if self._looks == 1 and self.reserve.is_given_up and not self.reserve.keep():
+            self._looks = 0
             raise Unavailable(
                 FULL, "the site's disk is full; what room is left is for what is buffered", hint="free some space"
             )
         try:
-            return self._open.write(work, is_one_statement=is_one_statement)
+            return write()
         except Unavailable as error:
             if error.code != FULL:
                 raise
             # The log may hold more room than what is in it needs.
             self._open.checkpoint()
-            return self._open.write(work, is_one_statement=is_one_statement)
+            return write()
 
     def _refuse_beyond_budget(self, cursor: apsw.Cursor) -> None:
         rows: list[tuple[Any, ...]] = cursor.execute(_BYTES_USED).fetchall()

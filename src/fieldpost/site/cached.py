@@ -29,7 +29,7 @@ from fieldpost.site.carriers import CallCarrier, D
 from fieldpost.site.definitions import Database, External
 from fieldpost.site.keys import key_for
 from fieldpost.site.payloads import DatabaseWrite, ExternalCall, Scalar, check_call, check_write, encode, target_summary
-from fieldpost.site.provenance import provenance_of
+from fieldpost.site.provenance import Given, provenance_of
 
 CLOSE_S = 5.0
 
@@ -84,13 +84,8 @@ class ExternalSystem:
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was called.
         """
         payload = check_call(self._definition, method, path, query=query, headers=headers, json=json, body=body)
-        provenance = {
-            "instance": instance,
-            "script": script,
-            "execution_id": execution_id,
-            "parent_execution_id": parent_execution_id,
-        }
-        return self._caller.issue(self._definition.name, self._definition, payload, self._site, provenance, key)
+        given = (instance, script, execution_id, parent_execution_id)
+        return self._caller.issue(self._definition.name, self._definition, payload, self._site, given, key)
 
     def __repr__(self) -> str:
         return f"ExternalSystem({self._definition.name!r})"
@@ -136,13 +131,8 @@ class DatabaseConnection:
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was written.
         """
         payload = check_write(self._definition, statement, parameters)
-        provenance = {
-            "instance": instance,
-            "script": script,
-            "execution_id": execution_id,
-            "parent_execution_id": parent_execution_id,
-        }
-        return self._caller.issue(self._definition.name, self._definition, payload, self._site, provenance, key)
+        given = (instance, script, execution_id, parent_execution_id)
+        return self._caller.issue(self._definition.name, self._definition, payload, self._site, given, key)
 
     def __repr__(self) -> str:
         return f"DatabaseConnection({self._definition.name!r})"
@@ -168,7 +158,7 @@ class Caller(Generic[D]):
         definition: D,
         payload: ExternalCall | DatabaseWrite,
         site: str,
-        given: dict[str, str | None],
+        given: Given,
         key_text: str | None,
     ) -> OperationId:
         """Buffer the call, try it once, settle what came of it. Raises OperationFailed when it was refused for good."""

@@ -17,7 +17,7 @@ open their own when they next need one.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
@@ -30,6 +30,7 @@ from fieldpost.site.connection import BUSY_TIMEOUT_MS, connect, storage_error
 T = TypeVar("T")
 
 CHECKPOINT_TIMEOUT_MS = 1_000
+ROWS_AT_ONCE_MAX = 32
 BATCH_TURNS_MAX = 512
 """A batch stops absorbing here, so that its first turn is not kept waiting for ever."""
 
@@ -90,19 +91,12 @@ class Committer:
 
         `is_one_statement` spares the savepoint: SQLite itself undoes a single statement that fails.
         """
-        turn = _Turn(work, is_one_statement)
-        with self._mutex:
-            self._queue.append(turn)
-            leads = not self._is_led
-            self._is_led = True
-            if not leads:
-                turn.woken = threading.Lock()
-                turn.woken.acquire()
-        if leads or self._follow(turn):
-            self._lead()
-        if turn.error is not None:
-            raise turn.error
-        return cast(T, turn.result)
+        return self._wait_for(_Turn(work, is_one_statement))
+
+    def insert(self, rows: "Rows", row: tuple[Any, ...]) -> None:
+        """Insert one row and return after the COMMIT. Rows that wait together go in by one statement."""
+        turn: _Turn[None] = _Turn(lambda cursor: rows.insert(cursor, [row]), True, rows, row)
+        self._wait_for(turn)
 
     def read(self, work: Callable[[apsw.Cursor], T]) -> T:
         """Run the work outside any batch; it sees only what is committed."""
@@ -137,6 +131,21 @@ class Committer:
                     connection.set_busy_timeout(self._busy_timeout_ms)
             except apsw.Error as error:
                 self._fail(error)
+
+    def _wait_for(self, turn: "_Turn[T]") -> T:
+        """Queue the turn; lead if nobody does; return its result when it is committed."""
+        with self._mutex:
+            self._queue.append(turn)
+            leads = not self._is_led
+            self._is_led = True
+            if not leads:
+                turn.woken = threading.Lock()
+                turn.woken.acquire()
+        if leads or self._follow(turn):
+            self._lead()
+        if turn.error is not None:
+            raise turn.error
+        return cast(T, turn.result)
 
     def _follow(self, turn: "_Turn[Any]") -> bool:
         """Wait until a leader has committed the turn, or made this thread the next leader (True)."""
@@ -186,9 +195,8 @@ class Committer:
             cursor = self._begin()
             done = 0
             while done < len(batch):
-                for turn in batch[done:]:
-                    turn.apply(cursor)
-                    done += 1
+                _apply(cursor, batch[done:])
+                done = len(batch)
                 if done < BATCH_TURNS_MAX:
                     self._absorb(batch)
             cursor.execute("COMMIT")
@@ -277,14 +285,41 @@ class Committer:
         self._connection_lock.release()
 
 
+class Rows:
+    """A table and those of its columns that are given, for rows that are inserted one by one, or many by one statement.
+
+    Every step of a statement lets other threads in between, which with many of them costs more than the step itself.
+    """
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self._begin = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
+        self._marks = f"({', '.join('?' * len(columns))})"
+        self._statements: dict[int, str] = {}
+
+    def insert(self, cursor: apsw.Cursor, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert all of these, or none: SQLite undoes a statement that fails."""
+        statement = self._statements.get(len(rows))
+        if statement is None:
+            statement = self._statements[len(rows)] = self._begin + ", ".join([self._marks] * len(rows))
+        cursor.execute(statement, [value for row in rows for value in row] if len(rows) > 1 else rows[0])
+
+
 class _Turn(Generic[T]):
     """One caller's part of a batch."""
 
-    __slots__ = ("error", "is_one_statement", "leads", "result", "woken", "work")
+    __slots__ = ("error", "is_one_statement", "leads", "result", "row", "rows", "woken", "work")
 
-    def __init__(self, work: Callable[[apsw.Cursor], T], is_one_statement: bool) -> None:
+    def __init__(
+        self,
+        work: Callable[[apsw.Cursor], T],
+        is_one_statement: bool,
+        rows: Rows | None = None,
+        row: tuple[Any, ...] = (),
+    ) -> None:
         self.work = work
         self.is_one_statement = is_one_statement
+        self.rows = rows
+        self.row = row
         self.woken: threading.Lock | None = None
         self.leads = False
         self.result: T | None = None
@@ -304,6 +339,25 @@ class _Turn(Generic[T]):
                 cursor.execute("ROLLBACK TO turn")
         if not self.is_one_statement:
             cursor.execute("RELEASE turn")
+
+
+def _apply(cursor: apsw.Cursor, turns: "Sequence[_Turn[Any]]") -> None:
+    """Apply all turns: plain rows together, whatever else each by itself."""
+    by_table: dict[Rows, list[_Turn[Any]]] = {}
+    for turn in turns:
+        if turn.rows is None:
+            turn.apply(cursor)
+        else:
+            by_table.setdefault(turn.rows, []).append(turn)
+    for rows, plain in by_table.items():
+        for start in range(0, len(plain), ROWS_AT_ONCE_MAX):
+            part = plain[start : start + ROWS_AT_ONCE_MAX]
+            try:
+                rows.insert(cursor, [turn.row for turn in part])
+            except apsw.ConstraintError:
+                # One of them is to blame; alone, each finds out for itself.
+                for turn in part:
+                    turn.apply(cursor)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -141,13 +141,7 @@ class Recipients:
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); not accepted.
         """
         now = self._clock.now()
-        given = {
-            "instance": instance,
-            "script": script,
-            "execution_id": execution_id,
-            "parent_execution_id": parent_execution_id,
-        }
-        provenance = provenance_of(self._site, given)
+        provenance = provenance_of(self._site, (instance, script, execution_id, parent_execution_id))
         item = Item(
             notification_id=new_id(now, os.urandom(10)),
             list_name=self._list_name,

@@ -38,11 +38,15 @@ def provenance_context(**given: str | None) -> Iterator[None]:
         _current.reset(token)
 
 
-def provenance_of(site: str, given: dict[str, str | None]) -> Provenance:
+Given = tuple[str | None, str | None, str | None, str | None]
+"""Instance, script, execution id and parent execution id, as a call gives them."""
+
+
+def provenance_of(site: str, given: Given) -> Provenance:
     """What was given with the call, and from the context what was not. Raises InvalidInput."""
     context = _current.get()
-    found = {}
-    for name in _NAMES:
-        value = given.get(name)
-        found[name] = getattr(context, name) if value is None else check_label(value, name)
-    return Provenance(site, **found)
+    found = [
+        getattr(context, name) if value is None else check_label(value, name)
+        for name, value in zip(_NAMES, given, strict=True)
+    ]
+    return Provenance(site, *found)

@@ -12,7 +12,7 @@ from fieldpost.core.forwarding import Clear, TryAgain
 from fieldpost.core.message import Category, OperationStatus
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.options import BufferOptions
-from fieldpost.site.reserve import RESERVE_FILE
+from fieldpost.site.reserve import RESERVE_FILE, SPENT_FILE
 from fieldpost.site.upkeep import Upkeep
 from fieldpost.testing import ManualClock
 from support.disks import enlarge, fill_up, small_disk
@@ -112,7 +112,7 @@ def test_on_a_full_disk_what_is_buffered_still_leaves_and_what_is_new_is_refused
         buffer = Buffer(disk / "buffer.db")
         taken = buffer.take(Category.NOTIFICATION, clock.now(), items_max=100, bytes_max=MIB)
         buffer.settle([(message.message_id, Clear()) for message in taken], clock.now())
-        assert (disk / RESERVE_FILE).stat().st_size == 0, "the reserve was given up"
+        assert (disk / SPENT_FILE).stat().st_size == 0, "the reserve was given up"
         leave(disk, 512 * KIB)
         with pytest.raises(Unavailable) as refused:
             add(buffer, "x" * payload_bytes)
@@ -169,7 +169,7 @@ async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_ther
         site._buffer.reserve.give_up()
         fill_up(disk)
         await upkeep.sweep()
-        assert reserve.stat().st_size == 0
+        assert not reserve.exists()
         with pytest.raises(Unavailable):
             site.notify.to("ops").send("s", "b")
         enlarge(disk, 64)
@@ -183,7 +183,7 @@ async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_ther
 def test_a_reserve_of_nothing_is_none(tmp_path: Path) -> None:
     buffer = Buffer(tmp_path / "buffer.db", BufferOptions(reserve_bytes=0))
     assert buffer.reserve.keep()
-    assert not (tmp_path / RESERVE_FILE).exists()
+    assert list(tmp_path.glob("reserve*")) == []
     assert not buffer.reserve.is_given_up
     assert not buffer.reserve.give_up()
     buffer.close()

@@ -1,0 +1,119 @@
+"""`enqueue`: a script's `send()`, durable, 519-byte rows; one caller, and sixteen threads that share commits.
+
+Reference: the same bytes by hand into a bare SQLite table (id and text, both by apsw, WAL, synchronous FULL): for one
+caller one row a commit; for sixteen a queue, and a thread that commits whatever waits together. Ours: `send()`, which
+checks the texts, makes the id, encodes the notification, and writes it where the agent takes it.
+"""
+
+import os
+import queue
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from bench.harness import Report, Stopwatch, compare
+from bench.stores import Stores
+from fieldpost import Site
+from fieldpost.link.credentials import issue
+
+THREADS = 16
+ROW_BYTES = 519
+SUBJECT = "Pressure at pump 3 fell below 2.1 bar"
+
+
+async def run(report: Report, _: Stores, quick: bool) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="fieldpost-bench-") as folder,
+        Site.create(Path(folder) / "site", "plant", "http://127.0.0.1:9", issue("site", os.urandom(40)).text) as site,
+    ):
+        recipients = site.notify.to("operators")
+        body = "x" * (ROW_BYTES - _frame_bytes(site))
+
+        def send() -> None:
+            recipients.send(SUBJECT, body)
+
+        for callers, count in ((1, 1_000 if quick else 4_000), (THREADS, 4_000 if quick else 16_000)):
+            raw = Raw(Path(folder) / f"raw-{callers}.db", is_grouped=callers > 1)
+
+            async def ours(callers: int = callers, count: int = count) -> float:
+                return _rate(send, callers, count)
+
+            async def reference(raw: Raw = raw, callers: int = callers, count: int = count) -> float:
+                return _rate(raw.add, callers, count)
+
+            notes = f"{ROW_BYTES}-byte rows, each on disk before the call returns"
+            name = "enqueue, 1 caller" if callers == 1 else f"enqueue, {callers} threads"
+            report.add(await compare(name, ours, reference, 5, "rows/s", notes))
+            raw.close()
+
+
+def _rate(work: Callable[[], None], callers: int, count: int) -> float:
+    def repeat() -> None:
+        for _ in range(count // callers):
+            work()
+
+    threads = [threading.Thread(target=repeat) for _ in range(callers - 1)]
+    watch = Stopwatch()
+    for thread in threads:
+        thread.start()
+    repeat()
+    for thread in threads:
+        thread.join()
+    return watch.rate(count)
+
+
+def _frame_bytes(site: Site) -> int:
+    """What the buffered row of a notification with an empty body has."""
+    message = site._buffer.find(site.notify.to("operators").send(SUBJECT, ""))
+    assert message is not None
+    return len(message.payload.encode())
+
+
+class Raw:
+    """By hand: one table, one connection; grouped by a thread that commits what waits."""
+
+    def __init__(self, path: Path, *, is_grouped: bool) -> None:
+        self._connection = apsw.Connection(str(path))
+        for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._connection.execute("CREATE TABLE rows (id TEXT PRIMARY KEY, payload TEXT NOT NULL)")
+        self._payload = "x" * ROW_BYTES
+        self._count = 0
+        self._waiting: queue.SimpleQueue[threading.Lock | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._commit, daemon=True) if is_grouped else None
+        if self._thread is not None:
+            self._thread.start()
+
+    def add(self) -> None:
+        if self._thread is None:
+            self._insert()
+            return
+        done = threading.Lock()
+        done.acquire()
+        self._waiting.put(done)
+        done.acquire()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+        self._connection.close()
+
+    def _commit(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            batch: list[threading.Lock] = [first]
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._insert()
+            while not self._waiting.empty() and (more := self._waiting.get()) is not None:
+                batch.append(more)
+                self._insert()
+            self._connection.execute("COMMIT")
+            for done in batch:
+                done.release()
+
+    def _insert(self) -> None:
+        self._count += 1
+        self._connection.execute("INSERT INTO rows VALUES (?, ?)", (f"{self._count:036}", self._payload))
