@@ -15,6 +15,8 @@ from typing import IO
 
 PAGE_BYTES_DEFAULT = 4096
 """Of every buffer that Fieldpost makes; used where the header of a file is not readable."""
+LOOKS_MAX = 20
+"""How often a log that others write is looked at, to tell damage from what is just being written."""
 
 _MAGIC = b"SQLite format 3\0"
 _LOG_MAGICS = {0x377F0682: "<", 0x377F0683: ">"}
@@ -101,8 +103,17 @@ class Log:
 def judge_log(path: Path) -> Log:
     """What the log holds, and whether something that was committed is hidden behind damage."""
     try:
-        with path.open("rb") as file:
-            return read_log(file)
+        with path.open("rb", buffering=0) as file:
+            found = read_log(file)
+            for _ in range(LOOKS_MAX):
+                if found.damage is None:
+                    break
+                # Others may be at work: a log that began anew while it was read looks as if its middle were missing.
+                # Damage stays where it is; the next look finds it there again.
+                before, found = found, read_log(file)
+                if (before.salts, before.frames) == (found.salts, found.frames):
+                    break
+            return found
     except FileNotFoundError:
         return Log()
 
