@@ -31,6 +31,7 @@ from fieldpost.site.options import (
 SETTINGS_FILE = "site.toml"
 TOKEN_FILE = "token"
 BUFFER_FILE = "buffer.db"
+SETTINGS_BYTES_MAX = 1024 * 1024
 
 OPTIONS: dict[str, type[Any]] = {
     "forward": ForwardOptions,
@@ -93,7 +94,7 @@ def read_folder(path: Path) -> Folder:
     if not path.is_dir():
         raise ConfigError("site.no_folder", f"there is no site folder {path}", hint=hint)
     try:
-        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        settings = tomllib.loads(_read_text(file))
     except FileNotFoundError:
         raise ConfigError("site.no_settings", f"there is no {SETTINGS_FILE} in {path}", hint=hint) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -124,6 +125,14 @@ def read_folder(path: Path) -> Folder:
         report=_options(settings.get("report", {}), ReportOptions, file, "report"),
         local=_options(settings.get("local", {}), LocalOptions, file, "local"),
     )
+
+
+def _read_text(file: Path) -> str:
+    with file.open("rb") as stream:
+        content = stream.read(SETTINGS_BYTES_MAX + 1)
+    if len(content) > SETTINGS_BYTES_MAX:
+        raise ConfigError("site.settings", f"{file} has more than {SETTINGS_BYTES_MAX} bytes: that is no settings file")
+    return content.decode("utf-8")
 
 
 def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None) -> Folder:
