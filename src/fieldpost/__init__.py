@@ -4,17 +4,39 @@ A script at a site needs one name from here:
 
     from fieldpost import Site
 
-It is loaded on first use, so that an application which only imports ``fieldpost.core`` or ``fieldpost.outbox`` does not
-load the libraries a site needs.
+The others are what its calls raise and return. Each is loaded on first use, so that an application which only imports
+``fieldpost.core`` or ``fieldpost.outbox`` does not load the libraries a site needs; `__init__.pyi` tells editors and
+type checkers what they are.
 """
 
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Site", "__version__"]
+__all__ = [
+    "ConfigError",
+    "Conflict",
+    "FieldpostError",
+    "InvalidInput",
+    "NotFound",
+    "NotificationStatus",
+    "OperationFailed",
+    "OperationRecord",
+    "OperationStatus",
+    "Site",
+    "Unavailable",
+    "__version__",
+]
 
-_HOMES = {"Site": "fieldpost.site.site"}
+_HOMES = {
+    "Site": "fieldpost.site.site",
+    "NotificationStatus": "fieldpost.site.notify",
+    "OperationRecord": "fieldpost.core.message",
+    "OperationStatus": "fieldpost.core.message",
+} | dict.fromkeys(
+    ("ConfigError", "Conflict", "FieldpostError", "InvalidInput", "NotFound", "OperationFailed", "Unavailable"),
+    "fieldpost.core.errors",
+)
 
 
 def __getattr__(name: str) -> Any:

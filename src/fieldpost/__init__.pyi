@@ -1,0 +1,13 @@
+from fieldpost.core.errors import ConfigError as ConfigError
+from fieldpost.core.errors import Conflict as Conflict
+from fieldpost.core.errors import FieldpostError as FieldpostError
+from fieldpost.core.errors import InvalidInput as InvalidInput
+from fieldpost.core.errors import NotFound as NotFound
+from fieldpost.core.errors import OperationFailed as OperationFailed
+from fieldpost.core.errors import Unavailable as Unavailable
+from fieldpost.core.message import OperationRecord as OperationRecord
+from fieldpost.core.message import OperationStatus as OperationStatus
+from fieldpost.site.notify import NotificationStatus as NotificationStatus
+from fieldpost.site.site import Site as Site
+
+__version__: str
