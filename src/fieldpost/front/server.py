@@ -36,10 +36,13 @@ class Server(uvicorn.Server):
         host, port = listening.getsockname()[:2]
         scheme = "http" if certificate is None else "https"
         self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        allowed = _within_file_limit(options or FrontOptions())
+        self.connections_max = allowed.connections_max
+        """How many connections may be open at once, as the system allows it."""
         super().__init__(
             WireConfig(
                 app,
-                _within_file_limit(options or FrontOptions()),
+                allowed,
                 ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
                 # uvicorn would believe any proxy on this machine; whom to believe is said in our own settings.
                 proxy_headers=False,
@@ -49,6 +52,8 @@ class Server(uvicorn.Server):
                 date_header=False,
                 ws_ping_interval=PING_S,
                 ws_ping_timeout=PONG_S,
+                # The link compresses by itself where that pays; windows for each connection would only cost memory.
+                ws_per_message_deflate=False,
                 timeout_graceful_shutdown=5,
                 lifespan="off",
             )

@@ -6,7 +6,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -16,6 +16,7 @@ from fieldpost.central import adapters
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.accounts import FirstAccount, link_path
+from fieldpost.central.operate.oidc import Oidc
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.store import claims, leases, nodes
 from fieldpost.central.store.engine import Store, open_store, parse_url
@@ -40,6 +41,8 @@ log = structlog.get_logger()
 
 HEARTBEAT_S = 5.0
 TOKEN_FILE = "api-token"
+CONNECTIONS_PER_SITE = 2
+"""One for data, one for control."""
 LINK_FILE = "first-login"
 
 
@@ -104,6 +107,10 @@ async def _serve(
     keyring = await load_keyring(store, settings.secrets, folder, clock.now())
     logs.scrub_with(keyring.scrub)
     operate = Operate.over(store, found, clock, keyring, settings.intents, settings.accounts)
+    if settings.oidc.issuer:
+        public_url = settings.front.public_url
+        oidc = Oidc(store, clock, operate.logins, outbound.admin_http, settings.oidc, public_url)
+        operate = replace(operate, oidc=oidc)
     metrics = Metrics(clock)
     ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror)
     rng = random.Random(secrets.randbits(64))
@@ -124,6 +131,7 @@ async def _serve(
     await _announce_node(store, node_id)
     first = await operate.accounts.first_start(first_password)
     started = _introduce(first, server.url, settings, folder)
+    _tell_too_few(server.connections_max, len(await operate.sites.all()))
     log.info("central.started", node_id=node_id, url=server.url, store=parse_url(store.url).get_backend_name())
     try:
         async with asyncio.TaskGroup() as group:
@@ -173,6 +181,13 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port}: {error.strerror or error}",
             hint="another process may be using it; choose one with --port",
         ) from None
+
+
+def _tell_too_few(connections_max: int, sites: int) -> None:
+    """Say so when this node alone could not hold the connections of all sites."""
+    needed = CONNECTIONS_PER_SITE * sites
+    if needed > connections_max:
+        log.warning("connections.too_few", connections_max=connections_max, needed=needed, sites=sites)
 
 
 async def _announce_node(store: Store, node_id: str) -> None:
