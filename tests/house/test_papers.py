@@ -22,17 +22,14 @@ SITE_SQL = (
     "buffer",
     "claims",
     "commands",
-    "doctor",
     "events",
     "health",
     "keys",
-    "mend",
-    "refill",
     "rejected",
+    "rows",
     "tracking",
-    "transfer",
 )
-SQL_ROOMS = ("central/store/", "outbox/", *(f"site/{module}.py" for module in SITE_SQL))
+SQL_ROOMS = ("central/store/", "outbox/", *(f"site/{module}.py" for module in SITE_SQL), "site/care/")
 
 
 def test_every_room_says_what_it_is_for(project: Path) -> None:

@@ -20,12 +20,12 @@ from fieldpost.core.ids import OperationId
 from fieldpost.core.message import Category, Message, Operation, OperationRecord, RejectedMessage
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site import claims, events, keys
-from fieldpost.site.committer import Committer, Rows
+from fieldpost.site.committer import Committer
 from fieldpost.site.events import EventKind
 from fieldpost.site.keys import Key
 from fieldpost.site.options import BufferOptions, EventOptions
 from fieldpost.site.reserve import Reserve
-from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, message_from, rejected_from
+from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, Rows, message_from, rejected_from
 
 T = TypeVar("T")
 

@@ -26,6 +26,7 @@ import apsw
 
 from fieldpost.core.errors import Conflict, FieldpostError, Unavailable
 from fieldpost.site.connection import BUSY_TIMEOUT_MS, connect, storage_error
+from fieldpost.site.rows import Rows
 
 T = TypeVar("T")
 
@@ -93,7 +94,7 @@ class Committer:
         """
         return self._wait_for(_Turn(work, is_one_statement))
 
-    def insert(self, rows: "Rows", row: tuple[Any, ...]) -> None:
+    def insert(self, rows: Rows, row: tuple[Any, ...]) -> None:
         """Insert one row and return after the COMMIT. Rows that wait together go in by one statement."""
         turn: _Turn[None] = _Turn(lambda cursor: rows.insert(cursor, [row]), True, rows, row)
         self._wait_for(turn)
@@ -283,25 +284,6 @@ class Committer:
 
     def _after_fork_in_parent(self) -> None:
         self._connection_lock.release()
-
-
-class Rows:
-    """A table and those of its columns that are given, for rows that are inserted one by one, or many by one statement.
-
-    Every step of a statement lets other threads in between, which with many of them costs more than the step itself.
-    """
-
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
-        self._begin = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
-        self._marks = f"({', '.join('?' * len(columns))})"
-        self._statements: dict[int, str] = {}
-
-    def insert(self, cursor: apsw.Cursor, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert all of these, or none: SQLite undoes a statement that fails."""
-        statement = self._statements.get(len(rows))
-        if statement is None:
-            statement = self._statements[len(rows)] = self._begin + ", ".join([self._marks] * len(rows))
-        cursor.execute(statement, [value for row in rows for value in row] if len(rows) > 1 else rows[0])
 
 
 class _Turn(Generic[T]):

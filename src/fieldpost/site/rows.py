@@ -1,7 +1,9 @@
-"""Rows of the buffer as the core's types."""
+"""Rows of the buffer: as the core's types, and on their way in."""
 
 from collections.abc import Sequence
 from typing import Any
+
+import apsw
 
 from fieldpost.core.message import Category, Message, MessageStatus, RejectedMessage
 from fieldpost.core.times import from_microseconds
@@ -52,3 +54,22 @@ def rejected_from(row: Sequence[Any]) -> RejectedMessage:
         created_at=from_microseconds(created),
         rejected_at=from_microseconds(rejected),
     )
+
+
+class Rows:
+    """A table and those of its columns that are given, for rows that are inserted one by one, or many by one statement.
+
+    Every step of a statement lets other threads in between, which with many of them costs more than the step itself.
+    """
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self._begin = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
+        self._marks = f"({', '.join('?' * len(columns))})"
+        self._statements: dict[int, str] = {}
+
+    def insert(self, cursor: apsw.Cursor, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert all of these, or none: SQLite undoes a statement that fails."""
+        statement = self._statements.get(len(rows))
+        if statement is None:
+            statement = self._statements[len(rows)] = self._begin + ", ".join([self._marks] * len(rows))
+        cursor.execute(statement, [value for row in rows for value in row] if len(rows) > 1 else rows[0])
