@@ -18,7 +18,6 @@ STATEMENTS = (
 )
 SQL = re.compile(rf"\s*({'|'.join(STATEMENTS)})", re.IGNORECASE | re.DOTALL)
 SITE_SQL = (
-    "box",
     "buffer",
     "claims",
     "commands",

@@ -11,8 +11,8 @@ from fieldpost.cli.doctor import UNWELL
 from fieldpost.cli.output import print_fields, print_json, print_table
 
 if TYPE_CHECKING:
-    from fieldpost.site.doctor import Contents
-    from fieldpost.site.transfer import Moved
+    from fieldpost.site.care.doctor import Contents
+    from fieldpost.site.care.transfer import Moved
 
 FolderOption = Annotated[
     Path, typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="The site's folder.", show_default=True)
@@ -30,7 +30,7 @@ def doctor(
     """
     from fieldpost.clock import SystemClock
     from fieldpost.core.checks import Verdict
-    from fieldpost.site.doctor import examine
+    from fieldpost.site.care.doctor import examine
 
     found = examine(folder, SystemClock().now(), is_quick=quick)
     checks = found.diagnosis.checks
@@ -51,8 +51,8 @@ def export(
 ) -> None:
     """Write what is in the buffer as JSON lines: messages, the rejected box, tracking records. It stays there too."""
     from fieldpost.clock import SystemClock
+    from fieldpost.site.care.transfer import export as export_lines
     from fieldpost.site.folder import read_folder
-    from fieldpost.site.transfer import export as export_lines
 
     site = read_folder(folder)
     now = SystemClock().now()
@@ -79,8 +79,8 @@ def import_(
     import tempfile
 
     from fieldpost.clock import SystemClock
+    from fieldpost.site.care.transfer import import_ as import_lines
     from fieldpost.site.folder import read_folder
-    from fieldpost.site.transfer import import_ as import_lines
 
     site = read_folder(folder)
     with tempfile.TemporaryFile() if str(file) == "-" else _open(file, "rb") as lines:
@@ -93,7 +93,7 @@ def import_(
 
 def compact(folder: FolderOption = Path()) -> None:
     """Give back the room that delivered messages left in the buffer's file, and empty its log."""
-    from fieldpost.site.compact import compact as compact_buffer
+    from fieldpost.site.care.compact import compact as compact_buffer
     from fieldpost.site.folder import read_folder
 
     done = compact_buffer(read_folder(folder).buffer_path)
@@ -107,8 +107,8 @@ def salvage(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
     """
     from fieldpost.clock import SystemClock
     from fieldpost.site.agent_lock import AgentLock
+    from fieldpost.site.care.salvage import salvage as salvage_buffer
     from fieldpost.site.folder import read_folder
-    from fieldpost.site.salvage import salvage as salvage_buffer
 
     site = read_folder(folder)
     with AgentLock(site.path):

@@ -189,7 +189,7 @@ def _leave_box(folder: Path, message_id: str, act: str) -> None:
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import NotFound
     from fieldpost.core.ids import parse_notification_id
-    from fieldpost.site import box
+    from fieldpost.site import rejected as box
     from fieldpost.site.buffer import Buffer
     from fieldpost.site.folder import read_folder
 

@@ -14,11 +14,11 @@ from fieldpost.link.session import Session
 from fieldpost.site.agent_lock import AgentLock
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.call_forwarder import CallForwarder
+from fieldpost.site.care.damage import refuse_damaged
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.control import Control
-from fieldpost.site.damage import refuse_damaged
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import Forwarder
 from fieldpost.site.local.server import LocalApi

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
-from fieldpost.site.pages import is_log_header_damaged
+from fieldpost.site.care.pages import is_log_header_damaged
 from fieldpost.site.reserve import RESERVE_BYTES, reserve_size
 
 SCHEMA_VERSION = 2

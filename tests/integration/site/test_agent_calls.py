@@ -18,7 +18,7 @@ from fieldpost import Site
 from fieldpost.core.checks import Verdict
 from fieldpost.core.ids import OperationId
 from fieldpost.core.message import OperationStatus
-from fieldpost.site.doctor import examine
+from fieldpost.site.care.doctor import examine
 from fieldpost.testing import HttpServerThread
 from support.postgres import PostgresServer
 from support.site_folders import make_site

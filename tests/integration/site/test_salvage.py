@@ -13,13 +13,13 @@ import pytest
 from fieldpost.core.checks import Verdict
 from fieldpost.core.errors import NotFound, Unavailable
 from fieldpost.site.buffer import Buffer
+from fieldpost.site.care.damage import refuse_damaged
+from fieldpost.site.care.doctor import examine
+from fieldpost.site.care.mend import mend
+from fieldpost.site.care.pages import Pages
+from fieldpost.site.care.salvage import salvage
+from fieldpost.site.care.trees import TABLE_LEAF, Trees
 from fieldpost.site.connection import SCHEMA_VERSION, connect, salvage_mark
-from fieldpost.site.damage import refuse_damaged
-from fieldpost.site.doctor import examine
-from fieldpost.site.mend import mend
-from fieldpost.site.pages import Pages
-from fieldpost.site.salvage import salvage
-from fieldpost.site.trees import TABLE_LEAF, Trees
 from support.commands_of_site import fieldpost
 from support.site_folders import make_site
 from support.site_writers import add, start
@@ -247,7 +247,7 @@ def test_a_script_that_writes_during_a_salvage_loses_nothing(path: Path) -> None
             before = len(confirmed)
             assert heard.wait_for(lambda until=before + 50: len(confirmed) > until, 30)
         program = "import sys; from pathlib import Path; from datetime import datetime, UTC; " + (
-            "from fieldpost.site.salvage import salvage; "
+            "from fieldpost.site.care.salvage import salvage; "
             f"print(salvage(Path(sys.argv[1]), datetime(2026, 11, {15 + round_number}, tzinfo=UTC)).set_aside)"
         )
         salvaged = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
@@ -268,7 +268,7 @@ def test_an_interrupted_salvage_keeps_everybody_out_and_goes_on_when_run_again(p
     sent = killed_writer(path, 12)
     program = (
         "import sys; from pathlib import Path; from datetime import datetime, UTC; "
-        "from fieldpost.site.salvage import salvage; salvage(Path(sys.argv[1]), datetime.now(UTC))"
+        "from fieldpost.site.care.salvage import salvage; salvage(Path(sys.argv[1]), datetime.now(UTC))"
     )
     calls = "rename,renameat,renameat2"
     strace = strace_with("-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}")

@@ -15,10 +15,10 @@ from typing import Any
 import apsw
 
 from fieldpost.core.times import to_microseconds
+from fieldpost.site.care.mend import mend
+from fieldpost.site.care.pages import Pages, judge_log
+from fieldpost.site.care.trees import Row, Trees
 from fieldpost.site.connection import connect, log_of
-from fieldpost.site.mend import mend
-from fieldpost.site.pages import Pages, judge_log
-from fieldpost.site.trees import Row, Trees
 
 TABLES = ("tracking", "messages", "rejected", "keys", "commands", "events", "facts")
 

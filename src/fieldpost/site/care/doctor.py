@@ -16,6 +16,8 @@ from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import from_microseconds, to_text
 from fieldpost.site.agent_lock import running_agent
+from fieldpost.site.care.damage import cut_short
+from fieldpost.site.care.pages import judge_log
 from fieldpost.site.connection import (
     SCHEMA_VERSION,
     is_damage,
@@ -25,9 +27,7 @@ from fieldpost.site.connection import (
     salvage_mark,
     storage_error,
 )
-from fieldpost.site.damage import cut_short
 from fieldpost.site.folder import BUFFER_FILE, TOKEN_FILE, read_folder, read_token
-from fieldpost.site.pages import judge_log
 
 LOG_WARNING_BYTES = 64 * 1024**2
 """A log so long is not being moved into the file: something keeps reading, or the disk is slow."""

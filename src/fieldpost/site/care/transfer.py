@@ -19,9 +19,9 @@ from fieldpost.core.ids import is_id
 from fieldpost.core.times import from_microseconds, from_text, to_microseconds, to_text
 from fieldpost.link.codec import decode_as
 from fieldpost.link.messages import Item
+from fieldpost.site.care.mend import mend
 from fieldpost.site.committer import Committer
 from fieldpost.site.connection import SCHEMA_VERSION
-from fieldpost.site.mend import mend
 
 FORMAT_VERSION = 1
 LINE_BYTES_MAX = 8 * 1024 * 1024

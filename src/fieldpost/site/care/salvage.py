@@ -19,8 +19,8 @@ from pathlib import Path
 import apsw
 
 from fieldpost.core.errors import NotFound, Unavailable
+from fieldpost.site.care.refill import Salvaged, refill
 from fieldpost.site.connection import open_existing, salvage_mark, storage_error
-from fieldpost.site.refill import Salvaged, refill
 
 _SUFFIXES = ("-shm", "-wal", "")
 """The file itself last: once it has its new name, all have."""

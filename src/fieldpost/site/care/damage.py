@@ -4,9 +4,9 @@ from pathlib import Path
 
 import apsw
 
+from fieldpost.site.care.pages import Log, frames_known, judge_log
 from fieldpost.site.committer import Committer
 from fieldpost.site.connection import damaged, is_damage, log_of, open_existing
-from fieldpost.site.pages import Log, frames_known, judge_log
 
 VERIFIED_BYTES_MAX = 64 * 1024**2
 """A file up to this size is looked through at each start of the agent, which takes a fraction of a second; a larger
