@@ -17,7 +17,9 @@ from fieldpost.site.care.damage import refuse_damaged
 from fieldpost.site.care.doctor import examine
 from fieldpost.site.care.mend import mend
 from fieldpost.site.care.pages import Pages
+from fieldpost.site.care.refill import TABLES
 from fieldpost.site.care.salvage import salvage
+from fieldpost.site.care.transfer import MessageLine, RejectedLine, TrackingLine
 from fieldpost.site.care.trees import TABLE_LEAF, Trees
 from fieldpost.site.connection import SCHEMA_VERSION, connect, salvage_mark
 from support.commands_of_site import fieldpost
@@ -297,6 +299,22 @@ def test_a_buffer_of_the_first_version_is_salvaged_into_the_present_one(path: Pa
     salvage(path, NOW)
     assert set(payloads(path)) == {message_id}
     assert connect(path).pragma("user_version") == SCHEMA_VERSION
+
+
+def test_no_table_and_no_column_is_forgotten_by_salvage_or_export(path: Path) -> None:
+    """Whoever adds one decides here what becomes of it when a buffer is salvaged or exported."""
+    connection = connect(path)
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    assert tables - {"sqlite_sequence"} == set(TABLES)
+    left_out = {
+        "messages": {"sequence", "due_at", "claimed_by", "claim_token", "claimed_until"},
+        "tracking": {"change_sequence"},
+        "rejected": set(),
+    }
+    for table, kind in (("messages", MessageLine), ("tracking", TrackingLine), ("rejected", RejectedLine)):
+        columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        assert columns == set(kind.__struct_fields__) | left_out[table], table
+    connection.close()
 
 
 def test_a_salvage_without_a_buffer_says_so(path: Path) -> None:
