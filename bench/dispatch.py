@@ -5,11 +5,11 @@ target, attempt's end, two audit entries; two workers with batches of 128, each 
 knows no lanes, breakers, policies or late results. Ours: one `Dispatcher` with 256 slots and batches of 128, 100 lists.
 Two processes of ours on one PostgreSQL are compared with one.
 
-The target (0.5 of the reference) is not reached. Profile of 4,000 rows on a quiet machine, per row: 148 µs of CPU in
-our process (making the notification 12, arrays for asyncpg 20, attempt and task 20, decide and finish 20, log line 10,
-SQLAlchemy and the loop the rest) and 250 µs of waiting on statements: end of an attempt 89, claim with attempt 72,
-walk of the keys 45, targets 42. The claim was 33 and the end 45 before the indexes for KPIs and search came: they make
-every change of status write more, and a claim and its targets are planned anew with the walk. Both are where to begin.
+Where a row's time goes, on two cores: 80 to 95 µs of CPU in our process (log line 10, the notification with its targets
+9, task and attempt 12, decide and finish 10, arrays and answers 10; SQLAlchemy, asyncpg and the loop the rest) and 80
+µs in PostgreSQL, where the reference needs 73. Both go on at once, claim and end on a connection each, so on a quiet
+machine a core for the process is what bounds it, and two processes can gain only what two cores have left. Planning
+used to cost more than all of that: see ADR 0022.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """`latency`: from the ack of a submit to the start of its first attempt, at 500 notifications a second.
 
 One process: `Ingest` takes single submits at a steady pace, one `Dispatcher` with its defaults delivers them through an
-adapter that notes the time. No reference: peers poll, 1 to 20 s. On PostgreSQL the 99th percentile misses its 200 ms
-by what `dispatch` says of its statements: a sweep of a few rows costs as many of them as one of a hundred.
+adapter that notes the time. No reference: peers poll, 1 to 20 s.
 """
 
 import asyncio
