@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli import join, site_buffer, site_messages
-from fieldpost.cli.site_buffer import FolderOption
+from fieldpost.cli.site_buffer import FolderOption, pass_folder_on
 
 app = typer.Typer(
     help="Run the agent of this machine's site, set a site up, or take care of its buffer.", invoke_without_command=True
@@ -35,6 +35,7 @@ def run(
 ) -> None:
     """Run the agent of this machine's site: it forwards what scripts have buffered. Ctrl-C stops it."""
     if context.invoked_subcommand is not None:
+        pass_folder_on(context, folder)
         return
     import asyncio
 

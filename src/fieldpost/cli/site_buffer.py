@@ -1,5 +1,6 @@
 """`fieldpost site doctor`, `export`, `import`, `compact`, `salvage`: the care of a site's buffer on this machine."""
 
+import os
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 FolderOption = Annotated[
     Path, typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="The site's folder.", show_default=True)
 ]
+
+
+def pass_folder_on(context: typer.Context, folder: Path) -> None:
+    """Let a folder that was given before the name of a command hold for that command."""
+    source = context.get_parameter_source("folder")
+    if source is not None and source.name == "COMMANDLINE":
+        os.environ["FIELDPOST_FOLDER"] = str(folder)
 
 
 def doctor(

@@ -11,7 +11,7 @@ import typer
 
 from fieldpost.cli.client import JsonOption
 from fieldpost.cli.output import moment, print_fields, print_json, print_table
-from fieldpost.cli.site_buffer import FolderOption
+from fieldpost.cli.site_buffer import FolderOption, pass_folder_on
 
 LIMIT_MAX = 10_000
 ASK_S = 5.0
@@ -136,6 +136,7 @@ def list_rejected(
 ) -> None:
     """Show the notifications that central refused for good, the longest there first."""
     if context.invoked_subcommand is not None:
+        pass_folder_on(context, folder)
         return
     from fieldpost.site.buffer import Buffer
     from fieldpost.site.folder import read_folder

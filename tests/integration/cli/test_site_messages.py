@@ -133,6 +133,18 @@ def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plan
     assert [(entry["message_id"], "at the site" in entry["text"]) for entry in acts] == [(never, True)]
 
 
+def test_a_folder_may_be_given_before_or_after_the_name_of_a_command(
+    plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIELDPOST_FOLDER", str(tmp_path / "elsewhere"))
+    assert fieldpost("site", "--folder", plant.folder, "parked").stdout == b"Nothing is parked here.\n"
+    monkeypatch.setenv("FIELDPOST_FOLDER", str(tmp_path / "elsewhere"))
+    refused = fieldpost("site", "rejected", "-f", plant.folder, "discard", "01a1de57-9e44-7863-858d-f15d85e1a8b2")
+    assert b"rejected.unknown" in refused.stderr
+    monkeypatch.setenv("FIELDPOST_FOLDER", str(tmp_path / "elsewhere"))
+    assert b"site.no_folder" in fieldpost("site", "parked").stderr
+
+
 @pytest.mark.req("SF-20")
 def test_the_event_log_is_read_with_filters_and_newest_first(plant: Plant) -> None:
     operation_id = park(plant)
