@@ -16,7 +16,6 @@ SCHEMA_VERSION = 2
 SQLITE_MIN = (3, 51, 3)
 """Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
 BUSY_TIMEOUT_MS = 30_000
-PAGE_BYTES = 4096
 
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",
@@ -39,7 +38,7 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
         connection.set_busy_timeout(busy_timeout_ms)
         for pragma in _PRAGMAS:
             connection.execute(pragma)
-        connection.wal_autocheckpoint(_log_pages_max(path))
+        connection.wal_autocheckpoint(_log_pages_max(path, connection.pragma("page_size")))
         if connection.pragma("journal_mode") != "wal" and connection.pragma("journal_mode", "wal") != "wal":
             raise ConfigError(
                 "buffer.no_wal",
@@ -67,10 +66,10 @@ def open_existing(path: Path) -> apsw.Connection:
     return connection
 
 
-def _log_pages_max(path: Path) -> int:
+def _log_pages_max(path: Path, page_bytes: int) -> int:
     """When to move the log into the file: before that could take more room than the reserve can give."""
     try:
-        return max(64, min(1_000, reserve_size(path.parent, RESERVE_BYTES) // 2 // PAGE_BYTES))
+        return max(64, reserve_size(path.parent, RESERVE_BYTES) // 2 // page_bytes)
     except OSError:
         return 1_000
 
