@@ -89,6 +89,7 @@ class Calls:
             until=answer.until,
             sent_at=answer.sent_at,
             rows=answer.rows,
+            forgotten=answer.forgotten,
         )
 
     def answer(self, asked: Reconcile) -> ReconcileAnswer:

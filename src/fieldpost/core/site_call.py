@@ -86,6 +86,8 @@ class Mirror:
     """All changes up to this one are in the mirror."""
     round: int = 1
     is_rereading: bool = False
+    forgotten: int = 0
+    """What the site had purged when the round began: the newest change among it."""
     reconciled_at: datetime | None = None
     """When it was last known to be whole."""
     replaced_at: datetime | None = None
@@ -103,6 +105,8 @@ class Stretch:
     incarnation: str
     after: int
     until: int
+    forgotten: int = 0
+    """The newest change among what the site has purged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +115,18 @@ class Standing:
 
     high: int
     """The newest change."""
-    forgotten: int
-    """The newest change among what it has purged."""
     has_more: bool
 
 
 def told(mirror: Mirror | None, site: str, stretch: Stretch, now: datetime) -> Mirror:
     """The mirror after rows of this stretch came by telemetry."""
     if mirror is None:
-        mirror = Mirror(site=site, incarnation=stretch.incarnation)
+        mirror = Mirror(site=site, incarnation=stretch.incarnation, forgotten=stretch.forgotten)
     elif mirror.incarnation != stretch.incarnation:
-        mirror = _replaced(mirror, stretch.incarnation, now)
+        mirror = _replaced(mirror, stretch, now)
+    elif stretch.forgotten > max(mirror.cursor, mirror.forgotten):
+        # What was purged beyond the cursor may have been live in the mirror, and nobody will tell of its end.
+        mirror = reread(mirror, stretch.forgotten)
     # Only what joins on to the cursor moves it: else something is missing between, which reconciliation fetches.
     if stretch.after <= mirror.cursor < stretch.until:
         return replace(mirror, cursor=stretch.until)
@@ -132,13 +137,10 @@ def answered(
     mirror: Mirror | None, site: str, stretch: Stretch, standing: Standing, now: datetime
 ) -> tuple[Mirror, bool]:
     """The mirror after rows of this stretch came in answer to a reconciliation, and whether it is whole now."""
-    before = mirror or Mirror(site=site, incarnation=stretch.incarnation)
-    if before.incarnation == stretch.incarnation:
-        if standing.high < stretch.after:
-            # What central asked for lies behind the newest change: the buffer has gone back.
-            return _replaced(before, stretch.incarnation, now), False
-        if standing.forgotten > before.cursor > 0 and not before.is_rereading:
-            return reread(before), False
+    before = mirror or Mirror(site=site, incarnation=stretch.incarnation, forgotten=stretch.forgotten)
+    if before.incarnation == stretch.incarnation and standing.high < stretch.after:
+        # What central asked for lies behind the newest change: the buffer has gone back.
+        return _replaced(before, stretch, now), False
     after = told(before, site, stretch, now)
     # An answer from beyond the cursor leaves a gap: the question was asked before a new round began.
     has_gap = stretch.after > (before.cursor if before.round == after.round else 0)
@@ -152,10 +154,15 @@ def ended_round(before: Mirror | None, after: Mirror, is_whole: bool) -> bool:
     return is_whole and before is not None and (before.is_rereading or after.round > before.round)
 
 
-def reread(mirror: Mirror) -> Mirror:
-    """The beginning of a new round over the same buffer."""
-    return replace(mirror, cursor=0, round=mirror.round + 1, is_rereading=True)
+def reread(mirror: Mirror, forgotten: int) -> Mirror:
+    """The beginning of a new round over the same buffer, which has purged so much by now."""
+    return replace(mirror, cursor=0, round=mirror.round + 1, is_rereading=True, forgotten=forgotten)
 
 
-def _replaced(mirror: Mirror, incarnation: str, now: datetime) -> Mirror:
-    return replace(reread(mirror), incarnation=incarnation, replaced_at=now, replaced_count=mirror.replaced_count + 1)
+def _replaced(mirror: Mirror, stretch: Stretch, now: datetime) -> Mirror:
+    return replace(
+        reread(mirror, stretch.forgotten),
+        incarnation=stretch.incarnation,
+        replaced_at=now,
+        replaced_count=mirror.replaced_count + 1,
+    )

@@ -134,6 +134,8 @@ class Telemetry(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry", kw_
     sent_at: str
     """The site's time, by which the ages of the rows are told."""
     rows: tuple[CallRow, ...]
+    forgotten: Seq = 0
+    """The newest change among what the site has purged."""
 
 
 class TelemetryAck(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry_ack"):
@@ -164,7 +166,6 @@ class ReconcileAnswer(
     rows: tuple[CallRow, ...]
     has_more: bool = False
     forgotten: Seq = 0
-    """The newest change among what the site has purged."""
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="t", tag="command", omit_defaults=True):

@@ -106,6 +106,7 @@ class Telemetry:
             until=stretch.until,
             sent_at=to_text(self._clock.now()),
             rows=stretch.rows,
+            forgotten=self._tracking.forgotten(),
         )
 
     async def _is_acked(self) -> bool:

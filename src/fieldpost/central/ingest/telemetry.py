@@ -73,7 +73,7 @@ class Reports:
 
     async def telemetry(self, site: str, told: Telemetry) -> TelemetryAck:
         """Take what the site tells of its calls; returns after the commit."""
-        stretch = Stretch(_incarnation(told.incarnation), told.after, told.until)
+        stretch = Stretch(_incarnation(told.incarnation), told.after, told.until, told.forgotten)
         if stretch.until < stretch.after:
             raise InvalidInput("telemetry.range", "until must not lie before after", field="until")
         reports, refused = _reports(told.rows)
@@ -90,8 +90,8 @@ class Reports:
 
     async def answer(self, site: str, told: ReconcileAnswer) -> Reconcile | None:
         """Take the answer in; the next question, or None when the mirror is whole, or the site gets no further."""
-        stretch = Stretch(_incarnation(told.incarnation), told.after, told.until)
-        standing = Standing(told.high, told.forgotten, told.has_more)
+        stretch = Stretch(_incarnation(told.incarnation), told.after, told.until, told.forgotten)
+        standing = Standing(told.high, told.has_more)
         reports, refused = _reports(told.rows)
         answer = _Answer(site, stretch, standing, reports, refused, from_text(told.sent_at))
         # Rows take their time; most answers have none.
@@ -197,7 +197,7 @@ def _reread(conn: Connection, site: str) -> None:
     mirrors.lock(conn, [site])
     mirror = mirrors.load(conn, site)
     if mirror is not None:
-        mirrors.save(conn, [site_call.reread(mirror)])
+        mirrors.save(conn, [site_call.reread(mirror, mirror.forgotten)])
 
 
 def _keep_healths(conn: Connection, told: Sequence[_Health], *, now: datetime | None) -> None:

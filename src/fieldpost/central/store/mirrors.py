@@ -14,13 +14,14 @@ _COLUMNS = [site_mirrors.c[field.name] for field in fields(Mirror)]
 
 _save = Statement(
     """
-    insert into site_mirrors (site, incarnation, cursor, round, is_rereading, reconciled_at, replaced_at,
+    insert into site_mirrors (site, incarnation, cursor, round, is_rereading, forgotten, reconciled_at, replaced_at,
         replaced_count, refused_count, trouble)
-    select u.site, u.incarnation, u.cursor, u.round, u.is_rereading, u.reconciled_at, u.replaced_at, u.replaced_count,
-        u.refused_count, u.trouble
+    select u.site, u.incarnation, u.cursor, u.round, u.is_rereading, u.forgotten, u.reconciled_at, u.replaced_at,
+        u.replaced_count, u.refused_count, u.trouble
     from {rows} where true order by u.site
     on conflict (site) do update set incarnation = excluded.incarnation, cursor = excluded.cursor,
-        round = excluded.round, is_rereading = excluded.is_rereading, reconciled_at = excluded.reconciled_at,
+        round = excluded.round, is_rereading = excluded.is_rereading, forgotten = excluded.forgotten,
+        reconciled_at = excluded.reconciled_at,
         replaced_at = excluded.replaced_at, replaced_count = excluded.replaced_count,
         refused_count = excluded.refused_count, trouble = excluded.trouble
     """,
@@ -30,6 +31,7 @@ _save = Statement(
         "cursor": "int",
         "round": "int",
         "is_rereading": "bool",
+        "forgotten": "int",
         "reconciled_at": "moment",
         "replaced_at": "moment",
         "replaced_count": "int",

@@ -28,6 +28,7 @@ site_mirrors = Table(
     Column("cursor", BigInteger, nullable=False),  # all changes up to this one are in the mirror
     Column("round", BigInteger, nullable=False),  # grows when the buffer is read anew from its beginning
     Column("is_rereading", Boolean, nullable=False, server_default=text("false")),
+    Column("forgotten", BigInteger, nullable=False, server_default="0"),
     Column("reconciled_at", Moment),
     Column("replaced_at", Moment),
     Column("replaced_count", Integer, nullable=False, server_default="0"),

@@ -17,6 +17,7 @@ def upgrade() -> None:
         sa.Column("cursor", sa.BigInteger(), nullable=False),
         sa.Column("round", sa.BigInteger(), nullable=False),
         sa.Column("is_rereading", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("forgotten", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("reconciled_at", Moment()),
         sa.Column("replaced_at", Moment()),
         sa.Column("replaced_count", sa.Integer(), server_default="0", nullable=False),
