@@ -20,6 +20,7 @@ from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.ingest.telemetry import MirrorOptions
 from fieldpost.central.operate.account_options import AccountOptions
 from fieldpost.central.operate.intents import IntentOptions
+from fieldpost.central.operate.oidc_options import OidcOptions
 from fieldpost.central.store.keys import SecretsOptions
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import WatchOptions
@@ -73,6 +74,7 @@ class Settings:
     central: CentralOptions = field(default_factory=CentralOptions)
     front: FrontOptions = field(default_factory=FrontOptions)
     accounts: AccountOptions = field(default_factory=AccountOptions)
+    oidc: OidcOptions = field(default_factory=OidcOptions)
     ingest: IngestOptions = field(default_factory=IngestOptions)
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     intents: IntentOptions = field(default_factory=IntentOptions)
@@ -82,6 +84,10 @@ class Settings:
     outbound: OutboundOptions = field(default_factory=OutboundOptions)
     secrets: SecretsOptions = field(default_factory=SecretsOptions)
     log: LogOptions = field(default_factory=LogOptions)
+
+    def __post_init__(self) -> None:
+        if self.oidc.issuer and not self.front.public_url:
+            raise ConfigError("settings.oidc", "oidc.issuer needs front.public_url", field="front.public_url")
 
 
 def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:

@@ -74,7 +74,8 @@ async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) ->
     reachable = sorted(path_of(route) for route in front.app.router.routes)
     assert reachable == sorted([*(r.path for r in ROUTES), *(p.path for p in PAGES), *SOCKETS, STATIC])
     anyone = {route.path for route in (*ROUTES, *PAGES) if route.access is Access.ANYONE}
-    assert anyone == {"/healthz", "/readyz", "/login", "/set-password"}
+    logins = {"/login", "/login/oidc", "/login/oidc/callback", "/set-password"}
+    assert anyone == {"/healthz", "/readyz", *logins}
 
 
 @pytest.mark.threat(7)

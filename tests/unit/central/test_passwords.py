@@ -3,17 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.central.operate.accounts import PASSWORD_SYLLABLES, readable_password
+from fieldpost.central.operate.passwords import SYLLABLES, readable_password
 
 
-@given(st.binary(min_size=PASSWORD_SYLLABLES, max_size=PASSWORD_SYLLABLES))
+@given(st.binary(min_size=SYLLABLES, max_size=SYLLABLES))
 def test_it_can_be_read_out_over_a_telephone(entropy: bytes) -> None:
     password = readable_password(entropy)
-    assert [len(part) for part in password.split("-")] == [4] * (PASSWORD_SYLLABLES // 2)
+    assert [len(part) for part in password.split("-")] == [4] * (SYLLABLES // 2)
     assert all(part[0] not in "aeio" and part[1] in "aeio" for part in password.split("-"))
 
 
 def test_six_bits_of_each_byte_count_so_that_it_has_more_than_64() -> None:
     each = {readable_password(bytes([value, 0]))[:2] for value in range(256)}
     assert len(each) == 64
-    assert PASSWORD_SYLLABLES * 6 > 64
+    assert SYLLABLES * 6 > 64

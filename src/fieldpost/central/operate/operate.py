@@ -12,6 +12,7 @@ from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.logins import Logins
 from fieldpost.central.operate.notifications import Notifications
+from fieldpost.central.operate.oidc import Oidc
 from fieldpost.central.operate.passwords import Passwords
 from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import Sites
@@ -37,6 +38,8 @@ class Operate:
     logins: Logins
     users: Users
     tokens: Tokens
+    oidc: Oidc | None = None
+    """Login by an identity provider, where one is set."""
 
     @classmethod
     def over(

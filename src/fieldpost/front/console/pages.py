@@ -1,13 +1,16 @@
 """The console as one table of pages."""
 
 from fieldpost.central.operate.accounts import LINK_PATH
+from fieldpost.central.operate.oidc import CALLBACK_PATH
 from fieldpost.front.auth import Access
-from fieldpost.front.console import account, notification, outbox, sessions
+from fieldpost.front.console import account, notification, oidc, outbox, sessions
 from fieldpost.front.console.visit import PageRoute
 
 PAGES = (
     PageRoute("GET", "/login", sessions.login_page, Access.ANYONE),
     PageRoute("POST", "/login", sessions.log_in, Access.ANYONE),
+    PageRoute("GET", oidc.PATH, oidc.begin, Access.ANYONE),
+    PageRoute("GET", CALLBACK_PATH, oidc.finish, Access.ANYONE),
     PageRoute("GET", LINK_PATH, sessions.link_page, Access.ANYONE),
     PageRoute("POST", LINK_PATH, sessions.use_link, Access.ANYONE),
     PageRoute("POST", "/logout", sessions.log_out, Access.VIEWER),

@@ -89,7 +89,11 @@ def _to_stranger(visit: Visit, template: str, status: int = 200, **values: objec
     is_known = visit.visitor is not None
     secret = visit.secret or new_secret()
     page = replace(visit, secret=secret).page(
-        template, status, is_unsafe=visit.is_readable_on_the_way, host=visit.request.url.hostname, **values
+        template,
+        status,
+        is_unsafe=visit.is_readable_on_the_way,
+        oidc_label=visit.rooms.operate.oidc.label if visit.rooms.operate.oidc else None,
+        **values,
     )
     if not is_known:
         set_cookie(page, visit.request, visitor_cookie_name(visit.request), secret)

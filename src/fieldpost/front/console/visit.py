@@ -113,8 +113,9 @@ def visitor_cookie_name(request: Request) -> str:
     return "__Host-fieldpost-visitor" if request.url.scheme == "https" else "fieldpost-visitor"
 
 
-def set_cookie(response: Response, request: Request, name: str, value: str) -> None:
-    response.set_cookie(name, value, path="/", secure=request.url.scheme == "https", httponly=True, samesite="lax")
+def set_cookie(response: Response, request: Request, name: str, value: str, max_age_s: int | None = None) -> None:
+    is_tls = request.url.scheme == "https"
+    response.set_cookie(name, value, max_age_s, path="/", secure=is_tls, httponly=True, samesite="lax")
 
 
 def set_session(response: Response, request: Request, session: Session) -> None:

@@ -1,0 +1,57 @@
+"""Login by an identity provider: out to it, and back."""
+
+from urllib.parse import quote, unquote
+
+from starlette.responses import RedirectResponse, Response
+
+from fieldpost.central.operate.oidc import Begun, Oidc
+from fieldpost.core.errors import Denied, NotFound
+from fieldpost.front.console.forms import local_path
+from fieldpost.front.console.visit import Visit, redirect, set_cookie, set_session
+
+PATH = "/login/oidc"
+UNDER_WAY_S = 600
+
+
+async def begin(visit: Visit) -> Response:
+    """To the provider; what belongs to this login stays in the browser meanwhile."""
+    begun = await _oidc(visit).begin()
+    response = RedirectResponse(begun.url, 303)
+    parts = (
+        begun.state,
+        begun.nonce,
+        begun.verifier,
+        quote(local_path(visit.request.query_params.get("next")), safe=""),
+    )
+    set_cookie(response, visit.request, _cookie(visit), ".".join(parts), UNDER_WAY_S)
+    return response
+
+
+async def finish(visit: Visit) -> Response:
+    """Back from the provider, by a link of its own: this is the one GET that logs in, held together by `state`."""
+    oidc, query = _oidc(visit), visit.request.query_params
+    kept = visit.request.cookies.get(_cookie(visit), "").split(".")
+    if len(kept) != 4:
+        raise Denied("oidc.not_begun", "no login is under way in this browser", hint="begin at the login page")
+    state, nonce, verifier, next_path = kept
+    if "code" not in query:
+        raise Denied("oidc.refused", "the identity provider did not let you in", hint="try it again")
+    session = await oidc.finish(Begun("", state, nonce, verifier), query.get("state", ""), query["code"], visit.origin)
+    response = redirect(local_path(unquote(next_path)))
+    set_session(response, visit.request, session)
+    response.delete_cookie(_cookie(visit), path="/", secure=_is_tls(visit), httponly=True, samesite="lax")
+    return response
+
+
+def _oidc(visit: Visit) -> Oidc:
+    if visit.rooms.operate.oidc is None:
+        raise NotFound("oidc.none", "there is no identity provider set here")
+    return visit.rooms.operate.oidc
+
+
+def _cookie(visit: Visit) -> str:
+    return "__Host-fieldpost-oidc" if _is_tls(visit) else "fieldpost-oidc"
+
+
+def _is_tls(visit: Visit) -> bool:
+    return visit.request.url.scheme == "https"

@@ -1,0 +1,89 @@
+"""`fieldpost users` and `tokens` as processes; the first start, and HTTPS by `--tls-cert`."""
+
+import asyncio
+import json
+import ssl
+from pathlib import Path
+
+import aiohttp
+import trustme
+
+from support.commands import FIELDPOST, Cli
+
+
+async def test_users_are_added_seen_changed_and_removed(cli: Cli) -> None:
+    added = await cli("users", "add", "anna", "--role", "viewer")
+    link = added.out.split()[-1]
+    assert link.startswith(f"{cli.url}/set-password?link=fp_link_")
+    async with aiohttp.ClientSession() as session, session.get(link) as page:
+        assert page.status == 200
+    assert (await cli("users", "change", "anna", "--role", "operator")).out == "The user anna is operator now.\n"
+    assert (await cli("users", "disable", "anna")).code == 0
+    assert "disabled" in (await cli("users", "list")).out
+    assert (await cli("users", "enable", "anna")).code == 0
+    assert "no password yet" in (await cli("users", "show", "anna")).out
+    again = await cli("users", "reset-password", "anna", "--json")
+    assert json.loads(again.out)["link"] != link.removeprefix(cli.url)
+    assert (await cli("users", "log-out", "viewer")).out == "0 sessions of viewer are ended.\n"
+    assert (await cli("users", "remove", "anna")).code == 0
+    assert (await cli("users", "show", "anna")).code == 4
+
+
+async def test_tokens_are_made_for_a_while_used_and_revoked(cli: Cli) -> None:
+    made = await cli("tokens", "add", "bridge", "--role", "viewer", "--user", "operator", "-o", "token", "--json")
+    answer = json.loads(made.out)
+    assert answer["token"] == "***"
+    assert (cli.folder / "token").stat().st_mode & 0o777 == 0o600
+    token = (cli.folder / "token").read_text().strip()
+    used = await cli("lists", "list", "--token-file", "token", role=None)
+    assert used.code == 0
+    refused = await cli("lists", "add", "l", "--target", "a@example.org", "--token-file", "token", role=None)
+    assert (refused.code, "operator is viewer" in refused.err) == (6, True)
+    assert "bridge" in (await cli("tokens", "list")).out
+    assert token not in (await cli("tokens", "list", "--json")).out
+    assert (await cli("tokens", "revoke", answer["token_id"])).code == 0
+    assert (await cli("lists", "list", "--token-file", "token", role=None)).code == 6
+
+
+async def test_what_cannot_be_is_refused_with_the_documented_exit_code(cli: Cli) -> None:
+    cases = {
+        ("users", "add", "Anna", "--role", "viewer"): (3, "user.name"),
+        ("users", "add", "anna", "--role", "king"): (3, "role.unknown"),
+        ("users", "change", "admin", "--role", "viewer"): (5, "user.last_admin"),
+        ("tokens", "add", "x", "--role", "viewer", "--expires-in", "soon"): (3, "cli.duration"),
+        ("tokens", "revoke", "nonsense"): (4, "token.unknown"),
+    }
+    for arguments, (code, text) in cases.items():
+        ran = await cli(*arguments)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran
+        assert text in ran.err
+
+
+async def test_the_first_start_prints_a_link_and_serves_https_with_a_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    leaf = authority.issue_cert("127.0.0.1")
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    process = await asyncio.create_subprocess_exec(
+        *(FIELDPOST, "central", "--port", "0", "--tls-cert", "both.pem"),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            told = [(await process.stdout.readline()).decode() for _ in range(4)]
+        link = told[2].strip()
+        assert link.startswith("https://127.0.0.1:")
+        kept = tmp_path / "fieldpost-data/first-login"
+        assert kept.read_text().strip() == link
+        assert kept.stat().st_mode & 0o777 == 0o600
+        async with aiohttp.ClientSession() as session, session.get(link, ssl=trusting) as page:
+            assert page.status == 200
+            assert "Choose a password" in await page.text()
+            assert "__Host-fieldpost-visitor" in page.headers["set-cookie"]
+    finally:
+        process.terminate()
+        await process.wait()
