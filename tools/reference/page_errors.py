@@ -23,7 +23,8 @@ Made by `make docs` from the source.
 Every error that Fieldpost raises on purpose has a code whose meaning never changes. It stands in brackets at the end of
 the line on the command line, in the field `code` of an answer of the API, and in the attribute `code` of an exception
 in a script. What it says is shown with a *name* or … where a value goes. *Kind* is the exception, from
-`fieldpost.core.errors`; where it is none, it says where the code is seen. *HTTP* is the status in the API.
+`fieldpost.core.errors`; where it is none, it says where the code is seen. *HTTP* is the status in the API, whose
+field `type` is `urn:fieldpost:error:` and the code. Each code has its own place on this page: `errors.md#CODE`.
 
 | kind | means | exit code |
 |---|---|---|
@@ -70,7 +71,7 @@ def render(root: Path) -> str:
         for kind in tree
     )
     rows = [
-        (code(name), _kinds(one), _statuses(name, one), _lines(one.says), _lines(one.hints))
+        (f'<a id="{name}"></a>{code(name)}', _kinds(one), _statuses(name, one), _lines(one.says), _lines(one.hints))
         for name, one in sorted(found.items())
     ]
     return page("Errors", introduction, table(("code", "kind", "HTTP", "says", "hint"), rows))

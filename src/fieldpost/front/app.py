@@ -1,5 +1,7 @@
 """The application that a central process serves: API, link and console."""
 
+from http import HTTPStatus
+
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -40,6 +42,8 @@ def create_app(
         """An unknown path, or a method that it does not know."""
         assert isinstance(error, HTTPException)
         headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and request.url.path.startswith("/api/"):
+            headers["Allow"] = api.allowed(request.url.path)
         if request.url.path.startswith(("/api/", "/link/")) or "text/html" not in request.headers.get("accept", ""):
             return http_problem(error.status_code, headers)
         detail = "There is no such page." if error.status_code == 404 else f"{error.detail}."

@@ -83,7 +83,8 @@ def _sorry(correlation_id: str, wants_page: bool) -> Response:
         title, text = "Internal error", f"Central made a mistake. Its log tells more, under {correlation_id}."
         return HTMLResponse(f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{text}", 500)
     text = (
-        f'{{"type":"about:blank","title":"Internal error","status":500,"code":"{INTERNAL_CODE}",'
+        f'{{"type":"urn:fieldpost:error:{INTERNAL_CODE}","title":"Internal error","status":500,'
+        f'"code":"{INTERNAL_CODE}",'
         f'"detail":"central made a mistake; its log tells more","correlation_id":"{correlation_id}"}}'
     )
     return Response(text, 500, media_type="application/problem+json")

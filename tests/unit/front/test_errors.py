@@ -39,7 +39,7 @@ def test_a_problem_names_code_field_and_hint() -> None:
     response = problem(InvalidInput("list.empty", "a list needs a target", field="targets", hint="give one"))
     assert response.media_type == "application/problem+json"
     assert json.loads(bytes(response.body)) == {
-        "type": "about:blank",
+        "type": "urn:fieldpost:error:list.empty",
         "title": "Unprocessable Entity",
         "status": 422,
         "code": "list.empty",

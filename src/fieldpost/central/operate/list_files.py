@@ -26,7 +26,9 @@ _FORMULA = "=+-@\t\r＝＋－＠"
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
 
 
-class _JsonList(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ListEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One list in a file."""
+
     name: str
     targets: list[str]
     type: str = "email"
@@ -36,15 +38,17 @@ class _JsonList(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     allowed_sites: list[str] | None = None
 
 
-class _JsonFile(msgspec.Struct, forbid_unknown_fields=True):
-    lists: list[_JsonList]
+class ListFile(msgspec.Struct, forbid_unknown_fields=True):
+    """What a JSON file of lists holds."""
+
+    lists: list[ListEntry]
 
 
 def to_json(lists: Iterable[NotificationList]) -> str:
     """All of them as one JSON document that `from_json` reads."""
-    found = _JsonFile(
+    found = ListFile(
         [
-            _JsonList(
+            ListEntry(
                 name=one.name,
                 type=one.type,
                 channel=one.channel_name,
@@ -62,7 +66,7 @@ def to_json(lists: Iterable[NotificationList]) -> str:
 def from_json(text: str) -> list[ListSpec]:
     """The lists of a JSON document, or InvalidInput saying where it is none."""
     try:
-        found = msgspec.json.decode(text, type=_JsonFile)
+        found = msgspec.json.decode(text, type=ListFile)
     except msgspec.DecodeError as error:
         raise InvalidInput("import.json", f"the file does not fit: {error}") from None
     return [

@@ -5,6 +5,7 @@ import msgspec
 from fieldpost.core.breaker import Breaker
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Call
+from fieldpost.front.api.promise import promises
 
 
 class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,12 +24,14 @@ class BreakersView(msgspec.Struct, frozen=True):
     breakers: list[BreakerView]
 
 
+@promises(BreakersView)
 async def show_all(call: Call) -> Answer:
     """The breakers of all channels that ever failed: healthy, monitored or blocked."""
     call.query()
     return Answer(BreakersView([_view(found) for found in await call.operate.breakers.all()]))
 
 
+@promises(BreakerView, problems=(409,))
 async def reset(call: Call) -> Answer:
     """The breaker is closed and its failures are forgotten; what it held comes free in batches."""
     return Answer(_view(await call.operate.breakers.reset(call.actor, call.path("key"))))

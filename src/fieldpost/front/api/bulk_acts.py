@@ -9,8 +9,10 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search import Filter, parse, parse_moment
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Body, Call
+from fieldpost.front.api.promise import LIMITED, PAGED, Parameter, one_of, promises
 
 ACCEPTED = 202
+OUTCOMES = ("done", "conflict", "gone")
 
 Fields = dict[str, str | list[str]]
 
@@ -78,6 +80,7 @@ class ActRowPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
+@promises(PreviewView, body=Wanted)
 async def preview(call: Call) -> Answer:
     """How many parked notifications fit a `filter`; its `as_of`, given to the act, leaves out what parks later."""
     wanted = await call.read(Wanted)
@@ -85,6 +88,7 @@ async def preview(call: Call) -> Answer:
     return Answer(PreviewView(found.count, found.is_whole, to_text(found.as_of)))
 
 
+@promises(BulkActView, 202, body=NewBulkAct, problems=(409,))
 async def start(call: Call) -> Answer:
     """Begin to `retry` or `discard` (`verb`) what is parked and fits a `filter`, or a selection of `notifications` by
     their ids and the versions seen, for a `reason`. It goes on by itself, on whichever node."""
@@ -96,22 +100,25 @@ async def start(call: Call) -> Answer:
     return Answer(_view(act), ACCEPTED, {"Location": f"/api/v1/bulk-acts/{act.act_id}"})
 
 
+@promises(BulkActsView, query=(LIMITED,))
 async def show_all(call: Call) -> Answer:
     """The newest bulk acts, at most `limit`."""
-    found = await call.watch.bulk_acts.newest(call.limit(call.query("limit")))
+    found = await call.watch.bulk_acts.newest(call.limit(call.query()))
     return Answer(BulkActsView([_view(act) for act in found]))
 
 
+@promises(BulkActView)
 async def show(call: Call) -> Answer:
     """One bulk act: how far it has come."""
     call.query()
     return Answer(_view(await call.watch.bulk_acts.get(call.path("act_id"))))
 
 
+@promises(ActRowPage, query=(Parameter("outcome", one_of(OUTCOMES), "only what came to this"), *PAGED))
 async def rows(call: Call) -> Answer:
     """What the act came to for each notification, in the order of the work; filtered by `outcome` (done, conflict or
     gone), paged by `limit` and `cursor`."""
-    query = call.query("outcome", "limit", "cursor")
+    query = call.query()
     one = {name: values[0] for name, values in query.items()}
     found = await call.watch.bulk_acts.rows(
         call.path("act_id"), outcome=one.get("outcome"), limit=call.limit(query), cursor=one.get("cursor")
@@ -119,6 +126,7 @@ async def rows(call: Call) -> Answer:
     return Answer(ActRowPage([_row(row) for row in found.rows], found.next_cursor))
 
 
+@promises(BulkActView, problems=(409,))
 async def cancel(call: Call) -> Answer:
     """End the act where it stands; what was done stays done."""
     return Answer(_view(await call.operate.bulk_acts.cancel(call.actor, call.path("act_id"))))

@@ -13,6 +13,7 @@ from fieldpost.central.watch.notifications import LIMIT_DEFAULT
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import InvalidInput
+from fieldpost.front.api.promise import NOTHING, Promise
 from fieldpost.front.auth import Access
 from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.rooms import Rooms
@@ -50,6 +51,8 @@ class Call:
     rooms: Rooms
     caller: Actor | str | None
     """An actor, a site's name, the code that was shown, or nobody, as the route's access has it."""
+    promise: Promise = NOTHING
+    """What the handler takes and answers."""
 
     @property
     def actor(self) -> Actor:
@@ -77,13 +80,14 @@ class Call:
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
 
-    def query(self, *known: str, many: tuple[str, ...] = ()) -> dict[str, list[str]]:
-        """The query's parameters; one that is not known, or stands twice without leave, is refused."""
+    def query(self) -> dict[str, list[str]]:
+        """The query's parameters; one that was not promised, or stands twice without leave, is refused."""
+        known = {parameter.name: parameter for parameter in self.promise.query}
         given: dict[str, list[str]] = {}
         for name, value in self.request.query_params.multi_items():
-            if name not in known and name not in many:
+            if name not in known:
                 raise InvalidInput("query.unknown", f"there is no parameter {name[:64]!r} here", field=name[:64])
-            if name in given and name not in many:
+            if name in given and not known[name].is_many:
                 raise InvalidInput("query.twice", f"{name} stands there twice", field=name)
             given.setdefault(name, []).append(value)
         return given

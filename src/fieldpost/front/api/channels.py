@@ -7,6 +7,7 @@ from fieldpost.central.operate.acts import KEEP
 from fieldpost.core.lists import Channel
 from fieldpost.core.retry import to_text
 from fieldpost.front.api.call import Answer, Body, Call
+from fieldpost.front.api.promise import promises
 
 
 class NewChannel(Body, frozen=True):
@@ -57,6 +58,7 @@ class ChannelsView(msgspec.Struct, frozen=True):
     channels: list[ChannelView]
 
 
+@promises(ChannelView, 201, body=NewChannel, problems=(409,))
 async def add(call: Call) -> Answer:
     """A new channel of a `type` with its `settings` and `secrets`."""
     new = await call.read(NewChannel)
@@ -66,18 +68,21 @@ async def add(call: Call) -> Answer:
     return Answer(_view(call, added), 201)
 
 
+@promises(ChannelsView)
 async def show_all(call: Call) -> Answer:
     """All channels; of a secret only that there is one."""
     call.query()
     return Answer(ChannelsView([_view(call, found) for found in await call.operate.channels.all()]))
 
 
+@promises(ChannelView)
 async def show(call: Call) -> Answer:
     """One channel with its settings."""
     call.query()
     return Answer(_view(call, await call.operate.channels.get(call.path("name"))))
 
 
+@promises(ChannelView, body=ChangedChannel, problems=(409,))
 async def change(call: Call) -> Answer:
     """New `settings` (null: back to the default) and `secrets` (null: none); the rest stays. Names the `version`."""
     change = await call.read(ChangedChannel)
@@ -93,12 +98,14 @@ async def change(call: Call) -> Answer:
     return Answer(_view(call, changed))
 
 
+@promises(problems=(409,))
 async def remove(call: Call) -> Answer:
     """The channel is gone; refused while a list uses it."""
     await call.operate.channels.remove(call.actor, call.path("name"))
     return Answer(status=204)
 
 
+@promises(TestView, body=NewTest, problems=(409,))
 async def test(call: Call) -> Answer:
     """A test sent `to` one target by the channel as it stands; what it came to, and what was said without secrets."""
     wanted = await call.read(NewTest)

@@ -20,6 +20,8 @@ from fieldpost.core.errors import (
 from fieldpost.front.allowance import TooMuch
 
 RETRY_AFTER_S = 5
+TYPE = "urn:fieldpost:error:{code}"
+"""The reference page of errors has a place for each code."""
 
 # The first row that fits: the kind of error, and what its code begins with.
 STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
@@ -45,7 +47,8 @@ STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The body of every answer that is not a success."""
 
-    type: str = "about:blank"
+    type: str
+    """A name for the code that is unique in the world."""
     title: str
     status: int
     code: str
@@ -69,6 +72,7 @@ def problem(error: FieldpostError) -> Response:
     status = status_of(error)
     current = error.current if isinstance(error, NotAsSeen) else None
     body = Problem(
+        type=TYPE.format(code=error.code),
         title=http.HTTPStatus(status).phrase,
         status=status,
         code=error.code,
@@ -85,7 +89,9 @@ def http_problem(status: int, headers: dict[str, str] | None = None) -> Response
     """For what is wrong before any route of ours was found: an unknown path, a method it does not know."""
     phrase = http.HTTPStatus(status).phrase
     code = {404: "http.no_such_path", 405: "http.method"}.get(status, "http.error")
-    return _response(Problem(title=phrase, status=status, code=code, detail=phrase), headers)
+    return _response(
+        Problem(type=TYPE.format(code=code), title=phrase, status=status, code=code, detail=phrase), headers
+    )
 
 
 def _headers(error: FieldpostError) -> dict[str, str]:
@@ -95,6 +101,4 @@ def _headers(error: FieldpostError) -> dict[str, str]:
 
 
 def _response(body: Problem, headers: dict[str, str] | None) -> Response:
-    # `type` always stands there, though it is a default.
-    fields = {"type": body.type} | msgspec.to_builtins(body)
-    return Response(msgspec.json.encode(fields), body.status, headers, "application/problem+json")
+    return Response(msgspec.json.encode(body), body.status, headers, "application/problem+json")

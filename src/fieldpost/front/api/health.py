@@ -4,12 +4,14 @@ import msgspec
 
 from fieldpost.front.api.call import Answer, Call, Text
 from fieldpost.front.api.errors import RETRY_AFTER_S
+from fieldpost.front.api.promise import promises
 
 
 class Probe(msgspec.Struct, frozen=True):
     status: str
 
 
+@promises(Probe)
 async def alive(_call: Call) -> Answer:
     """The process answers; it says nothing of the store, since a restart would not mend that."""
     return Answer(Probe("alive"))
@@ -28,6 +30,7 @@ class ReadinessView(msgspec.Struct, frozen=True):
     checks: list[CheckView]
 
 
+@promises(ReadinessView, may={503: ReadinessView})
 async def ready(call: Call) -> Answer:
     """Whether this node can do its work: the store, its schema, the dispatcher; 503 while it cannot, and why."""
     found = await call.watch.health.readiness()
@@ -37,6 +40,7 @@ async def ready(call: Call) -> Answer:
     return Answer(ReadinessView("not_ready", checks), 503, {"Retry-After": str(RETRY_AFTER_S)})
 
 
+@promises("text/plain")
 async def metrics(call: Call) -> Answer:
     """The metrics of this node and of the centre, as Prometheus reads them."""
     call.query()
@@ -50,6 +54,7 @@ class HealthView(msgspec.Struct, frozen=True):
     troubles: list[str]
 
 
+@promises(HealthView)
 async def show(call: Call) -> Answer:
     """What is wrong with central although it works, such as secrets that cannot be read."""
     call.query()

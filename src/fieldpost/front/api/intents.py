@@ -6,9 +6,10 @@ import msgspec
 
 from fieldpost.central.watch.site_calls import LIMIT_DEFAULT
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.intent import Intent, IntentKind
+from fieldpost.core.intent import Intent, IntentKind, IntentState
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Body, Call
+from fieldpost.front.api.promise import NAME, PAGED, Parameter, one_of, promises
 
 
 class NewIntent(Body, frozen=True, kw_only=True):
@@ -44,6 +45,7 @@ class IntentsView(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
+@promises(IntentsView, 201, body=NewIntent, problems=(409,))
 async def give(call: Call) -> Answer:
     """An intent for a site, or one for each of `message_ids`; it waits until the site is there."""
     new = await call.read(NewIntent)
@@ -59,9 +61,17 @@ async def give(call: Call) -> Answer:
     return Answer(IntentsView([intent_view(intent) for intent in given]), 201)
 
 
+@promises(
+    IntentsView,
+    query=(
+        Parameter("site", NAME, "only for this site"),
+        Parameter("state", one_of(IntentState), "only in these states", is_many=True),
+        *PAGED,
+    ),
+)
 async def page(call: Call) -> Answer:
     """Intents, the newest first, narrowed by `site` and `state`."""
-    query = call.query("site", "limit", "cursor", many=("state",))
+    query = call.query()
     text = query["limit"][0] if "limit" in query else str(LIMIT_DEFAULT)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InvalidInput("query.number", "limit must be a whole number", field="limit")
@@ -74,12 +84,14 @@ async def page(call: Call) -> Answer:
     return Answer(IntentsView([intent_view(intent) for intent in found.intents], found.next_cursor))
 
 
+@promises(IntentView)
 async def show(call: Call) -> Answer:
     """One intent, with its outcome and what the site answered."""
     call.query()
     return Answer(intent_view(await call.watch.site_calls.intent(call.path("intent_id"))))
 
 
+@promises(IntentView, body=Body, problems=(409,))
 async def cancel(call: Call) -> Answer:
     """Take back an intent that was not sent yet."""
     await call.read(Body)

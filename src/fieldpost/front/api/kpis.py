@@ -7,8 +7,10 @@ from datetime import datetime
 import msgspec
 
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.kpi import KPIS
 from fieldpost.core.times import from_text, to_text
 from fieldpost.front.api.call import Answer, Call
+from fieldpost.front.api.promise import MOMENT, NAME, Parameter, one_of, promises
 
 
 class ThresholdsView(msgspec.Struct, frozen=True):
@@ -49,6 +51,7 @@ class HistoryView(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "
     points: list[Point]
 
 
+@promises(KpisView)
 async def show(call: Call) -> Answer:
     """The KPIs of all sites together, as of a moment ago."""
     call.query()
@@ -60,6 +63,7 @@ async def show(call: Call) -> Answer:
     return Answer(KpisView(found.total, thresholds, to_text(found.as_of)))
 
 
+@promises(SitesKpisView)
 async def by_site(call: Call) -> Answer:
     """The KPIs of each site, as of a moment ago."""
     call.query()
@@ -68,12 +72,21 @@ async def by_site(call: Call) -> Answer:
     return Answer(SitesKpisView(sites, to_text(found.as_of)))
 
 
+@promises(
+    HistoryView,
+    query=(
+        Parameter("kpi", one_of([kpi.name for kpi in KPIS]), "which KPI", is_required=True),
+        Parameter("site", NAME, "of one site instead of all"),
+        Parameter("from", MOMENT, "the first moment, with its zone"),
+        Parameter("to", MOMENT, "the last moment, with its zone"),
+    ),
+)
 async def history(call: Call) -> Answer:
     """How one `kpi` was, of all sites or of one `site`, `from` a time `to` another (the last day by default).
 
     A point is the largest value of its step; a step is a minute, or more where there would be too many.
     """
-    query = call.query("kpi", "site", "from", "to")
+    query = call.query()
     if "kpi" not in query:
         raise InvalidInput("query.missing", "kpi must be given", field="kpi")
     found = await call.watch.kpis.history(

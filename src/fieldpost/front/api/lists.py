@@ -4,14 +4,18 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fieldpost.central.operate.acts import KEEP
-from fieldpost.central.operate.list_files import FILE_BYTES_MAX, from_csv, from_json, to_csv, to_json
+from fieldpost.central.operate.list_files import FILE_BYTES_MAX, ListFile, from_csv, from_json, to_csv, to_json
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList
 from fieldpost.core.retry import to_text
 from fieldpost.front.api.call import Answer, Body, Call, Text
+from fieldpost.front.api.promise import JSON, Parameter, one_of, promises
 from fieldpost.front.body import read_body
 from fieldpost.link.codec import check_json
+
+FORMATS = ("csv", "json")
+CSV = "text/csv"
 
 
 class NewList(Body, frozen=True):
@@ -66,24 +70,28 @@ class ImportView(msgspec.Struct, frozen=True):
     unchanged: int
 
 
+@promises(ListView, 201, body=NewList, problems=(409,))
 async def add(call: Call) -> Answer:
     """A new list of `targets` of one `type`, by its own `channel` or the default of the type."""
     new = await call.read(NewList)
     return Answer(_view(await call.operate.lists.add(call.actor, ListSpec(**msgspec.structs.asdict(new)))), 201)
 
 
+@promises(ListsView)
 async def show_all(call: Call) -> Answer:
     """All lists."""
     call.query()
     return Answer(ListsView([_view(found) for found in await call.operate.lists.all()]))
 
 
+@promises(ListView)
 async def show(call: Call) -> Answer:
     """One list with all its targets."""
     call.query()
     return Answer(_view(await call.operate.lists.get(call.path("name"))))
 
 
+@promises(ListView, body=ChangedList, problems=(409,))
 async def change(call: Call) -> Answer:
     """New `targets`, `channel` or policy; what is left out stays, null means the default. Names the `version` seen."""
     change = await call.read(ChangedList)
@@ -100,15 +108,19 @@ async def change(call: Call) -> Answer:
     return Answer(_view(changed))
 
 
+@promises(problems=(409,))
 async def remove(call: Call) -> Answer:
     """The list is gone; what comes for it later parks, naming it."""
     await call.operate.lists.remove(call.actor, call.path("name"))
     return Answer(status=204)
 
 
+@promises(
+    {"application/json": ListFile, "text/csv": None}, query=(Parameter("format", one_of(FORMATS), "of the file"),)
+)
 async def export(call: Call) -> Answer:
     """All lists as a file, `format` csv or json (the default)."""
-    format_ = call.query("format").get("format", ["json"])[0]
+    format_ = call.query().get("format", ["json"])[0]
     lists = await call.operate.lists.all()
     match format_:
         case "json":
@@ -119,10 +131,16 @@ async def export(call: Call) -> Answer:
             raise InvalidInput("export.format", "format must be csv or json", field="format")
 
 
+@promises(
+    ImportView,
+    body={JSON: ListFile, CSV: None},
+    query=(Parameter("dry_run", one_of(("true", "false")), "only say what would change"),),
+    problems=(409,),
+)
 async def import_(call: Call) -> Answer:
     """A file of lists (`text/csv` or `application/json`): all of it or nothing. With `dry_run=true` only what it would
     change; lists that the file does not name stay as they are."""
-    dry_run = call.query("dry_run").get("dry_run", ["false"])[0]
+    dry_run = call.query().get("dry_run", ["false"])[0]
     if dry_run not in ("true", "false"):
         raise InvalidInput("query.invalid", "dry_run must be true or false", field="dry_run")
     specs = await _specs(call)

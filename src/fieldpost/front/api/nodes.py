@@ -5,6 +5,7 @@ import msgspec
 from fieldpost.central.watch.nodes import Node
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Call
+from fieldpost.front.api.promise import promises
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class NodesView(msgspec.Struct, frozen=True):
     as_of: str
 
 
+@promises(NodesView)
 async def show_all(call: Call) -> Answer:
     """The nodes, the newest first: running, stopped in order, or lost (not heard of for 20 s); and who leads."""
     call.query()

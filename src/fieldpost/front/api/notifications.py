@@ -6,10 +6,23 @@ import msgspec
 
 from fieldpost.central.watch.notifications import AttemptRecord, Detail, ErrorGroup, Line
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.notification import Notification
+from fieldpost.core.notification import Notification, Status
 from fieldpost.core.search import FIELDS, parse
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Body, Call
+from fieldpost.front.api.promise import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, promises
+
+FILTERS = (
+    Parameter("status", one_of(Status), "only in these statuses", is_many=True),
+    Parameter("type", NAME, "only of this type"),
+    Parameter("site", NAME, "only from this site or application"),
+    Parameter("list", NAME, "only to this list"),
+    Parameter("from", MOMENT, "arrived at this moment or later, in UTC"),
+    Parameter("to", MOMENT, "arrived before this moment, in UTC"),
+    Parameter("stuck", one_of(("true", "false")), "only what is stuck"),
+    Parameter("subject", WORDS, "words that must all occur in the subject"),
+    Parameter("error", {"type": "string", "pattern": "^[0-9a-f]{12}$"}, "only this group of errors, by its key"),
+)
 
 
 class NotificationLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,11 +130,12 @@ class Changed(msgspec.Struct, frozen=True):
     version: int
 
 
+@promises(NotificationPage, query=(*FILTERS, *PAGED))
 async def page(call: Call) -> Answer:
     """A page, newest first; filtered by `status` (repeatable), `type`, `site`, `list`, `from` and `to` (arrival, in
     UTC), `stuck`, `subject` (words that must all occur) and `error` (a group's key); paged by `limit` and `cursor`.
     While `next_cursor` is given there may be more, also on a page with fewer notifications than `limit`."""
-    query = call.query(*(name for name in FIELDS if name != "status"), "limit", "cursor", many=("status",))
+    query = call.query()
     given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
     found = await call.watch.notifications.page(parse(given), limit=call.limit(query), cursor=_one(query, "cursor"))
     return Answer(
@@ -131,6 +145,7 @@ async def page(call: Call) -> Answer:
     )
 
 
+@promises(ErrorGroupsView)
 async def parked_groups(call: Call) -> Answer:
     """What is parked, grouped by what went wrong, the largest group first; `key` goes into the filter `error`."""
     call.query()
@@ -138,18 +153,21 @@ async def parked_groups(call: Call) -> Answer:
     return Answer(ErrorGroupsView([_group(group) for group in found.groups], found.is_whole))
 
 
+@promises(NotificationDetail)
 async def show(call: Call) -> Answer:
     """One notification with its targets, attempts, audit entries, and the sentence that explains it."""
     call.query()
     return Answer(_detail(await call.watch.notifications.detail(call.path("notification_id"))))
 
 
+@promises(Changed, body=Seen, problems=(409,))
 async def retry(call: Call) -> Answer:
     """Back to pending, in a new cycle, for the targets that failed; the body names the `version` that was seen."""
     seen = await call.read(Seen)
     return _changed(await call.operate.notifications.retry(call.actor, call.path("notification_id"), seen.version))
 
 
+@promises(Changed, body=Seen, problems=(409,))
 async def discard(call: Call) -> Answer:
     """Given up for good, the row stays; the body names the `version` that was seen."""
     seen = await call.read(Seen)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fieldpost.front.api.call import Answer, Call
+from fieldpost.front.api.promise import promises
 
 
 class SecretsView(msgspec.Struct, frozen=True):
@@ -22,6 +23,7 @@ class RotatedView(msgspec.Struct, frozen=True):
     troubles: tuple[str, ...]
 
 
+@promises(SecretsView)
 async def show(call: Call) -> Answer:
     """The keys by their ids, and what stands under each."""
     call.query()
@@ -29,6 +31,7 @@ async def show(call: Call) -> Answer:
     return Answer(SecretsView(found.key_ids, found.counts, found.troubles))
 
 
+@promises(RotatedView, problems=(409,))
 async def rotate(call: Call) -> Answer:
     """All secrets sealed anew under the first key. Where it ends half-way, the same again does the rest."""
     call.query()

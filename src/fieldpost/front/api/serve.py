@@ -1,14 +1,17 @@
 """The table of routes made into endpoints: first who calls, then the handler, then the answer or the problem."""
 
+import re
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 import msgspec
 import structlog
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
-from starlette.routing import WebSocketRoute
+from starlette.routing import WebSocketRoute, compile_path
 from starlette.websockets import WebSocket
 
 from fieldpost.core.actor import Actor
@@ -16,11 +19,15 @@ from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
 from fieldpost.front.api.call import Answer, Call, Route, Text
 from fieldpost.front.api.errors import problem
+from fieldpost.front.api.promise import NOTHING, promise_of
 from fieldpost.front.api.routes import ROUTES, SOCKETS
 from fieldpost.front.auth import Access
 from fieldpost.front.rooms import Rooms
 
 log = structlog.get_logger()
+
+_PLAIN = {route.path for route in ROUTES if "{" not in route.path}
+_PATTERNS = {route.path: compile_path(route.path)[0] for route in ROUTES}
 
 
 def add_routes(app: FastAPI, rooms: Rooms) -> None:
@@ -32,11 +39,26 @@ def add_routes(app: FastAPI, rooms: Rooms) -> None:
         app.router.routes.append(WebSocketRoute(path, _socket(serve, rooms)))
 
 
+def allowed(path: str) -> str:
+    """The methods of this path, for the header Allow; the first path in the table that fits most closely counts."""
+    fitting = [known for known, pattern in _PATTERNS.items() if pattern.fullmatch(path)]
+    closest = max(fitting, key=lambda known: len(re.sub(r"\{[^}]*\}", "", known)))
+    methods = {route.method for route in ROUTES if route.path == closest}
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+
+
 def _endpoint(route: Route, rooms: Rooms) -> Callable[[Request], Awaitable[Response]]:
+    promise = promise_of(route.handler)
+
     async def endpoint(request: Request) -> Response:
+        if route.path != request.url.path in _PLAIN:
+            # A path of its own, not the name of something: that this method is not for it must be said so.
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
-            caller = await _caller(route.access, request, rooms)
-            return _response(await route.handler(Call(request, rooms, caller)))
+            call = Call(request, rooms, await _caller(route.access, request, rooms), promise or NOTHING)
+            if promise is not None:
+                call.query()
+            return _response(await route.handler(call))
         except Denied as error:
             log.warning("call.denied", method=route.method, path=request.url.path, code=error.code)
             return problem(error)

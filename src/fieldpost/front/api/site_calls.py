@@ -6,10 +6,21 @@ import msgspec
 
 from fieldpost.central.watch.site_calls import FIELDS, LIMIT_DEFAULT, is_stuck
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.message import Category, OperationStatus
 from fieldpost.core.site_call import SiteCall
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Call
 from fieldpost.front.api.intents import IntentView, intent_view
+from fieldpost.front.api.promise import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, promises
+
+FILTERS = (
+    Parameter("site", NAME, "only of this site"),
+    Parameter("category", one_of([c for c in Category if c.is_tracked]), "only of this category"),
+    Parameter("status", one_of(OperationStatus), "only in these statuses", is_many=True),
+    Parameter("from", MOMENT, "issued at this moment or later, in UTC"),
+    Parameter("to", MOMENT, "issued before this moment, in UTC"),
+    Parameter("target", WORDS, "words that must all occur in the target"),
+)
 
 
 class SiteCallView(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,9 +63,10 @@ class SiteCallDetailView(msgspec.Struct, frozen=True):
     as_of: str
 
 
+@promises(SiteCallsView, query=(*FILTERS, *PAGED))
 async def page(call: Call) -> Answer:
     """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to` and words in `target`."""
-    query = call.query(*FIELDS, "limit", "cursor", many=("status",))
+    query = call.query()
     limit = _number(query, "limit", LIMIT_DEFAULT)
     cursor = query["cursor"][0] if "cursor" in query else None
     given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
@@ -64,9 +76,10 @@ async def page(call: Call) -> Answer:
     )
 
 
+@promises(SiteCallDetailView, query=(Parameter("site", NAME, "whose call it is", is_required=True),))
 async def show(call: Call) -> Answer:
     """One cached call of a `site`, with what operators asked for."""
-    query = call.query("site")
+    query = call.query()
     if "site" not in query:
         raise InvalidInput("query.missing", "site must be given", field="site")
     found = await call.watch.site_calls.detail(query["site"][0], call.path("operation_id"))

@@ -10,6 +10,7 @@ from fieldpost.core.search import parse_moment
 from fieldpost.core.site_call import Mirror
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Call
+from fieldpost.front.api.promise import MOMENT, Parameter, promises
 
 
 class MirrorView(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +82,7 @@ class HealthHistoryView(msgspec.Struct, frozen=True, kw_only=True, rename={"begi
     is_whole: bool
 
 
+@promises(AllHealthView)
 async def show_all(call: Call) -> Answer:
     """All sites: online, late or offline, with what each reported last, as of a moment ago."""
     call.query()
@@ -88,6 +90,7 @@ async def show_all(call: Call) -> Answer:
     return Answer(AllHealthView([_view(state) for state in fleet.sites], to_text(fleet.as_of)))
 
 
+@promises(OneHealthView)
 async def show(call: Call) -> Answer:
     """One site as of now."""
     call.query()
@@ -95,9 +98,16 @@ async def show(call: Call) -> Answer:
     return Answer(OneHealthView(_view(state), to_text(as_of)))
 
 
+@promises(
+    HealthHistoryView,
+    query=(
+        Parameter("from", MOMENT, "the first moment, in UTC"),
+        Parameter("to", MOMENT, "the last moment, in UTC"),
+    ),
+)
 async def history(call: Call) -> Answer:
     """How a site was, `from` a time `to` another (the last day by default); a quiet site has few points."""
-    query = call.query("from", "to")
+    query = call.query()
     begin, end = (parse_moment(query[name][0], name) if name in query else None for name in ("from", "to"))
     found = await call.watch.sites.history(call.path("name"), begin, end)
     points = [

@@ -10,6 +10,7 @@ from fieldpost.central.operate.sites import OVERLAP_DEFAULT, VALID_DEFAULT, Clai
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Body, Call
+from fieldpost.front.api.promise import promises
 from fieldpost.link.join import Joined
 
 DIGEST_LENGTH = 64
@@ -52,7 +53,7 @@ class SitesView(msgspec.Struct, frozen=True):
     sites: list[SiteView]
 
 
-class TokenView(msgspec.Struct, frozen=True, kw_only=True):
+class SiteTokenView(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str
     is_valid: bool
     created_at: str
@@ -67,7 +68,7 @@ class EnrolmentView(msgspec.Struct, frozen=True):
 
 
 class SiteDetail(SiteView, frozen=True, kw_only=True):
-    tokens: list[TokenView]
+    tokens: list[SiteTokenView]
     enrolment: EnrolmentView | None
     """The code that the site may still enrol by, if there is one."""
 
@@ -78,6 +79,7 @@ class Join(Body, frozen=True, kw_only=True):
     site: str | None = None
 
 
+@promises(AddedSite | InvitedSite, 201, body=NewSite, problems=(409,))
 async def add(call: Call) -> Answer:
     """A new site; the answer holds its token, or with `with_code` a code by which it enrols, this once."""
     new = await call.read(NewSite)
@@ -88,12 +90,14 @@ async def add(call: Call) -> Answer:
     return Answer(AddedSite(added.name, added.token), 201)
 
 
+@promises(SitesView)
 async def show_all(call: Call) -> Answer:
     """All sites, and when each was last heard."""
     call.query()
     return Answer(SitesView([SiteView(**_view(site)) for site in await call.operate.sites.all()]))
 
 
+@promises(SiteDetail)
 async def show(call: Call) -> Answer:
     """One site and by what it comes in: its tokens, never themselves, and whether a code for it is open."""
     call.query()
@@ -103,7 +107,7 @@ async def show(call: Call) -> Answer:
         SiteDetail(
             **_view(found.record),
             tokens=[
-                TokenView(
+                SiteTokenView(
                     prefix=token.prefix,
                     is_valid=token.is_valid(found.as_of),
                     created_at=to_text(token.created_at),
@@ -119,6 +123,7 @@ async def show(call: Call) -> Answer:
     )
 
 
+@promises(AddedSite | InvitedSite, body=Rotation, problems=(409,))
 async def rotate(call: Call) -> Answer:
     """A new token for a site, or with `with_code` a code for one; those it has end after `overlap_s`. A revoked site is
     taken back by it."""
@@ -132,6 +137,7 @@ async def rotate(call: Call) -> Answer:
     return Answer(AddedSite(added.name, added.token))
 
 
+@promises(SiteView, problems=(409,))
 async def revoke(call: Call) -> Answer:
     """Nothing that the site sends is taken from here on; its rows stay, and can be managed."""
     return Answer(SiteView(**_view(await call.operate.sites.revoke(call.actor, call.path("name")))))

@@ -8,6 +8,7 @@ from fieldpost.central.operate.tokens import LIFE_DEFAULT, LIFE_MAX, TokenRecord
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Body, Call
+from fieldpost.front.api.promise import promises
 from fieldpost.front.api.users import role_of
 
 
@@ -46,6 +47,7 @@ class TokensView(msgspec.Struct, frozen=True):
     tokens: list[TokenView]
 
 
+@promises(AddedToken, 201, body=NewToken, problems=(409,))
 async def add(call: Call) -> Answer:
     """A new token with a `role` that is at most its user's. The answer holds it, this once."""
     new = await call.read(NewToken)
@@ -56,12 +58,14 @@ async def add(call: Call) -> Answer:
     return Answer(AddedToken(added.token_id, added.name, added.owner, added.role.value, expires_at, added.token), 201)
 
 
+@promises(TokensView)
 async def show_all(call: Call) -> Answer:
     """Tokens that can be used: all of them for an administrator, one's own for everybody else."""
     call.query()
     return Answer(TokensView([_view(one) for one in await call.operate.tokens.all(call.actor)]))
 
 
+@promises(problems=(403,))
 async def revoke(call: Call) -> Answer:
     """The token is worth nothing from now on. One's own, or anybody's for an administrator."""
     await call.operate.tokens.revoke(call.actor, call.path("token_id"))

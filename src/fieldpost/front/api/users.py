@@ -9,6 +9,7 @@ from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
 from fieldpost.front.api.call import Answer, Body, Call
+from fieldpost.front.api.promise import NAME, Parameter, promises
 
 
 class NewUser(Body, frozen=True):
@@ -73,24 +74,28 @@ class Me(msgspec.Struct, frozen=True):
     """The name of the API token that this call was made with."""
 
 
+@promises(LinkView, 201, body=NewUser, problems=(409,))
 async def add(call: Call) -> Answer:
     """A new person of a `role`, who chooses a password by the one-time link in the answer."""
     new = await call.read(NewUser)
     return Answer(_link_view(await call.operate.users.add(call.actor, new.name, role_of(new.role))), 201)
 
 
+@promises(UsersView)
 async def show_all(call: Call) -> Answer:
     """All people who may come in."""
     call.query()
     return Answer(UsersView([_view(one) for one in await call.operate.users.all(call.actor)]))
 
 
+@promises(UserView)
 async def show(call: Call) -> Answer:
     """One person."""
     call.query()
     return Answer(_view(await call.operate.users.get(call.actor, call.path("name"))))
 
 
+@promises(UserView, body=ChangedUser, problems=(409,))
 async def change(call: Call) -> Answer:
     """Another `role`, or `is_disabled`; either ends the person's sessions. Names the `version` seen."""
     change = await call.read(ChangedUser)
@@ -104,33 +109,38 @@ async def change(call: Call) -> Answer:
     return Answer(_view(changed))
 
 
+@promises(problems=(409,))
 async def remove(call: Call) -> Answer:
     """The person is gone, with all sessions and tokens; what he did stays in the audit log."""
     await call.operate.users.remove(call.actor, call.path("name"))
     return Answer(status=204)
 
 
+@promises(LinkView, 201, problems=(409,))
 async def reset_password(call: Call) -> Answer:
     """A one-time link by which the person chooses another password; the present one is good until then."""
     call.query()
     return Answer(_link_view(await call.operate.users.reset_password(call.actor, call.path("name"))), 201)
 
 
+@promises(LoggedOut)
 async def log_out(call: Call) -> Answer:
     """End all sessions of a person."""
     call.query()
     return Answer(LoggedOut(await call.operate.users.log_out(call.actor, call.path("name"))))
 
 
+@promises(Me)
 async def me(call: Call) -> Answer:
     """In whose name one calls, and with which role."""
     call.query()
     return Answer(Me(call.actor.name, call.actor.role.value, call.actor.token))
 
 
+@promises(SessionsView, query=(Parameter("user", NAME, "another's, for an administrator"),), problems=(403, 404))
 async def sessions(call: Call) -> Answer:
     """Where one is logged in at the console; an administrator may ask for another `user`."""
-    query = call.query("user")
+    query = call.query()
     logins, users = call.operate.logins, call.operate.users
     if "user" in query and query["user"][0] != call.actor.name:
         found = await users.sessions(call.actor, query["user"][0])
@@ -139,6 +149,7 @@ async def sessions(call: Call) -> Answer:
     return Answer(SessionsView([_session_view(one) for one in found]))
 
 
+@promises()
 async def end_session(call: Call) -> Answer:
     """End one of one's own sessions."""
     await call.operate.logins.end(call.actor, call.path("session_id"))
