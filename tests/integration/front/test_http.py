@@ -1,9 +1,12 @@
 """What every answer has in common: its headers, its limits, and what it says when something is wrong."""
 
+import asyncio
+from urllib.parse import urlsplit
+
 import pytest
 from structlog.testing import capture_logs
 
-from support.front import Front
+from support.front import Front, served
 
 
 @pytest.mark.threat(11)
@@ -102,3 +105,41 @@ async def test_alive_says_nothing_of_the_store_and_ready_does(front: Front) -> N
 async def test_only_the_consoles_own_files_are_served(front: Front, name: str) -> None:
     async with front.client() as client:
         assert (await client.get(f"/static/{name}")).status_code == 404
+
+
+@pytest.mark.bad_input(53)
+async def test_headers_that_make_no_sense_are_refused_each_by_its_own_status(front: Front) -> None:
+    token = f"Authorization: Bearer {front.tokens['admin']}"
+    body = b'{"name":"l","targets":["a@example.org"]}'
+    post = f"POST /api/v1/lists HTTP/1.1\r\nHost: central\r\nContent-Length: {len(body)}\r\n{token}\r\n"
+    chunked = "POST /api/v1/lists HTTP/1.1\r\nHost: central\r\nTransfer-Encoding: chunked\r\n"
+    json = "Content-Type: application/json\r\n"
+    get = "GET /api/v1/lists HTTP/1.1\r\nHost: central\r\n"
+    requests = [
+        (f"{get}\r\n".encode(), 401),
+        (f"{get}Authorization: \r\n\r\n".encode(), 401),
+        (f"{get}{token}\r\n{token}\r\n\r\n".encode(), 400),
+        (f"{get}{token}\r\nX-Long: {'x' * 65536}\r\n\r\n".encode(), 431),
+        (f"{post}Content-Type: text/yaml\r\n\r\n".encode() + body, 415),
+        (f"{post}\r\n".encode() + body, 415),
+        (f"{post}Content-Type: application/json; charset=utf-7\r\n\r\n".encode() + body, 415),
+        # A trailer is no header: a token that comes after the body opens nothing.
+        (f"{chunked}{json}\r\n{len(body):x}\r\n".encode() + body + f"\r\n0\r\n{token}\r\n\r\n".encode(), 401),
+        # What a header says of the method counts for nothing: this only looks.
+        (f"{get}{token}\r\nX-HTTP-Method-Override: DELETE\r\n\r\n".encode(), 200),
+    ]
+    async with served(front.app) as url:
+        for request, status in requests:
+            assert await answer_to(url, request) == status, request[:200]
+    assert await front.operate.lists.all() == [], "nothing was done"
+
+
+async def answer_to(url: str, request: bytes) -> int:
+    """The status that a request gets, byte by byte as it stands."""
+    port = urlsplit(url).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(10):
+        writer.write(request)
+        line = await reader.readline()
+    writer.close()
+    return int(line.split()[1])
