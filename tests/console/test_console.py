@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import Browser, BrowserContext, Dialog, Page, async_playwright, expect
 
+from fieldpost.core.actor import Role
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import TransientFailure
 from fieldpost.testing import ManualClock
-from support.front import Front, open_front, served
+from support.front import ADMIN, Front, open_front, served
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
@@ -227,14 +228,43 @@ async def test_nothing_sticks_out_and_text_can_be_read(
     page = await browser.new_page(base_url=url, color_scheme=scheme, viewport={"width": width, "height": 800})  # type: ignore[arg-type]
     await page.goto("/login")
     await expect_fit_and_contrast(page)
+    await page.goto((await front.operate.users.reset_password(ADMIN, "viewer")).path)
+    await expect_fit_and_contrast(page)
     await log_in(front, page, "operator")
     await expect_fit_and_contrast(page)
-    for path in (f"/notifications/{retrying}", "/?status=discarded", "/nowhere"):
+    for path in (f"/notifications/{retrying}", "/?status=discarded", "/nowhere", "/account"):
         await page.goto(path)
         await expect_fit_and_contrast(page)
     await page.goto("/?status=parked")
     await page.locator("td.c-subject a").click()
     await expect_fit_and_contrast(page)
+
+
+@pytest.mark.threat(12)
+async def test_a_person_comes_in_by_a_link_changes_the_password_and_logs_out_everywhere(
+    front: Front, page: Page, scriptless: Page
+) -> None:
+    link = await front.operate.users.add(ADMIN, "anna", Role.OPERATOR)
+    await page.goto(link.path)
+    await page.get_by_label("Password", exact=True).fill("several words of mine")
+    await page.get_by_label("The same again").fill("several words of mine")
+    await page.get_by_role("button", name="Set password and log in").click()
+    await expect(page.get_by_role("heading", name="Outbox")).to_be_attached()
+
+    await scriptless.goto("/login")
+    await scriptless.get_by_label("Name").fill("anna")
+    await scriptless.get_by_label("Password").fill("several words of mine")
+    await scriptless.get_by_role("button", name="Log in").click()
+    await page.get_by_role("link", name="anna").click()
+    await expect(page.locator(".sessions tbody tr")).to_have_count(2)
+    await page.get_by_label("Present password").fill("several words of mine")
+    await page.get_by_label("New password").fill("other words of mine")
+    await page.get_by_label("The same again").fill("other words of mine")
+    await page.get_by_role("button", name="Change password").click()
+    await expect(page.get_by_role("status").filter(has_text="Your password is changed")).to_be_visible()
+    await expect(page.locator(".sessions tbody tr")).to_have_count(1)
+    await scriptless.goto("/")
+    await expect(scriptless.get_by_role("heading", name="Log in")).to_be_visible()
 
 
 async def log_in(front: Front, page: Page, name: str) -> None:
