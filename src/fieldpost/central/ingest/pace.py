@@ -8,9 +8,9 @@ Theory of operation. Many sites submit at once, above all after an outage. Two t
   tag goes first. A site that sends large batches, or many, gets no more than one that sends small ones.
 
 - *Credits.* Each ack tells a sender how many items it may have on the way: what the store takes in `AHEAD_S`, by the
-  rate seen lately, divided by the sites that are draining. So what waits here is bounded, in memory and in time,
-  however many sites come back at once. A sender alone gets as much as it can use; while the store is in trouble none
-  gets any.
+  rate seen lately, divided by the sites that are draining, or a batch that is worth sending. So what waits here is
+  bounded, in memory and in time, however many sites come back at once. A sender alone gets as much as it can use; while
+  the store is in trouble none gets any.
 """
 
 import asyncio
@@ -23,8 +23,13 @@ AHEAD_S = 1.0
 """How much work, in time, may be on its way from all sites together."""
 DRAINING_S = 5.0
 """A site that said it has more counts as draining for so long after."""
-GRANT_MIN = 20
-"""No healthy site is granted less, whatever their number: smaller batches would cost more than they spare."""
+WORTHWHILE = 100
+"""A batch of so many costs little more than a smaller one. So many are granted also where the share is less, since
+small batches would make the store look slower than it is, and the shares smaller still,"""
+LONGEST_S = 10.0
+"""but never more than the store takes in so long: a sender does not wait for ever, and would send again."""
+GRANT_MIN = 10
+"""No sender is granted less while the store works."""
 ITEMS_AT_ONCE = 2000
 """So many items are at the store at a time; one submit always may be."""
 SUBMITS_AT_ONCE = 6
@@ -126,8 +131,9 @@ class Pace:
             return 0
         if self._rate is None:
             return self._credits_max
-        share = int(self._rate * AHEAD_S) // max(1, self._count_draining())
-        return min(self._credits_max, max(GRANT_MIN, share))
+        share_per_s = self._rate / max(1, self._count_draining())
+        granted = max(share_per_s * AHEAD_S, min(WORTHWHILE, share_per_s * LONGEST_S))
+        return min(self._credits_max, max(GRANT_MIN, int(granted)))
 
     def _learn(self, items: int, took_s: float) -> None:
         if items < GRANT_MIN:
