@@ -4,6 +4,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fieldpost.core.errors import Denied
+from fieldpost.core.text import LABEL_BYTES_MAX, cut
+
+APP = "app:"
+"""What the source of an application begins with, and no site's name does."""
 
 
 class Role(StrEnum):
@@ -29,6 +33,11 @@ class Actor:
     role: Role
     token: str | None = field(default=None, compare=False)
     """The API token by which a program acts in this person's name; None where the person himself does."""
+
+    @property
+    def source(self) -> str:
+        """What stands in a site's place where an application sends: its token by name, or whose it is."""
+        return APP + cut(self.token or self.name, LABEL_BYTES_MAX - len(APP))
 
     def require(self, role: Role) -> None:
         """Raise Denied unless the actor's role includes this one."""

@@ -5,6 +5,7 @@ The sender makes a notification's id before any network contact, so the id is al
 
 import re
 from datetime import datetime
+from hashlib import sha256
 from typing import NewType
 
 from fieldpost.core.errors import InvalidInput
@@ -31,6 +32,12 @@ def new_ids(now: datetime, entropy: bytes) -> list[str]:
         f"{begin}{random[at : at + 3]}-{_VARIANT[random[at + 3]]}{random[at + 4 : at + 7]}-{random[at + 7 : at + 19]}"
         for at in range(0, len(random) - 19, 20)
     )
+
+
+def derived_id(*parts: str) -> str:
+    """A UUIDv8 that is the same whenever it is made of the same texts, and of no others."""
+    text = sha256(b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-8{text[12:15]}-{_VARIANT[text[15]]}{text[16:19]}-{text[19:31]}"
 
 
 # The two highest bits of this digit say which variant of UUID it is.

@@ -24,7 +24,7 @@ from fieldpost.central.store.engine import Store
 from fieldpost.central.store.sites import Enrolment, SiteRecord
 from fieldpost.central.store.together import Together
 from fieldpost.clock import Clock
-from fieldpost.core.actor import Actor, Role
+from fieldpost.core.actor import APP, Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.text import check_label
@@ -82,7 +82,7 @@ class Sites:
     async def add(self, actor: Actor, name: str) -> AddedSite:
         """A new site with a token that is made here, for programs that bring it to the site themselves."""
         require(actor, Role.ADMIN, "site.add")
-        check_label(name, "name")
+        _check_name(name)
         token = _issue("site")
         entry = record(actor, "site.add", name, self._clock.now(), {"token": token.prefix})
         await commit(self._store, f"site {name!r}", _add, name, entry, token)
@@ -91,7 +91,7 @@ class Sites:
     async def invite(self, actor: Actor, name: str, valid: timedelta = VALID_DEFAULT) -> Invitation:
         """A new site, and the code by which it enrols."""
         require(actor, Role.ADMIN, "site.add")
-        check_label(name, "name")
+        _check_name(name)
         _check_span(valid, "valid_s")
         invitation, enrolment = self._invitation(actor, name, valid)
         entry = record(actor, "site.add", name, self._clock.now(), {"code": enrolment.prefix})
@@ -173,6 +173,12 @@ class Sites:
 
 def _issue(kind: str) -> IssuedToken:
     return credentials.issue(kind, secrets.token_bytes(credentials.ENTROPY_BYTES))
+
+
+def _check_name(name: str) -> None:
+    check_label(name, "name")
+    if name.startswith(APP):
+        raise InvalidInput("site.name", f"name must not begin with {APP}: that is an application's", field="name")
 
 
 def _check_span(span: timedelta, field: str) -> None:

@@ -99,10 +99,10 @@ class Call:
             raise InvalidInput("limit.range", "limit must be a whole number", field="limit")
         return int(text)
 
-    async def read(self, kind: type[S]) -> S:
+    async def read(self, kind: type[S], bytes_max: int = BODY_BYTES_MAX) -> S:
         """The JSON body as this struct, or InvalidInput naming the field."""
         check_content_type(self.request, "application/json")
-        data = await read_body(self.request, BODY_BYTES_MAX)
+        data = await read_body(self.request, bytes_max)
         check_json(data)
         try:
             return msgspec.json.decode(data, type=kind)

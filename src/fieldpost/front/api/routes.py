@@ -16,6 +16,7 @@ from fieldpost.front.api import (
     site_calls,
     site_health,
     sites,
+    submissions,
     tokens,
     users,
 )
@@ -38,6 +39,8 @@ ROUTES = (
     Route("GET", "/api/v1/kpis/history", kpis.history, Access.VIEWER),
     Route("GET", "/api/v1/nodes", nodes.show_all, Access.VIEWER),
     Route("GET", "/api/v1/notifications", notifications.page, Access.VIEWER),
+    Route("POST", "/api/v1/notifications", submissions.send, Access.OPERATOR),
+    Route("POST", "/api/v1/notifications/batch", submissions.send_batch, Access.OPERATOR),
     Route("GET", "/api/v1/notifications/parked-groups", notifications.parked_groups, Access.VIEWER),
     Route("GET", "/api/v1/notifications/{notification_id}", notifications.show, Access.VIEWER),
     Route("POST", "/api/v1/notifications/{notification_id}/retry", notifications.retry, Access.OPERATOR),
