@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fieldpost.core.message import OperationStatus as Status
-from fieldpost.core.site_call import Mirror, Standing, Stretch, answered, ended_round, told, wins
+from fieldpost.core.site_call import Mirror, Standing, Stretch, answered, ended_round, joins_on, told, wins
 from support.sample import NOW
 
 pytestmark = [pytest.mark.req("TEL-02", "TEL-04", "DEC-29", "RES-36", "RES-38")]
@@ -41,13 +41,19 @@ class Buffer:
     forgotten: int = 0
     calls: dict[int, Call] = field(default_factory=dict)
 
-    def changed(self, after: int, limit: int) -> tuple[Stretch, Standing, list[tuple[int, Status, int]]]:
+    def changed(
+        self, after: int, limit: int, heard_of: int = 0
+    ) -> tuple[Stretch, Standing, list[tuple[int, Status, int]]]:
         found = sorted((c.change, name) for name, c in self.calls.items() if c.change > after)
         shown = found[:limit]
         has_more = len(found) > limit
         until = shown[-1][0] if has_more else max(self.high, 0)
         rows = [(name, self.calls[name].status, self.calls[name].version) for _, name in shown]
-        return Stretch(self.incarnation, after, until, self.forgotten), Standing(self.high, has_more), rows
+        return (
+            Stretch(self.incarnation, after, until, self.forgotten),
+            Standing(self.high, has_more, self.high < heard_of),
+            rows,
+        )
 
     def copy(self) -> "Buffer":
         calls = {name: Call(c.status, c.version, c.change) for name, c in self.calls.items()}
@@ -110,7 +116,8 @@ class Conversation(RuleBasedStateMachine):
         at = chance.randrange(len(self.frames))
         stretch, rows = self.frames[at] if keep else self.frames.pop(at)
         self.mirror = told(self.mirror, SITE, stretch, NOW)
-        self.apply(self.mirror.round, rows)
+        self.apply(self.mirror, stretch, rows)
+        self.told_to = min(self.mirror.cursor, stretch.until)
 
     @precondition(lambda self: self.frames)
     @rule()
@@ -163,20 +170,21 @@ class Conversation(RuleBasedStateMachine):
 
     def ask(self, limit: int) -> bool:
         before = self.mirror
-        stretch, standing, rows = self.buffer.changed(before.cursor if before else 0, limit)
+        cursor, high = (before.cursor, before.high) if before else (0, 0)
+        stretch, standing, rows = self.buffer.changed(cursor, limit, high)
         self.mirror, is_whole = answered(before, SITE, stretch, standing, NOW)
-        self.apply(self.mirror.round, rows)
+        self.apply(self.mirror, stretch, rows)
         if ended_round(before, self.mirror, is_whole):
             for row in self.rows.values():
                 if row.order[0] < self.mirror.round and not row.status.is_terminal:
                     row.is_gone = True
         return is_whole
 
-    def apply(self, round_: int, rows: list[tuple[int, Status, int]]) -> None:
-        for name, status, version in rows:
+    def apply(self, mirror: Mirror, stretch: Stretch, rows: list[tuple[int, Status, int]]) -> None:
+        for name, status, version in rows if joins_on(mirror, stretch) else []:
             known = self.rows.get(name)
-            if wins((round_, version), known.order if known else None):
-                self.rows[name] = Row(status, (round_, version))
+            if wins((mirror.round, version), known.order if known else None):
+                self.rows[name] = Row(status, (mirror.round, version))
 
 
 TestConversation = Conversation.TestCase

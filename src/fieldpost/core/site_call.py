@@ -84,6 +84,8 @@ class Mirror:
     incarnation: str
     cursor: int = 0
     """All changes up to this one are in the mirror."""
+    high: int = 0
+    """The newest change that central has heard of; a buffer whose newest lies before it has gone back."""
     round: int = 1
     is_rereading: bool = False
     forgotten: int = 0
@@ -116,6 +118,8 @@ class Standing:
     high: int
     """The newest change."""
     has_more: bool
+    has_gone_back: bool = False
+    """Whether that lies before the newest change which central had heard of when it asked."""
 
 
 def told(mirror: Mirror | None, site: str, stretch: Stretch, now: datetime) -> Mirror:
@@ -128,9 +132,18 @@ def told(mirror: Mirror | None, site: str, stretch: Stretch, now: datetime) -> M
         # What was purged beyond the cursor may have been live in the mirror, and nobody will tell of its end.
         mirror = reread(mirror, stretch.forgotten)
     # Only what joins on to the cursor moves it: else something is missing between, which reconciliation fetches.
+    high = max(mirror.high, stretch.until)
     if stretch.after <= mirror.cursor < stretch.until:
-        return replace(mirror, cursor=stretch.until)
-    return mirror
+        return replace(mirror, cursor=stretch.until, high=high)
+    return replace(mirror, high=high)
+
+
+def joins_on(mirror: Mirror, stretch: Stretch) -> bool:
+    """Whether rows of this stretch may be taken into the mirror, as it is after them.
+
+    What does not join on is left out: something is missing before it, and whoever tells it begins again at the cursor.
+    """
+    return stretch.incarnation == mirror.incarnation and stretch.after <= mirror.cursor
 
 
 def answered(
@@ -138,10 +151,10 @@ def answered(
 ) -> tuple[Mirror, bool]:
     """The mirror after rows of this stretch came in answer to a reconciliation, and whether it is whole now."""
     before = mirror or Mirror(site=site, incarnation=stretch.incarnation, forgotten=stretch.forgotten)
-    if before.incarnation == stretch.incarnation and standing.high < stretch.after:
-        # What central asked for lies behind the newest change: the buffer has gone back.
+    if before.incarnation == stretch.incarnation and (standing.has_gone_back or standing.high < stretch.after):
         return _replaced(before, stretch, now), False
     after = told(before, site, stretch, now)
+    after = replace(after, high=max(after.high, standing.high))
     # An answer from beyond the cursor leaves a gap: the question was asked before a new round began.
     has_gap = stretch.after > (before.cursor if before.round == after.round else 0)
     if standing.has_more or has_gap:
@@ -163,6 +176,7 @@ def _replaced(mirror: Mirror, stretch: Stretch, now: datetime) -> Mirror:
     return replace(
         reread(mirror, stretch.forgotten),
         incarnation=stretch.incarnation,
+        high=0,
         replaced_at=now,
         replaced_count=mirror.replaced_count + 1,
     )

@@ -139,7 +139,7 @@ class Telemetry(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry", kw_
 
 
 class TelemetryAck(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry_ack"):
-    """What was told up to this change is in the mirror."""
+    """What was told up to this change is in the mirror; telling goes on from there, be it before what was just told."""
 
     until: int
 
@@ -149,6 +149,8 @@ class Reconcile(msgspec.Struct, frozen=True, tag_field="t", tag="reconcile"):
 
     after: Seq
     limit: int = ITEMS_MAX
+    high: Seq = 0
+    """The newest change that central has heard of."""
 
 
 class ReconcileAnswer(
@@ -165,6 +167,8 @@ class ReconcileAnswer(
     sent_at: str
     rows: tuple[CallRow, ...]
     has_more: bool = False
+    has_gone_back: bool = False
+    """Whether the newest change lies before the one that central has heard of: the buffer was restored from a copy."""
     forgotten: Seq = 0
 
 

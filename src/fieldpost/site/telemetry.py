@@ -56,7 +56,8 @@ class Telemetry:
         self._told = None
 
     def acked(self, ack: TelemetryAck) -> None:
-        if self._told is not None and ack.until > self._told:
+        """Go on where central stands, which is back when it has missed something between."""
+        if self._told is not None:
             self._told = ack.until
         self._acked.set()
 
@@ -86,6 +87,7 @@ class Telemetry:
             sent_at=to_text(self._clock.now()),
             rows=stretch.rows,
             has_more=stretch.has_more,
+            has_gone_back=stretch.high < asked.high,
             forgotten=self._tracking.forgotten(),
         )
         if not answer.has_more and self._told is None:

@@ -109,6 +109,7 @@ class Line:
         self.telemetry: Telemetry | None = None
         self.is_open = True
         self.acks = True
+        self.stands_at: int | None = None
 
     async def send(self, message: Message) -> None:
         if not self.is_open:
@@ -116,7 +117,9 @@ class Line:
         assert isinstance(message, Told)
         self.sent.append(message)
         if self.acks and self.telemetry is not None:
-            self.telemetry.acked(TelemetryAck(message.until))
+            # As central does: what does not join on to where it stands is not taken.
+            until = message.until if self.stands_at is None or message.after <= self.stands_at else self.stands_at
+            self.telemetry.acked(TelemetryAck(until))
 
     def statuses(self) -> list[str]:
         return [row.status for told in self.sent for row in told.rows]
@@ -159,6 +162,18 @@ async def test_what_was_not_acknowledged_is_told_again_and_nothing_waits_for_it(
     line.is_open = line.acks = True
     assert await telemetry.sweep() == 2
     assert [len(told.rows) for told in line.sent] == [1, 2]
+
+
+@pytest.mark.req("TEL-02", "TEL-04")
+async def test_telemetry_goes_back_to_where_central_stands(calls: Calls, clock: ManualClock) -> None:
+    line = Line()
+    line.telemetry = telemetry = Telemetry(calls.tracking, line.send, clock)
+    first, _ = calls.issue(), calls.issue()
+    telemetry.answer(Reconcile(0))
+    line.stands_at = 1
+    calls.deliver(first)
+    await telemetry.sweep()
+    assert [(told.after, told.until) for told in line.sent] == [(2, 3), (1, 3)]
 
 
 async def test_telemetry_can_be_switched_off(calls: Calls, clock: ManualClock) -> None:

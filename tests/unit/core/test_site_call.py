@@ -12,6 +12,7 @@ from fieldpost.core.site_call import (
     answered,
     by_central,
     ended_round,
+    joins_on,
     reread,
     told,
     wins,
@@ -19,7 +20,7 @@ from fieldpost.core.site_call import (
 from support.sample import MINUTE, NOW
 
 SITE = "plant-7"
-KNOWN = Mirror(site=SITE, incarnation="first", cursor=10)
+KNOWN = Mirror(site=SITE, incarnation="first", cursor=10, high=10)
 
 
 def stretch(after: int, until: int, incarnation: str = "first", forgotten: int = 0) -> Stretch:
@@ -59,8 +60,8 @@ def test_telemetry_moves_the_cursor_only_where_nothing_is_missing(after: int, un
 
 
 def test_the_first_word_of_a_site_begins_its_mirror() -> None:
-    assert told(None, SITE, stretch(0, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=3)
-    assert told(None, SITE, stretch(2, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=0)
+    assert told(None, SITE, stretch(0, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=3, high=3)
+    assert told(None, SITE, stretch(2, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=0, high=3)
 
 
 def test_telemetry_of_another_buffer_begins_a_new_round_and_is_told() -> None:
@@ -69,6 +70,7 @@ def test_telemetry_of_another_buffer_begins_a_new_round_and_is_told() -> None:
         site=SITE,
         incarnation="second",
         cursor=2,
+        high=2,
         round=2,
         is_rereading=True,
         replaced_at=NOW,
@@ -94,6 +96,19 @@ def test_a_buffer_that_has_gone_back_is_read_anew() -> None:
     rest, is_whole = answered(part, SITE, stretch(50, 61), Standing(61, False), NOW)
     assert (rest.cursor, rest.is_rereading, rest.replaced_count) == (61, False, 1)
     assert ended_round(part, rest, is_whole)
+
+
+def test_a_buffer_that_has_gone_back_while_it_was_being_read_is_noticed_too() -> None:
+    """It has all that was read, and not what it was known to have beyond."""
+    part, _ = answered(KNOWN, SITE, stretch(10, 12), Standing(20, True), NOW)
+    assert (part.cursor, part.high) == (12, 20)
+    after, is_whole = answered(part, SITE, stretch(12, 13), Standing(13, False, has_gone_back=True), NOW)
+    assert (after.cursor, after.high, after.replaced_count, is_whole) == (0, 0, 1, False)
+
+
+def test_what_does_not_join_on_to_the_cursor_is_not_taken() -> None:
+    for after, until, may in ((10, 15, True), (3, 15, True), (3, 8, True), (12, 15, False)):
+        assert joins_on(told(KNOWN, SITE, stretch(after, until), NOW), stretch(after, until)) is may
 
 
 def test_an_answer_older_than_telemetry_is_not_taken_for_a_buffer_gone_back() -> None:

@@ -67,7 +67,7 @@ class Reports:
         self._store = store
         self.options = options or MirrorOptions()
         # What every site says or is asked when it comes, and sites come by the thousand after a restart.
-        self._questions = Together(self._find_cursors)
+        self._questions = Together(self._find_mirrors)
         self._answers = Together(self._take_answers)
         self._healths = Together(self._keep_healths)
 
@@ -77,21 +77,21 @@ class Reports:
         if stretch.until < stretch.after:
             raise InvalidInput("telemetry.range", "until must not lie before after", field="until")
         reports, refused = _reports(told.rows)
-        news = await self._store.write(
+        cursor = await self._store.write(
             _take, site, stretch, reports, refused, from_text(told.sent_at), now=self._store.now()
         )
         _tell_refused(site, refused)
-        log.debug("telemetry.taken", site=site, rows=len(told.rows), news=news)
-        return TelemetryAck(told.until)
+        log.debug("telemetry.taken", site=site, rows=len(told.rows), cursor=cursor)
+        return TelemetryAck(min(cursor, told.until))
 
     async def question(self, site: str) -> Reconcile:
         """What to ask the site, so that the mirror of its calls becomes whole."""
-        return Reconcile(await self._questions.one(site), self.options.batch_rows)
+        return self._ask(await self._questions.one(site))
 
     async def answer(self, site: str, told: ReconcileAnswer) -> Reconcile | None:
         """Take the answer in; the next question, or None when the mirror is whole, or the site gets no further."""
         stretch = Stretch(_incarnation(told.incarnation), told.after, told.until, told.forgotten)
-        standing = Standing(told.high, told.has_more)
+        standing = Standing(told.high, told.has_more, told.has_gone_back)
         reports, refused = _reports(told.rows)
         answer = _Answer(site, stretch, standing, reports, refused, from_text(told.sent_at))
         # Rows take their time; most answers have none.
@@ -105,7 +105,7 @@ class Reports:
         if before is not None and (before.cursor, before.round) == (after.cursor, after.round):
             log.warning("mirror.stalled", site=site, cursor=after.cursor)
             return None
-        return Reconcile(after.cursor, self.options.batch_rows)
+        return self._ask(after)
 
     async def reread(self, site: str) -> None:
         """Let the next question begin at the site's first change, whatever is known."""
@@ -128,9 +128,14 @@ class Reports:
         )
         await self._healths.one((site, report, from_text(told.sent_at)))
 
-    async def _find_cursors(self, sites: Sequence[str]) -> Sequence[int]:
+    def _ask(self, mirror: Mirror | None) -> Reconcile:
+        if mirror is None:
+            return Reconcile(0, self.options.batch_rows)
+        return Reconcile(mirror.cursor, self.options.batch_rows, mirror.high)
+
+    async def _find_mirrors(self, sites: Sequence[str]) -> Sequence[Mirror | None]:
         found = await self._store.read(mirrors.load_all, sites)
-        return [found[site].cursor if site in found else 0 for site in sites]
+        return [found.get(site) for site in sites]
 
     async def _take_answers(self, answers: "Sequence[_Answer]") -> "Sequence[_Taken]":
         return await self._store.write(_take_answers, answers, now=self._store.now())
@@ -172,7 +177,9 @@ def _take(
     at = moment(conn, now)
     after = _noting(site_call.told(mirrors.load(conn, site), site, stretch, at), refused)
     mirrors.save(conn, [after])
-    return site_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
+    if site_call.joins_on(after, stretch):
+        site_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
+    return after.cursor
 
 
 def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime | None) -> list[_Taken]:
@@ -185,7 +192,8 @@ def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime
         before, incarnation = known.get(told.site), told.stretch.incarnation
         after, is_whole = site_call.answered(before, told.site, told.stretch, told.standing, at)
         known[told.site] = _noting(after, told.refused)
-        site_calls.apply(conn, told.site, incarnation, after.round, told.reports, sent_at=told.sent_at, now=at)
+        if site_call.joins_on(after, told.stretch):
+            site_calls.apply(conn, told.site, incarnation, after.round, told.reports, sent_at=told.sent_at, now=at)
         if site_call.ended_round(before, after, is_whole):
             site_calls.forsake(conn, told.site, after.round, now=at)
         taken.append((before, after, is_whole))

@@ -1,43 +1,38 @@
 """How far the mirror of each site's cached calls has come: one row per site."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from fieldpost.central.store.site_tables import site_mirrors
-from fieldpost.central.store.statement import Statement
+from fieldpost.central.store.statement import Kind, Statement
 from fieldpost.core.site_call import Mirror
 
 _COLUMNS = [site_mirrors.c[field.name] for field in fields(Mirror)]
 
+_ROWS: Mapping[str, Kind] = {
+    "site": "text",
+    "incarnation": "text",
+    "cursor": "int",
+    "high": "int",
+    "round": "int",
+    "is_rereading": "bool",
+    "forgotten": "int",
+    "reconciled_at": "moment",
+    "replaced_at": "moment",
+    "replaced_count": "int",
+    "refused_count": "int",
+    "trouble": "text",
+}
 _save = Statement(
-    """
-    insert into site_mirrors (site, incarnation, cursor, round, is_rereading, forgotten, reconciled_at, replaced_at,
-        replaced_count, refused_count, trouble)
-    select u.site, u.incarnation, u.cursor, u.round, u.is_rereading, u.forgotten, u.reconciled_at, u.replaced_at,
-        u.replaced_count, u.refused_count, u.trouble
-    from {rows} where true order by u.site
-    on conflict (site) do update set incarnation = excluded.incarnation, cursor = excluded.cursor,
-        round = excluded.round, is_rereading = excluded.is_rereading, forgotten = excluded.forgotten,
-        reconciled_at = excluded.reconciled_at,
-        replaced_at = excluded.replaced_at, replaced_count = excluded.replaced_count,
-        refused_count = excluded.refused_count, trouble = excluded.trouble
+    f"""
+    insert into site_mirrors ({", ".join(_ROWS)})
+    select {", ".join(f"u.{name}" for name in _ROWS)} from {{rows}} where true order by u.site
+    on conflict (site) do update set {", ".join(f"{name} = excluded.{name}" for name in _ROWS if name != "site")}
     """,
-    rows={
-        "site": "text",
-        "incarnation": "text",
-        "cursor": "int",
-        "round": "int",
-        "is_rereading": "bool",
-        "forgotten": "int",
-        "reconciled_at": "moment",
-        "replaced_at": "moment",
-        "replaced_count": "int",
-        "refused_count": "int",
-        "trouble": "text",
-    },
+    rows=_ROWS,
 )
 # Whoever changes the mirror of a site holds this lock, so that two sets of rows of one site never mix. Sets are locked
 # in one order, so that two of them never wait for each other.
@@ -71,7 +66,7 @@ def load_all(conn: Connection, sites: Sequence[str] | None = None) -> dict[str, 
 
 def save(conn: Connection, mirrors: Iterable[Mirror]) -> None:
     """Each site's mirror as it stands now."""
-    _save.run(conn, [tuple(getattr(mirror, field.name) for field in fields(Mirror)) for mirror in mirrors])
+    _save.run(conn, [tuple(getattr(mirror, name) for name in _ROWS) for mirror in mirrors])
 
 
 def _mirror(row: Any) -> Mirror:

@@ -26,6 +26,7 @@ site_mirrors = Table(
     Column("site", Text, primary_key=True),
     Column("incarnation", Text, nullable=False),  # which buffer file it is
     Column("cursor", BigInteger, nullable=False),  # all changes up to this one are in the mirror
+    Column("high", BigInteger, nullable=False, server_default="0"),  # the newest change that was heard of
     Column("round", BigInteger, nullable=False),  # grows when the buffer is read anew from its beginning
     Column("is_rereading", Boolean, nullable=False, server_default=text("false")),
     Column("forgotten", BigInteger, nullable=False, server_default="0"),

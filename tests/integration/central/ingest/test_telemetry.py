@@ -253,10 +253,11 @@ async def test_telemetry_that_was_missed_leaves_the_cursor_where_reconciliation_
     missed = calls.issue()
     after = calls.tracking.last_change()
     last = calls.issue()
-    await reports.telemetry(SITE, calls.told(after))
-    assert [await status_of(centre, one) for one in (first, missed, last)] == ["pending", None, "pending"]
+    ack = await reports.telemetry(SITE, calls.told(after))
+    assert ack.until == after - 1, "telling goes on where central stands"
+    assert [await status_of(centre, one) for one in (first, missed, last)] == ["pending", None, None]
     assert await reconcile(reports, calls) == 1
-    assert await status_of(centre, missed) == "pending"
+    assert [await status_of(centre, one) for one in (missed, last)] == ["pending"] * 2
 
 
 async def test_a_replaced_buffer_is_noticed_read_from_its_beginning_and_shown(

@@ -15,6 +15,7 @@ def upgrade() -> None:
         sa.Column("site", sa.Text(), nullable=False),
         sa.Column("incarnation", sa.Text(), nullable=False),
         sa.Column("cursor", sa.BigInteger(), nullable=False),
+        sa.Column("high", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("round", sa.BigInteger(), nullable=False),
         sa.Column("is_rereading", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("forgotten", sa.BigInteger(), server_default="0", nullable=False),
