@@ -13,7 +13,7 @@ import pytest
 from fieldpost.core.checks import Verdict
 from fieldpost.core.errors import NotFound, Unavailable
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.care.damage import refuse_damaged
+from fieldpost.site.care.damage import damage_of_log, refuse_damaged
 from fieldpost.site.care.doctor import examine
 from fieldpost.site.care.mend import mend
 from fieldpost.site.care.pages import Pages
@@ -219,6 +219,26 @@ def test_a_log_that_never_was_synced_is_no_damage(path: Path) -> None:
     log_of(path).write_bytes(bytes(PAGE))
     refuse_damaged(path)
     assert set(payloads(path)) == set(sent)
+
+
+def test_a_log_in_which_somebody_is_at_work_is_not_taken_for_damaged(path: Path) -> None:
+    """It never is whole at the moment of a look; whoever opened it has had SQLite read it through."""
+    killed_writer(path, 60)
+    overwrite(log_of(path), 32 + (24 + PAGE) * 40 + 24 + 100, b"\xa5" * 64)
+    program = """
+import sys
+from pathlib import Path
+from fieldpost.site.care.pages import is_in_use
+print(is_in_use(Path(sys.argv[1])))
+"""
+    index = path.with_name("buffer.db-shm")
+    assert start(program, index).communicate()[0] == "False\n"
+    assert damage_of_log(log_of(path)) is not None
+    holder = connect(path)
+    holder.execute("SELECT 1 FROM messages").fetchall()
+    # Asked by another process: this one would drop its own lock by looking.
+    assert start(program, index).communicate()[0] == "True\n"
+    holder.close()
 
 
 def check(name: str, path: Path) -> Verdict:

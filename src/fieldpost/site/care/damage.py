@@ -4,7 +4,7 @@ from pathlib import Path
 
 import apsw
 
-from fieldpost.site.care.pages import Log, frames_known, judge_log
+from fieldpost.site.care.pages import Log, frames_known, is_in_use, judge_log, salts_of
 from fieldpost.site.committer import Committer
 from fieldpost.site.connection import damaged, is_damage, log_of, open_existing
 
@@ -22,19 +22,29 @@ def refuse_damaged(path: Path) -> None:
     """
     if Committer.is_open(path) or not path.exists() or path.stat().st_size + _size(log_of(path)) > VERIFIED_BYTES_MAX:
         return
-    found = judge_log(log_of(path))
-    damage = found.damage or cut_short(log_of(path), found) or _damage_of_pages(path)
+    damage = damage_of_log(log_of(path)) or _damage_of_pages(path)
     if damage is not None:
         raise damaged(path, damage)
 
 
-def cut_short(log: Path, found: Log) -> str | None:
-    """Says so if the end of the log is missing; None if it is not, or nothing remembers."""
+def damage_of_log(log: Path) -> str | None:
+    """What is wrong with the write-ahead log, in words; None if nothing is, or somebody is at work in it.
+
+    Whoever opens the file first has SQLite read the log through, up to a damage; what is behind that is then given up,
+    and there is nothing left to find. And a log that is being written cannot be judged: it is never whole.
+    """
     index = log.with_name(log.name.removesuffix("-wal") + "-shm")
+    if is_in_use(index):
+        return None
+    found = judge_log(log)
+    return found.damage or _cut_short(log, index, found)
+
+
+def _cut_short(log: Path, index: Path, found: Log) -> str | None:
     known = frames_known(index, found.salts)
-    # Others may be at work: the log may have grown since it was read, or have begun anew.
+    # Somebody may have begun to work: the log may have grown since it was read, or begun anew, which may shorten it.
     again = judge_log(log)
-    if known <= again.frames or again.salts != found.salts:
+    if known <= again.frames or not again.salts == found.salts == salts_of(log):
         return None
     return f"its write-ahead log was cut short: {known - again.frames} page images of {known} are missing"
 

@@ -16,8 +16,7 @@ from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import from_microseconds, to_text
 from fieldpost.site.agent_lock import running_agent
-from fieldpost.site.care.damage import cut_short
-from fieldpost.site.care.pages import judge_log
+from fieldpost.site.care.damage import damage_of_log
 from fieldpost.site.connection import (
     SCHEMA_VERSION,
     is_damage,
@@ -164,12 +163,11 @@ def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) ->
 def _log_check(log: Path) -> Check:
     try:
         size = log.stat().st_size
-        found = judge_log(log)
+        damage = damage_of_log(log)
     except FileNotFoundError:
         return Check("log", Verdict.OK, "no write-ahead log")
     except OSError as error:
         return Check("log", Verdict.FAILING, f"{log} cannot be read: {error.strerror or error}")
-    damage = found.damage or cut_short(log, found)
     if damage is not None:
         return Check("log", Verdict.FAILING, f"{damage}; {REPAIR}")
     is_long = size > LOG_WARNING_BYTES

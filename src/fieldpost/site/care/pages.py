@@ -7,11 +7,16 @@ the damage is gone without a word; so the log is judged here, and `beyond_damage
 Nothing may have the file open by SQLite in this process: closing a file drops the locks that the process has on it.
 """
 
+import os
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+if sys.platform == "linux":
+    import fcntl
 
 PAGE_BYTES_DEFAULT = 4096
 """Of every buffer that Fieldpost makes; used where the header of a file is not readable."""
@@ -24,6 +29,8 @@ _LOG_HEADER = struct.Struct(">8I")
 _FRAME_HEADER = struct.Struct(">6I")
 _INDEX_HEADER = struct.Struct("=I8xB3xI12x8s")
 _INDEX_VERSION = 3007000
+_IN_USE_BYTE = 128
+_FILE_LOCK = struct.Struct("@hhqqi")
 
 
 class Pages:
@@ -173,6 +180,31 @@ def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> Log:
             committed |= pending
             pending.clear()
     return Log(page_bytes, committed, order is None, commits_behind, frames, header[16:24])
+
+
+def is_in_use(index: Path) -> bool:
+    """Whether some process has the file open by SQLite: each then holds a lock on one byte of the index (`-shm`).
+
+    Only Linux tells; elsewhere the answer is no. Nothing may have the file open in this process.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        with index.open("rb", buffering=0) as file:
+            asked = _FILE_LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _IN_USE_BYTE, 1, 0)
+            found = _FILE_LOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return False
+    return bool(found[0] != fcntl.F_UNLCK)
+
+
+def salts_of(path: Path) -> bytes:
+    """What tells this run of the log from the one before and the one after."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return _read_header(file)[16:24]
+    except OSError:
+        return b""
 
 
 def frames_known(index: Path, salts: bytes) -> int:
