@@ -24,13 +24,16 @@ CODES = {
 
 async def plant(centre: Centre, code: str, condition: str) -> None:
     """From now on the database raises this for a write to `notifications` when the condition is so. `turn` counts the
-    writes; a sequence knows no rollback, so failed ones count too."""
+    transactions that write; a sequence knows no rollback, so failed ones count too."""
     await centre.execute(
         "create sequence turns",
         f"""
         create function planted() returns trigger language plpgsql as $$
-        declare turn bigint := nextval('turns');
+        declare turn bigint;
         begin
+            if current_setting('planted.seen', true) = txid_current()::text then return null; end if;
+            perform set_config('planted.seen', txid_current()::text, true);
+            turn := nextval('turns');
             if {condition} then raise exception 'planted' using errcode = '{code}'; end if;
             return null;
         end $$

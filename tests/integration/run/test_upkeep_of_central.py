@@ -87,9 +87,8 @@ async def test_a_running_node_counts_its_sweeps_and_is_ready(store_url: str, tmp
         async with aiohttp.ClientSession() as session, session.get(f"{node.url}/readyz") as answer:
             told = await answer.json()
         assert (answer.status, told["status"]) == (200, "ready")
-        assert {check["name"]: check["status"] for check in told["checks"]} == dict.fromkeys(
-            ("store", "migrations", "dispatcher", "leader"), "ok"
-        )
+        names = ["store", "migrations", "dispatcher", "leader"] + ["log"] * store_url.startswith("sqlite")
+        assert {check["name"]: check["status"] for check in told["checks"]} == dict.fromkeys(names, "ok")
 
 
 async def test_without_its_store_a_node_lives_is_not_ready_and_says_why(
@@ -132,7 +131,7 @@ async def test_the_doctor_asks_a_running_embedded_central(sqlite_url: str, tmp_p
         port = node.url.rpartition(":")[2]
         code, found, told = await doctor(tmp_path, "--store", sqlite_url, "--port", port)
         assert (code, told["status"]) == (0, "ok")
-        names = [f"central's {name}" for name in ("store", "migrations", "dispatcher", "leader")]
+        names = [f"central's {name}" for name in ("store", "migrations", "dispatcher", "leader", "log")]
         assert found == dict.fromkeys(("disk", "store", *names), "ok")
         assert str(node.pid) in told["checks"][1]["detail"]
         code, found, _ = await doctor(tmp_path, "--store", sqlite_url, "--port", "1")
