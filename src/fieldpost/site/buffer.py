@@ -123,28 +123,29 @@ class Buffer:
         that was used for something else.
         """
         row = (message_id, category.value, tracked_operation_id, target, payload, to_microseconds(created_at))
-
-        def work(cursor: apsw.Cursor) -> str:
-            if key is not None:
-                known = keys.earlier(cursor, key)
-                if known is not None:
-                    return known
-            if self._options.bytes_max:
-                self._refuse_beyond_budget(cursor)
-            if key is not None:
-                keys.remember(cursor, key, message_id, created_at)
-            _MESSAGES.insert(cursor, [row])
-            if self._tells_all:
-                events.append(cursor, [_of_notification(EventKind.QUEUED, created_at, "queued", message_id)])
-            return message_id
-
         try:
-            if key is not None or self._needs_more_than_rows:
-                return self._write_new(lambda: self._open.write(work))
-            self._write_new(lambda: self._open.insert(_MESSAGES, row))
-            return message_id
+            if key is None and not self._needs_more_than_rows:
+                self._refuse_when_spent()
+                self._again_when_full(self._open.insert, _MESSAGES, row)
+                return message_id
+            return self._write_new(lambda cursor: self._add(cursor, row, created_at, key))
         except apsw.ConstraintError as error:
             raise _not_new(message_id, error) from error
+
+    def _add(self, cursor: apsw.Cursor, row: tuple[Any, ...], created_at: datetime, key: Key | None) -> str:
+        message_id: str = row[0]
+        if key is not None:
+            known = keys.earlier(cursor, key)
+            if known is not None:
+                return known
+        if self._options.bytes_max:
+            self._refuse_beyond_budget(cursor)
+        if key is not None:
+            keys.remember(cursor, key, message_id, created_at)
+        _MESSAGES.insert(cursor, [row])
+        if self._tells_all:
+            events.append(cursor, [_of_notification(EventKind.QUEUED, created_at, "queued", message_id)])
+        return message_id
 
     def issue(self, operation: Operation, *, claimant: str, until: datetime, key: Key | None = None) -> Issued:
         """Put a cached call into the buffer, claimed by its caller, and begin its record; raises as `add` does."""
@@ -161,7 +162,7 @@ class Buffer:
             return Issued(operation.operation_id, claims.insert(cursor, operation, claimant, until))
 
         try:
-            return self._write_new(lambda: self._open.write(work))
+            return self._write_new(work)
         except apsw.ConstraintError as error:
             raise _not_new(operation.operation_id, error) from error
 
@@ -297,8 +298,23 @@ class Buffer:
             # Opening takes a little room too, and whoever would let messages leave must get in.
             return Committer.shared(path)
 
-    def _write_new(self, write: Callable[[], T]) -> T:
+    def _write_new(self, work: Callable[[apsw.Cursor], T]) -> T:
         """Write what is new to the buffer: never into the room that was kept back for what leaves."""
+        self._refuse_when_spent()
+        written: T = self._again_when_full(self._open.write, work)
+        return written
+
+    def _again_when_full(self, write: Callable[..., T], *arguments: object) -> T:
+        try:
+            return write(*arguments)
+        except Unavailable as error:
+            if error.code != FULL:
+                raise
+            # The log may hold more room than what is in it needs.
+            self._open.checkpoint()
+            return write(*arguments)
+
+    def _refuse_when_spent(self) -> None:
         # A look at the folder now and then is enough: what slips through in between is little for a reserve's size.
         self._looks = (self._looks + 1) % LOOK_EVERY
         if self._looks == 1 and self.reserve.is_given_up and not self.reserve.keep():
@@ -306,14 +322,6 @@ class Buffer:
             raise Unavailable(
                 FULL, "the site's disk is full; what room is left is for what is buffered", hint="free some space"
             )
-        try:
-            return write()
-        except Unavailable as error:
-            if error.code != FULL:
-                raise
-            # The log may hold more room than what is in it needs.
-            self._open.checkpoint()
-            return write()
 
     def _refuse_beyond_budget(self, cursor: apsw.Cursor) -> None:
         rows: list[tuple[Any, ...]] = cursor.execute(_BYTES_USED).fetchall()

@@ -96,7 +96,7 @@ class Committer:
 
     def insert(self, rows: Rows, row: tuple[Any, ...]) -> None:
         """Insert one row and return after the COMMIT. Rows that wait together go in by one statement."""
-        turn: _Turn[None] = _Turn(lambda cursor: rows.insert(cursor, [row]), True, rows, row)
+        turn: _Turn[None] = _Turn(None, True, rows, row)
         self._wait_for(turn)
 
     def read(self, work: Callable[[apsw.Cursor], T]) -> T:
@@ -232,9 +232,10 @@ class Committer:
             self._disconnect()
 
     def _absorb(self, batch: "list[_Turn[Any]]") -> None:
-        with self._mutex:
-            batch.extend(self._queue)
-            self._queue.clear()
+        if self._queue:
+            with self._mutex:
+                batch.extend(self._queue)
+                self._queue.clear()
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -293,7 +294,7 @@ class _Turn(Generic[T]):
 
     def __init__(
         self,
-        work: Callable[[apsw.Cursor], T],
+        work: Callable[[apsw.Cursor], T] | None,
         is_one_statement: bool,
         rows: Rows | None = None,
         row: tuple[Any, ...] = (),
@@ -312,7 +313,10 @@ class _Turn(Generic[T]):
         if not self.is_one_statement:
             cursor.execute("SAVEPOINT turn")
         try:
-            self.result = self.work(cursor)
+            if self.work is not None:
+                self.result = self.work(cursor)
+            elif self.rows is not None:
+                self.rows.insert(cursor, (self.row,))
         except Exception as error:
             if isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError):
                 raise
@@ -325,6 +329,9 @@ class _Turn(Generic[T]):
 
 def _apply(cursor: apsw.Cursor, turns: "Sequence[_Turn[Any]]") -> None:
     """Apply all turns: plain rows together, whatever else each by itself."""
+    if len(turns) == 1:
+        turns[0].apply(cursor)
+        return
     by_table: dict[Rows, list[_Turn[Any]]] = {}
     for turn in turns:
         if turn.rows is None:
