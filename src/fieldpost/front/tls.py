@@ -9,8 +9,10 @@ import asyncio
 import os
 import signal
 import ssl
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -38,19 +40,18 @@ class Certificate:
     async def watch(self, clock: Clock) -> None:
         """Read it again whenever it changes, until cancelled."""
         asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
         # Windows has no such signal; there the files are looked at all the same.
         with suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
-        while True:
-            waking = asyncio.create_task(asked.wait())
-            resting = asyncio.create_task(clock.sleep(LOOK_S))
-            try:
-                await asyncio.wait({waking, resting}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                waking.cancel()
-                resting.cancel()
-            self.renew(is_asked=asked.is_set())
-            asked.clear()
+            loop.add_signal_handler(signal.SIGHUP, asked.set)
+        try:
+            while True:
+                await _first(asked.wait(), clock.sleep(LOOK_S))
+                self.renew(is_asked=asked.is_set())
+                asked.clear()
+        finally:
+            with suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
+                loop.remove_signal_handler(signal.SIGHUP)
 
     def renew(self, *, is_asked: bool = False) -> bool:
         """Take the files as they are now, if they changed and are good; whether that was so."""
@@ -80,6 +81,16 @@ class Certificate:
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_state(path) for path in (self._cert, self._key) if path is not None)
+
+
+async def _first(*awaited: Coroutine[Any, Any, object]) -> None:
+    """Until one of these is done; the others are given up."""
+    tasks = [asyncio.ensure_future(one) for one in awaited]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _no_passphrase() -> str:

@@ -10,6 +10,9 @@ from structlog.testing import capture_logs
 from fieldpost.central.operate.account_options import AccountOptions
 from fieldpost.central.operate.logins import Logins, Origin, Session, TooManyLogins
 from fieldpost.central.operate.passwords import Passwords
+from fieldpost.central.upkeep.leader import Leader
+from fieldpost.central.upkeep.options import UpkeepOptions
+from fieldpost.central.upkeep.purge import Purge
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.login import PASSWORD_BYTES_MAX, WITH_ACCOUNT, WITH_ADDRESS
@@ -258,6 +261,25 @@ async def test_known_and_unknown_names_take_the_same_time(front: Front) -> None:
             front.clock.advance(timedelta(hours=1).total_seconds())
     known, unknown = (sorted(times)[1] for times in took.values())
     assert 0.4 < known / unknown < 2.5
+
+
+async def test_what_counts_for_nothing_any_more_is_purged_and_nothing_else(front: Front) -> None:
+    centre, logins = front.centre, front.operate.logins
+    await logins.log_in("viewer", front.password("viewer"))
+    await fail(front, "nobody", HERE)
+    await front.operate.users.reset_password(ADMIN, "viewer")
+    front.clock.advance(timedelta(days=9).total_seconds())
+    await logins.log_in("operator", front.password("operator"))
+    await fail(front, "somebody")
+    await front.operate.users.reset_password(ADMIN, "operator")
+    options = UpkeepOptions()
+    leader = Leader(centre.store, "node-1", front.clock, options)
+    assert await leader.campaign()
+    assert await Purge(centre.store, front.clock, leader, options).sweep()
+    owners = await centre.rows("select kind, owner from tokens where kind <> 'api' order by kind")
+    assert owners == [("session", "operator"), ("site", "plant-7")]
+    assert await centre.rows("select operator_name from login_links") == [("operator",)]
+    assert len(await centre.rows("select key from login_delays")) == 1
 
 
 async def fail(

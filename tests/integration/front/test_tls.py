@@ -1,7 +1,9 @@
 """HTTPS by central itself, and behind a proxy: who is believed, and where passwords are taken."""
 
 import asyncio
+import os
 import re
+import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -93,7 +95,7 @@ async def test_an_old_version_of_tls_is_not_spoken(papers: Papers) -> None:
     assert Certificate(papers.options).context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
-async def test_files_are_looked_at_every_few_seconds(front: Front, papers: Papers) -> None:
+async def test_files_are_looked_at_every_few_seconds_and_at_once_when_asked(front: Front, papers: Papers) -> None:
     papers.issue()
     certificate = Certificate(papers.options)
     async with served(front.app, certificate) as url:
@@ -103,6 +105,11 @@ async def test_files_are_looked_at_every_few_seconds(front: Front, papers: Paper
         front.clock.advance(10)
         await front.clock.wait_sleepers(1)
         assert await answers(url, newer)
+        newest = papers.issue()
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with asyncio.timeout(10):
+            while not await answers(url, newest):
+                await asyncio.sleep(0)
         watching.cancel()
 
 

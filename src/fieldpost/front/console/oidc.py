@@ -15,6 +15,7 @@ UNDER_WAY_S = 600
 
 async def begin(visit: Visit) -> Response:
     """To the provider; what belongs to this login stays in the browser meanwhile."""
+    visit.check_privacy()
     begun = await _oidc(visit).begin()
     response = RedirectResponse(begun.url, 303)
     parts = (
@@ -29,6 +30,7 @@ async def begin(visit: Visit) -> Response:
 
 async def finish(visit: Visit) -> Response:
     """Back from the provider, by a link of its own: this is the one GET that logs in, held together by `state`."""
+    visit.check_privacy()
     oidc, query = _oidc(visit), visit.request.query_params
     kept = visit.request.cookies.get(_cookie(visit), "").split(".")
     if len(kept) != 4:
