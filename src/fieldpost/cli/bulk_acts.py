@@ -63,7 +63,7 @@ def list_(
 @app.command()
 def show(
     act_id: IdArgument,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on showing it until it has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "--watch", help="Go on showing it until it has ended.")] = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,

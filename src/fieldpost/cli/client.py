@@ -1,7 +1,7 @@
 """A small client of central's API, for the commands that speak to it.
 
-The address comes from --url or FIELDPOST_URL; the token from FIELDPOST_TOKEN or from a file, and never from the command
-line, where every user of the machine could read it.
+The address comes from --url or FIELDPOST_URL, else from the profile; the token from FIELDPOST_TOKEN, from a file, or
+from the profile of that address, and never from the command line, where every user of the machine could read it.
 """
 
 import json
@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import typer
 
+from fieldpost.cli import profiles
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -29,13 +30,27 @@ TOKEN_FILE_DEFAULT = Path("fieldpost-data/api-token")
 TIMEOUT_S = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
-UrlOption = Annotated[str, typer.Option("--url", envvar="FIELDPOST_URL", help="Central's address.")]
+
+def _url(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """What was given, else the profile's."""
+    assert parameter.name is not None
+    source = context.get_parameter_source(parameter.name)
+    if source is None or source.name != "DEFAULT" or context.resilient_parsing:
+        return value
+    profile = profiles.present()
+    return value if profile is None else profile.url
+
+
+UrlOption = Annotated[
+    str,
+    typer.Option("--url", envvar="FIELDPOST_URL", help="Central's address, unless a profile has it.", callback=_url),
+]
 TokenFileOption = Annotated[
     Path,
     typer.Option(
         "--token-file",
         envvar="FIELDPOST_TOKEN_FILE",
-        help="The file with the API token, unless FIELDPOST_TOKEN is set.",
+        help="The file with the API token, unless FIELDPOST_TOKEN is set or a profile has it.",
     ),
 ]
 RetryOption = Annotated[
@@ -57,14 +72,16 @@ class Client:
     url: str
     token_file: Path
     timeout_s: float = TIMEOUT_S
+    token: str | None = None
+    """Instead of what the environment, the file or the profile says."""
 
     def get(self, *path: str, **query: str | int | list[str] | None) -> Answer:
         """The answer to GET /api/v1/<path>; query parameters that are None are left out."""
         given = {name: value for name, value in query.items() if value is not None}
         return self._ask("GET", path, query=urlencode(given, doseq=True))
 
-    def post(self, *path: str, body: object) -> Answer:
-        return self._ask("POST", path, body)
+    def post(self, *path: str, body: object, headers: dict[str, str] | None = None) -> Answer:
+        return self._ask("POST", path, body, headers=headers)
 
     def patch(self, *path: str, body: object) -> Answer:
         return self._ask("PATCH", path, body)
@@ -80,9 +97,16 @@ class Client:
         """The answer to a file sent as it is."""
         return _parse(self._exchange("POST", path, content, content_type, urlencode(query)))
 
-    def _ask(self, method: str, path: tuple[str, ...], body: object = None, query: str = "") -> Answer:
+    def _ask(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        body: object = None,
+        query: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
         content = None if body is None else json.dumps(body).encode()
-        return _parse(self._exchange(method, path, content, "application/json", query))
+        return _parse(self._exchange(method, path, content, "application/json", query, headers))
 
     def _exchange(
         self,
@@ -91,6 +115,7 @@ class Client:
         content: bytes | None = None,
         content_type: str = "application/json",
         query: str = "",
+        headers: dict[str, str] | None = None,
     ) -> bytes:
         """What central answers, or the error that it answers with."""
         from fieldpost.link.endpoint import check_central_url
@@ -98,7 +123,7 @@ class Client:
         url = urlsplit(check_central_url(self.url))
         assert url.hostname is not None
         target = "/".join([f"{url.path}/api/v1", *(quote(part, safe="") for part in path)])
-        headers = {"Authorization": f"Bearer {self._token()}"}
+        headers = {"Authorization": f"Bearer {self._token()}", **(headers or {})}
         if content is not None:
             headers["Content-Type"] = content_type
         kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
@@ -120,21 +145,28 @@ class Client:
         return answer
 
     def _token(self) -> str:
-        token = os.environ.get("FIELDPOST_TOKEN") or self._token_from_file()
+        token = self.token or os.environ.get("FIELDPOST_TOKEN") or self._of_profile() or token_in(self.token_file)
         if not token.isascii() or not token.isprintable() or " " in token:
             raise ConfigError("cli.token", "the API token holds characters that no token has")
         return token
 
-    def _token_from_file(self) -> str:
-        try:
-            return self.token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ConfigError(
-                "cli.no_token",
-                f"there is no API token: {self.token_file} cannot be read ({reason})",
-                hint="set FIELDPOST_TOKEN, or --token-file to the file that central's first start wrote",
-            ) from None
+    def _of_profile(self) -> str | None:
+        """The profile's token, where no other file was named and the profile is for this very address."""
+        profile = profiles.present() if self.token_file == TOKEN_FILE_DEFAULT else None
+        return None if profile is None or profile.url != self.url else profile.token
+
+
+def token_in(file: Path) -> str:
+    """The token that this file holds."""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            "cli.no_token",
+            f"there is no API token: {file} cannot be read ({reason})",
+            hint="fieldpost login URL, or set FIELDPOST_TOKEN, or --token-file to what central's first start wrote",
+        ) from None
 
 
 _KINDS: dict[int, type[FieldpostError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}

@@ -14,6 +14,7 @@ from fieldpost.cli.client import (
     UrlOption,
 )
 from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.watching import WatchOption, watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
 
@@ -72,12 +73,18 @@ def list_(
 @app.command()
 def show(
     intent_id: IntentArgument,
+    is_watched: WatchOption = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Show one intent and what the site answered."""
-    found = Client(url, token_file).get("intents", intent_id)
+    client = Client(url, token_file)
+
+    def look() -> dict[str, Any]:
+        return client.get("intents", intent_id)
+
+    found = watch(look, lambda intent: not is_open(intent), "state") if is_watched else look()
     if as_json:
         print_json(found)
         return

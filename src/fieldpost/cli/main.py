@@ -25,7 +25,9 @@ from fieldpost.cli import (
     intents,
     kpis,
     lists,
+    me,
     notifications,
+    profiles,
     script,
     secrets,
     site,
@@ -74,6 +76,11 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(site_calls.app, name="site-calls")
 app.add_typer(intents.app, name="intents")
 app.add_typer(breakers.app, name="breakers")
+app.add_typer(me.sessions, name="sessions")
+app.command()(profiles.login)
+app.command()(profiles.logout)
+app.command()(profiles.profiles)
+app.command()(me.me)
 app.command()(central.central)
 app.command()(central.migrate)
 app.command()(doctor.doctor)
@@ -97,8 +104,15 @@ def options(
     is_version: Annotated[
         bool, typer.Option("--version", help="Print the version of Fieldpost.", is_eager=True, callback=_print_version)
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", envvar="FIELDPOST_PROFILE", help="The profile to use, of `login`.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Machines at sites notify people over links that fail."""
+    profiles.choose(profile)
 
 
 @app.command()

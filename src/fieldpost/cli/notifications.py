@@ -1,5 +1,7 @@
-"""`fieldpost notifications`: look, retry, discard."""
+"""`fieldpost notifications`: look, send, retry, discard."""
 
+import sys
+from secrets import token_hex
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +28,10 @@ from fieldpost.cli.filters import (
     fields,
 )
 from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.watching import WatchOption, watch
+
+LIVE = ("pending", "retrying")
+"""What still happens to a notification happens by itself."""
 
 app = typer.Typer(help="Notifications at central.", no_args_is_help=True)
 
@@ -79,14 +85,41 @@ def list_(
 
 
 @app.command()
+def send(
+    list_name: Annotated[str, typer.Argument(metavar="LIST", help="The list to be told.")],
+    subject: Annotated[str, typer.Argument(help="One line.")],
+    body: Annotated[str, typer.Argument(help="The text; - reads it from stdin.")],
+    key: Annotated[
+        str | None, typer.Option(help="Your own name for it: sent again, it is not doubled.", show_default=False)
+    ] = None,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand a notification in over the API, without a site, and print its id. It is on central's disk then.
+
+    Where the answer is lost, only the same --key tells central that it is the same notification.
+    """
+    text = sys.stdin.read() if body == "-" else body
+    said: dict[str, str] = {"list_name": list_name, "subject": subject, "body": text}
+    headers = {"Idempotency-Key": key if key is not None else f"cli-{token_hex(16)}"}
+    sent = Client(url, token_file).post("notifications", body=said, headers=headers)
+    if as_json:
+        print_json(sent)
+    else:
+        print(sent["notification_id"])
+
+
+@app.command()
 def show(
     notification_id: IdArgument,
+    is_watched: WatchOption = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Show one notification with its targets, attempts and audit entries."""
-    found = Client(url, token_file).get("notifications", notification_id)
+    found = _look(Client(url, token_file), notification_id, is_watched)
     if as_json:
         print_json(found)
         return
@@ -123,10 +156,13 @@ def show(
 
 @app.command()
 def explain(
-    notification_id: IdArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT
+    notification_id: IdArgument,
+    is_watched: WatchOption = False,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
 ) -> None:
     """Say in one sentence why a notification stands where it stands, and what happens next."""
-    print(Client(url, token_file).get("notifications", notification_id)["why"])
+    print(_look(Client(url, token_file), notification_id, is_watched)["why"])
 
 
 @app.command()
@@ -228,6 +264,13 @@ def _one(ids: list[str] | None) -> str:
 def _act(client: Client, act: str, notification_id: str) -> dict[str, Any]:
     version = client.get("notifications", notification_id)["version"]
     return client.post("notifications", notification_id, act, body={"version": version})
+
+
+def _look(client: Client, notification_id: str, is_watched: bool) -> dict[str, Any]:
+    def look() -> dict[str, Any]:
+        return client.get("notifications", notification_id)
+
+    return watch(look, lambda found: found["status"] not in LIVE, "status") if is_watched else look()
 
 
 def _fields(found: dict[str, Any]) -> list[tuple[str, object]]:
