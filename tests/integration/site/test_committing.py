@@ -13,8 +13,9 @@ import pytest
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.committer import Committer
+from fieldpost.site.committer import Committer, _apply, _Turn
 from fieldpost.site.connection import connect
+from fieldpost.site.rows import Rows
 from support.site_writers import ENDLESS, MANY, add, ids_in, start
 
 
@@ -210,3 +211,18 @@ def test_every_id_that_a_killed_writer_had_returned_is_in_the_buffer(path: Path)
         writer.stdout.close()
     assert len(returned) > 600
     assert ids_in(path) >= returned
+
+
+def test_of_rows_that_go_in_together_only_the_one_that_breaks_a_rule_fails(path: Path) -> None:
+    rows = Rows("messages", ("message_id", "category", "target", "payload", "created_at"))
+
+    def turn(message_id: str) -> _Turn[None]:
+        return _Turn(None, True, rows, (message_id, "notification", "central", "{}", 1))
+
+    Buffer(path).close()
+    committer = Committer(path)
+    turns = [turn(message_id) for message_id in ("a", "b", "a", *(f"n{number}" for number in range(70)))]
+    committer.write(lambda cursor: _apply(cursor, turns))
+    committer.close()
+    assert [isinstance(one.error, apsw.ConstraintError) for one in turns] == [False, False, True, *[False] * 70]
+    assert ids_in(path) == {"a", "b", *(f"n{number}" for number in range(70))}
