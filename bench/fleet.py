@@ -12,7 +12,13 @@ mailed to a sink meanwhile. In turn:
   row is stored. Meanwhile central's table is asked every half second how old the oldest site's newest report is.
 
 There is no reference, so there are no ratios: the targets stand in the notes. Sites, central, the database, the mail
-sink and whoever measures share one machine.
+sink and whoever measures share one machine. `--quick` is a fifth of it: 200 sites, 20 of which drain 20,000 rows; its
+drain is over before a report could be late.
+
+Seen on two shared cores (load 6 from other work), PostgreSQL 15, November 2026: idle 76 kB and 73 µs/s for each site at
+central, 7 % of a core for all; an agent's part 496 kB and 1.3 ms/s; all back 18.7 s after the kill, 10 to 15 s of which
+sites rest before they try again; 200,000 rows in 41 s (4,900/s) beside mailing; slowest over fastest 1.02; the oldest
+report 30.5 s; central at most 220 MB. With twice that load: back after 25 to 32 s, 3,000 rows/s, 1.03, 33.8 s, 220 MB.
 """
 
 import asyncio
