@@ -136,6 +136,21 @@ def test_every_command_is_documented(project: Path) -> None:
     assert [command for command in commands if f"## `{command}`" not in text] == []
 
 
+def test_every_verb_of_the_api_has_its_command_or_a_reason_for_none(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And every command that speaks to central has its verb."""
+    monkeypatch.syspath_prepend(str(project / "tools/reference"))
+    import page_verbs
+
+    page_verbs.check()
+    (verb, *_), reasons = page_verbs.COMMANDS, page_verbs.WITHOUT_COMMAND
+    assert len(reasons) < 8 and all(reasons.values())
+    monkeypatch.delitem(page_verbs.COMMANDS, verb)
+    with pytest.raises(LookupError, match=verb):
+        page_verbs.check()
+
+
 def test_the_first_script_of_the_readme_sends(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (script,) = re.findall(r"^```python\n(.*?)^```", (project / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     token = credentials.issue("site", bytes(credentials.ENTROPY_BYTES)).text

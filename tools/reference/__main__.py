@@ -1,5 +1,5 @@
-"""Makes the pages of docs/reference that say what the code says: settings, command line, API, errors, log events, KPIs
-and metrics.
+"""Makes the pages of docs/reference that say what the code says: settings, command line, API, verbs, errors, log
+events, KPIs and metrics.
 
     python tools/reference --write      write them (make docs)
     python tools/reference --check      fail, naming each page that is out of date
@@ -20,6 +20,7 @@ import page_kpis
 import page_local_api
 import page_metrics
 import page_settings
+import page_verbs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = Path("docs/reference")
@@ -27,6 +28,7 @@ PAGES: dict[str, Callable[[Path], str]] = {
     "settings.md": page_settings.render,
     "cli.md": page_cli.render,
     "api.md": page_api.render,
+    "verbs.md": page_verbs.render,
     "local-api.md": page_local_api.render,
     "errors.md": page_errors.render,
     "log-events.md": page_events.render,

@@ -6,6 +6,7 @@ from pathlib import Path
 from markdown import code, page, table
 
 from fieldpost.front.api import errors
+from fieldpost.front.api.openapi import plain
 from fieldpost.front.api.routes import ROUTES, SOCKETS
 from fieldpost.front.auth import Access
 
@@ -14,7 +15,8 @@ Made by `make docs` from the table of routes (`src/fieldpost/front/api/routes.py
 console's pages, is not reachable.
 
 A program shows its token in the header `Authorization: Bearer TOKEN`. Bodies and answers are JSON in UTF-8; a field or
-a query parameter that nobody knows is refused by its name. *Who* names the least role that is served: a viewer sees, an
+a query parameter that nobody knows is refused by its name. `GET /api/v1/openapi.json` describes all of it by OpenAPI
+3.1, with every field, answer and status. *Who* names the least role that is served: a viewer sees, an
 operator retries and discards, an admin sets up lists, channels and sites. Paths for a *site* take a site's token and
 show that site its own notifications only."""
 
@@ -28,9 +30,9 @@ it stands now (`current_status`, `current_version`)."""
 
 
 def render(_root: Path) -> str:
-    rows = [(code(route.method), code(_plain(route.path)), _who(route.access), _said(route)) for route in ROUTES]
+    rows = [(code(route.method), code(plain(route.path)), who(route.access), _said(route)) for route in ROUTES]
     rows += [
-        (code("WebSocket"), code(path), _who(Access.SITE), _first_sentence(serve)) for path, serve in SOCKETS.items()
+        (code("WebSocket"), code(path), who(Access.SITE), _first_sentence(serve)) for path, serve in SOCKETS.items()
     ]
     statuses = [
         (code(kind.__name__), code(f"{prefix}…") if prefix else "any other", code(status))
@@ -45,11 +47,7 @@ def render(_root: Path) -> str:
     )
 
 
-def _plain(path: str) -> str:
-    return path.replace(":path}", "}")
-
-
-def _who(access: Access) -> str:
+def who(access: Access) -> str:
     return {Access.ANYONE: "anyone", Access.SITE: "site", Access.JOIN: "who has a code"}.get(access, access.value)
 
 

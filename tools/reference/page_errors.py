@@ -71,7 +71,7 @@ def render(root: Path) -> str:
         for kind in tree
     )
     rows = [
-        (f'<a id="{name}"></a>{code(name)}', _kinds(one), _statuses(name, one), _lines(one.says), _lines(one.hints))
+        (code(name), f'<a id="{name}"></a>{_kinds(one)}', _statuses(name, one), _lines(one.says), _lines(one.hints))
         for name, one in sorted(found.items())
     ]
     return page("Errors", introduction, table(("code", "kind", "HTTP", "says", "hint"), rows))

@@ -13,6 +13,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
+from fieldpost.cli.filters import FromOption, ToOption
 from fieldpost.cli.output import moment, print_fields, print_json, print_table
 
 SiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")]
@@ -20,16 +21,37 @@ SiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="The site's na
 
 def health(
     name: SiteArgument,
+    is_history: Annotated[bool, typer.Option("--history", help="How it was during the last day instead.")] = False,
+    since: FromOption = None,
+    until: ToOption = None,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how a site is, as it reported last."""
+    """Show how a site is, as it reported last, or how it was."""
+    if is_history or since or until:
+        _history(Client(url, token_file), name, since, until, as_json)
+        return
     found = Client(url, token_file).get("site-health", name)
     if as_json:
         print_json(found)
         return
     print_fields(health_fields(found["site"]))
+
+
+def _history(client: Client, name: str, since: str | None, until: str | None, as_json: bool) -> None:
+    found = client.get("site-health", name, "history", **{"from": since, "to": until})
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("from", "link", "waiting", "oldest, s", "parked", "rejected"),
+        [
+            (moment(p["at"]), p["link"], p["depth"], round(p["oldest_age_s"]), p["parked"], p["rejected"])
+            for p in found["points"]
+        ],
+        "Nothing was reported in that time.",
+    )
 
 
 def health_fields(one: dict[str, Any]) -> list[tuple[str, object]]:

@@ -133,7 +133,7 @@ def _types(given: object) -> list[object]:
 def _operation(route: Route, promise: Promise, schemas: _Schemas) -> dict[str, Any]:
     said = " ".join((inspect.getdoc(route.handler) or "").split())
     described: dict[str, Any] = {
-        "operationId": _operation_id(route),
+        "operationId": operation_id(route),
         "tags": [_tag(route)],
         "summary": said.partition(". ")[0].rstrip(".")[:SUMMARY_LENGTH_MAX],
         "description": said,
@@ -205,7 +205,7 @@ def _names(route: Route) -> list[str]:
     return re.findall(r"\{(\w+)", route.path)
 
 
-def _operation_id(route: Route) -> str:
+def operation_id(route: Route) -> str:
     """The noun and the verb, as the modules and functions are called."""
     handler = route.handler
     return f"{handler.__module__.rpartition('.')[2]}_{handler.__name__.rstrip('_')}"
