@@ -16,6 +16,8 @@ SCHEMA_VERSION = 2
 SQLITE_MIN = (3, 51, 3)
 """Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
 BUSY_TIMEOUT_MS = 30_000
+LOG_PAGES_MAX = 1_000
+"""Less than `journal_size_limit` holds: a log that is cut each time it begins anew has to grow again, which is slow."""
 
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",
@@ -69,9 +71,9 @@ def open_existing(path: Path) -> apsw.Connection:
 def _log_pages_max(path: Path, page_bytes: int) -> int:
     """When to move the log into the file: before that could take more room than the reserve can give."""
     try:
-        return max(64, reserve_size(path.parent, RESERVE_BYTES) // 2 // page_bytes)
+        return max(64, min(LOG_PAGES_MAX, reserve_size(path.parent, RESERVE_BYTES) // 2 // page_bytes))
     except OSError:
-        return 1_000
+        return LOG_PAGES_MAX
 
 
 def refuse_old_sqlite(version: str) -> None:
