@@ -27,6 +27,7 @@ from fieldpost.cli import (
     lists,
     me,
     notifications,
+    output,
     profiles,
     script,
     secrets,
@@ -131,7 +132,7 @@ def main() -> NoReturn:
         finally:
             out.flush()  # here, where a reader that has gone is no error, and not at the interpreter's end
     except FieldpostError as error:
-        print(f"fieldpost: {error} [{error.code}]", file=sys.stderr)
+        print(output.one_line(f"fieldpost: {error} [{error.code}]"), file=sys.stderr)
         sys.exit(exit_code(error))
     except (BrokenPipeError, SystemExit) as end:
         # Whoever read our output has gone. Typer makes an error of that, and the interpreter would at its end.

@@ -48,6 +48,11 @@ def moment(text: str | None) -> str | None:
     return f"{text[:10]} {text[11:19]}Z" if text else None
 
 
+def one_line(text: str) -> str:
+    """The text as one line: a name may hold whatever a file name may, and must not look like another message."""
+    return _cell(text)
+
+
 def _cell(value: object) -> str:
     if value is None:
         return ""

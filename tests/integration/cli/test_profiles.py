@@ -65,7 +65,6 @@ async def test_wrong_profiles_are_refused_and_nothing_is_kept(cli: Cli, home: di
     assert not (tmp_path / "config/fieldpost/profiles").exists()
 
 
-@pytest.mark.bad_input(50)
 async def test_a_damaged_profile_is_told_by_its_file(cli: Cli, home: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "config/fieldpost/profiles/default.json"
     file.parent.mkdir(parents=True)

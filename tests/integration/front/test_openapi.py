@@ -13,7 +13,12 @@ from support.front import Front, served
 
 SCHEMATHESIS = str(Path(sys.executable).with_name("schemathesis"))
 SETTINGS = Path(__file__).with_name("schemathesis.toml")
-EXAMPLES = "6"
+TRIED = {
+    "viewer": ("--phases", "fuzzing", "--max-examples", "2"),
+    "operator": ("--phases", "fuzzing", "--max-examples", "2"),
+    "admin": ("--max-examples", "4"),
+}
+"""An admin may do everything, so all that the description defines is tried as one; the others see mostly refusals."""
 
 
 def test_every_route_of_the_api_is_described() -> None:
@@ -32,7 +37,11 @@ def test_operations_have_names_of_their_own() -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
-async def test_what_is_described_holds_for_whatever_is_sent(front: Front, role: str, tmp_path: Path) -> None:
+async def test_what_is_described_holds_for_whatever_is_sent(
+    front: Front, store_url: str, role: str, tmp_path: Path
+) -> None:
+    if not store_url.startswith("sqlite"):
+        pytest.skip("what is described does not depend on the store")
     await front.deliver()
     await front.park()
     async with served(front.app) as url:
@@ -40,7 +49,7 @@ async def test_what_is_described_holds_for_whatever_is_sent(front: Front, role: 
             SCHEMATHESIS,
             *("--config-file", str(SETTINGS), "run", f"{url}/api/v1/openapi.json"),
             *("--header", f"Authorization: Bearer {front.tokens[role]}"),
-            *("--checks", "all", "--max-examples", EXAMPLES, "--seed", "1", "--no-color"),
+            *("--checks", "all", "--seed", "1", "--no-color", *TRIED[role]),
             cwd=tmp_path,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

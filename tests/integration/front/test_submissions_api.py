@@ -70,7 +70,6 @@ async def test_each_of_a_batch_gets_its_own_result(front: Front, app: httpx2.Asy
     assert (await front.centre.get(ID.format(n=1))).status is Status.PENDING
 
 
-@pytest.mark.bad_input(48)
 async def test_what_cannot_be_taken_is_refused_by_field_and_rule(front: Front, app: httpx2.AsyncClient) -> None:
     key = {"Idempotency-Key": "k"}
     cases: list[tuple[dict[str, Any], dict[str, str], int, str, str]] = [
