@@ -12,7 +12,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_json, print_table
+from fieldpost.cli.output import moment, print_json, print_table, say
 
 app = typer.Typer(help="Breakers: what keeps a failing channel from being called.", no_args_is_help=True)
 
@@ -41,7 +41,8 @@ def reset(
     key: Annotated[str, typer.Argument(help="The breaker, e.g. channel:mail.")],
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Close a breaker and forget its failures; what it held comes free in batches."""
-    Client(url, token_file).post("breakers", key, "reset", body={})
-    print(f"The breaker {key} is closed.")
+    closed = Client(url, token_file).post("breakers", key, "reset", body={})
+    say(closed, as_json, f"The breaker {key} is closed.")

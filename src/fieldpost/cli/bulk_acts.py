@@ -17,7 +17,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
 
 app = typer.Typer(help="Bulk acts: one verb on many parked notifications.", no_args_is_help=True)
 
@@ -107,10 +107,15 @@ def rows(
 
 
 @app.command()
-def cancel(act_id: IdArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
+def cancel(
+    act_id: IdArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """End a bulk act where it stands; what was done stays done."""
     ended = Client(url, token_file).post("bulk-acts", act_id, "cancel", body={})
-    print(f"The act {act_id} is cancelled; {ended['done']} of {ended['total']} were done.")
+    say(ended, as_json, f"The act {act_id} is cancelled; {ended['done']} of {ended['total']} were done.")
 
 
 def begin(client: Client, said: dict[str, Any], as_json: bool) -> None:

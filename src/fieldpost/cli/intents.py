@@ -13,7 +13,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
 from fieldpost.cli.watching import WatchOption, watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
@@ -112,11 +112,14 @@ def show(
 
 @app.command()
 def cancel(
-    intent_id: IntentArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT
+    intent_id: IntentArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Take back an intent that was not sent yet."""
-    Client(url, token_file).post("intents", intent_id, "cancel", body={})
-    print(f"The intent {intent_id} is cancelled.")
+    cancelled = Client(url, token_file).post("intents", intent_id, "cancel", body={})
+    say(cancelled, as_json, f"The intent {intent_id} is cancelled.")
 
 
 def give(client: Client, site: str, kind: str, wait_s: float, **more: Any) -> list[dict[str, Any]]:

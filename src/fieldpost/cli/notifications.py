@@ -27,7 +27,7 @@ from fieldpost.cli.filters import (
     TypeOption,
     fields,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
 from fieldpost.cli.watching import WatchOption, watch
 
 LIVE = ("pending", "retrying")
@@ -151,7 +151,8 @@ def show(
         ],
     )
     print("\nBody")
-    print("".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in found["body"]))
+    body = found["body"] if found["body"] is not None else "(the body is shown to operators and administrators)"
+    print("".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in body))
 
 
 @app.command()
@@ -160,9 +161,11 @@ def explain(
     is_watched: WatchOption = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Say in one sentence why a notification stands where it stands, and what happens next."""
-    print(_look(Client(url, token_file), notification_id, is_watched)["why"])
+    found = _look(Client(url, token_file), notification_id, is_watched)
+    say({name: found[name] for name in ("notification_id", "status", "why")}, as_json, found["why"])
 
 
 @app.command()
@@ -215,7 +218,8 @@ def retry(
     client = Client(url, token_file)
     wanted = fields(type_, site, list_name, since, until, subject, error)
     if _is_single(ids, wanted, is_all, reason, dry_run):
-        print(f"{_one(ids)} is {_act(client, 'retry', _one(ids))['status']} again.")
+        changed = _act(client, "retry", _one(ids))
+        say(changed, as_json, f"{_one(ids)} is {changed['status']} again.")
         return
     ask = Ask("retry", ids or [], wanted, is_all, reason, dry_run, yes, in_stages)
     ask.carry_out(client, as_json)
@@ -246,7 +250,8 @@ def discard(
     client = Client(url, token_file)
     wanted = fields(type_, site, list_name, since, until, subject, error)
     if _is_single(ids, wanted, is_all, reason, dry_run):
-        print(f"{_one(ids)} is {_act(client, 'discard', _one(ids))['status']}.")
+        changed = _act(client, "discard", _one(ids))
+        say(changed, as_json, f"{_one(ids)} is {changed['status']}.")
         return
     Ask("discard", ids or [], wanted, is_all, reason, dry_run, yes).carry_out(client, as_json)
 

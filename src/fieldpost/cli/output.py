@@ -9,6 +9,14 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def say(answer: object, as_json: bool, text: str) -> None:
+    """What an act came to: the answer for programs, a sentence for people."""
+    if as_json:
+        print_json(answer)
+    else:
+        print(text)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
     """A table without colours where nobody looks; `empty` says what to do where there is nothing to show."""
     from rich.console import Console

@@ -15,7 +15,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
 
 app = typer.Typer(help="Sites: who may send, each by a token of its own.", no_args_is_help=True)
 app.command()(site_looks.health)
@@ -130,12 +130,14 @@ def revoke(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on the terminal first.")] = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Take nothing from a site any more; all that it sent stays, and can be managed. `rotate-token` takes it back."""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Take nothing from the site {name} any more?", abort=True, err=True)
-    Client(url, token_file).post("sites", name, "revoke", body={})
-    print(f"The site {name} is revoked. Take it back: fieldpost sites rotate-token {shlex.quote(name)}")
+    revoked = Client(url, token_file).post("sites", name, "revoke", body={})
+    back = f"fieldpost sites rotate-token {shlex.quote(name)}"
+    say(revoked, as_json, f"The site {name} is revoked. Take it back: {back}")
 
 
 def _hand_over(given: dict[str, Any], central: str, folder: str) -> None:

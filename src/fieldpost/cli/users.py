@@ -13,7 +13,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
 
 app = typer.Typer(help="Users: the people who may come in, each with a role.", no_args_is_help=True)
 
@@ -97,17 +97,27 @@ def change(
 
 
 @app.command()
-def disable(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
+def disable(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """Shut a user out at once: no login, no session, no token of his works until he is enabled again."""
-    _change(Client(url, token_file), name, {"is_disabled": True})
-    print(f"The user {name} is disabled.")
+    changed = _change(Client(url, token_file), name, {"is_disabled": True})
+    say(changed, as_json, f"The user {name} is disabled.")
 
 
 @app.command()
-def enable(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
+def enable(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """Let a user in again who was disabled."""
-    _change(Client(url, token_file), name, {"is_disabled": False})
-    print(f"The user {name} may come in again.")
+    changed = _change(Client(url, token_file), name, {"is_disabled": False})
+    say(changed, as_json, f"The user {name} may come in again.")
 
 
 @app.command("reset-password")
@@ -123,10 +133,15 @@ def reset_password(
 
 
 @app.command("log-out")
-def log_out(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
+def log_out(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """End all sessions of a user."""
     ended = Client(url, token_file).post("users", name, "log-out", body={})
-    print(f"{ended['sessions']} sessions of {name} are ended.")
+    say(ended, as_json, f"{ended['sessions']} sessions of {name} are ended.")
 
 
 @app.command()
