@@ -39,6 +39,11 @@ class Actor:
         """What stands in a site's place where an application sends: its token by name, or whose it is."""
         return APP + cut(self.token or self.name, LABEL_BYTES_MAX - len(APP))
 
+    @property
+    def may_read_bodies(self) -> bool:
+        """What was written to people is for those who must act on it; whoever only views sees all else."""
+        return self.role.includes(Role.OPERATOR)
+
     def require(self, role: Role) -> None:
         """Raise Denied unless the actor's role includes this one."""
         if not self.role.includes(role):

@@ -220,6 +220,17 @@ async def test_what_is_exported_can_be_imported_elsewhere(front: Front, kind: st
         assert (await client.get("/api/v1/export/lists?format=xml")).json()["field"] == "format"
 
 
+@pytest.mark.threat(8)
+async def test_only_administrators_carry_lists_away_and_it_is_audited(front: Front) -> None:
+    async with front.client("admin") as client:
+        await add(client, name="night")
+    for role, status in (("viewer", 403), ("operator", 403), ("admin", 200)):
+        async with front.client(role) as client:
+            assert (await client.get("/api/v1/export/lists")).status_code == status
+    entries = await front.centre.rows("select actor, target from audit where request_summary = 'list.export'")
+    assert entries == [(ADMIN.name, "all")]
+
+
 async def test_a_list_moved_to_another_channel_leaves_the_breaker_of_the_old_one(front: Front) -> None:
     centre = front.centre
     await centre.add_channel("mail")

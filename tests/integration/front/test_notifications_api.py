@@ -19,7 +19,7 @@ async def test_the_detail_tells_the_whole_story_in_every_status(front: Front) ->
     parked = await front.park(subject="Pump 3 is hot", body="92 °C", script="watch.py", instance="pump-3")
     delivered = await front.deliver()
     pending = await front.centre.send("ops")
-    async with front.client("viewer") as client:
+    async with front.client("operator") as client:
         details = {i: (await client.get(f"/api/v1/notifications/{i}")).json() for i in (parked, delivered, pending)}
     assert [details[i]["status"] for i in (parked, delivered, pending)] == ["parked", "delivered", "pending"]
     story = details[parked]
@@ -36,6 +36,17 @@ async def test_the_detail_tells_the_whole_story_in_every_status(front: Front) ->
     ]
     assert "550 5.1.1 no such user" in story["why"]
     assert (story["created_at"][-1], len(story["created_at"])) == ("Z", 27)
+
+
+@pytest.mark.threat(8)
+async def test_what_was_written_to_people_is_for_those_who_act_on_it(front: Front) -> None:
+    parked = await front.park(body="The gate code is 4711")
+    for role, is_shown in (("viewer", False), ("operator", True), ("admin", True)):
+        async with front.client(role) as client:
+            detail = await client.get(f"/api/v1/notifications/{parked}")
+            assert (detail.json()["body"] == "The gate code is 4711", "4711" in detail.text) == (is_shown, is_shown)
+            assert "4711" not in (await client.get("/api/v1/notifications?limit=100")).text
+            assert (await client.get("/api/v1/notifications?limit=100000")).status_code == 422
 
 
 @pytest.mark.req("CMD-04", "CMD-08")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from fieldpost.central.watch.notifications import AttemptRecord, Detail, ErrorGroup, Line
+from fieldpost.core.actor import Actor
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.notification import Notification, Status
 from fieldpost.core.search import FIELDS, parse
@@ -104,7 +105,8 @@ class NotificationDetail(NotificationLine, frozen=True, kw_only=True):
     """A notification with its whole story."""
 
     why: str
-    body: str
+    body: str | None
+    """Null to whoever only views."""
     source_instance: str | None
     source_script: str | None
     execution_id: str | None
@@ -157,7 +159,7 @@ async def parked_groups(call: Call) -> Answer:
 async def show(call: Call) -> Answer:
     """One notification with its targets, attempts, audit entries, and the sentence that explains it."""
     call.query()
-    return Answer(_detail(await call.watch.notifications.detail(call.path("notification_id"))))
+    return Answer(_detail(await call.watch.notifications.detail(call.path("notification_id")), call.actor))
 
 
 @promises(Changed, body=Seen, problems=(409,))
@@ -217,13 +219,13 @@ def _group(group: ErrorGroup) -> ErrorGroupView:
     )
 
 
-def _detail(detail: Detail) -> NotificationDetail:
+def _detail(detail: Detail, actor: Actor) -> NotificationDetail:
     n = detail.notification
     p = n.provenance
     return NotificationDetail(
         **_line(Line(n, len(detail.attempts), detail.is_stuck)),
         why=detail.why,
-        body=n.body,
+        body=n.body if actor.may_read_bodies else None,
         source_instance=p.instance,
         source_script=p.script,
         execution_id=p.execution_id,

@@ -56,7 +56,7 @@ ROUTES = (
     Route("GET", "/api/v1/lists/{name:path}", lists.show, Access.VIEWER),
     Route("PATCH", "/api/v1/lists/{name:path}", lists.change, Access.ADMIN),
     Route("DELETE", "/api/v1/lists/{name:path}", lists.remove, Access.ADMIN),
-    Route("GET", "/api/v1/export/lists", lists.export, Access.VIEWER),
+    Route("GET", "/api/v1/export/lists", lists.export, Access.ADMIN),
     Route("POST", "/api/v1/import/lists", lists.import_, Access.ADMIN),
     Route("GET", "/api/v1/channels", channels.show_all, Access.VIEWER),
     Route("POST", "/api/v1/channels", channels.add, Access.ADMIN),
