@@ -11,7 +11,8 @@ import pytest
 from fieldpost.front.api.openapi import document
 from fieldpost.front.api.promise import promise_of
 from fieldpost.front.api.routes import ROUTES
-from support.front import Front
+from fieldpost.testing import ManualClock
+from support.front import Front, open_front
 from support.schemathesis import try_all
 
 ID = "0198c8a0-0000-7000-8000-000000000001"
@@ -55,8 +56,8 @@ async def test_a_path_of_its_own_is_no_name_of_something(front: Front) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("role", QUICK)
 async def test_what_is_described_holds_for_whatever_is_sent(
-    front: Front, store_url: str, role: str, tmp_path: Path
+    sqlite_url: str, clock: ManualClock, role: str, tmp_path: Path
 ) -> None:
-    if not store_url.startswith("sqlite"):
-        pytest.skip("what is described does not depend on the store")
-    assert await try_all(front, role, tmp_path, *QUICK[role]) is None
+    """It does not depend on the store."""
+    async with open_front(sqlite_url, clock) as front:
+        assert await try_all(front, role, tmp_path, *QUICK[role]) is None
