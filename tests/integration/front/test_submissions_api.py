@@ -1,6 +1,9 @@
 """Applications that are no site hand in notifications by `POST /api/v1/notifications`."""
 
+import asyncio
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -10,7 +13,7 @@ from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Status
-from support.front import ADMIN, Front
+from support.front import ADMIN, Front, served
 
 PATH = "/api/v1/notifications"
 ID = "0198c8a0-0000-7000-8000-00000000000{n}"
@@ -97,3 +100,18 @@ async def test_no_site_can_bear_the_name_of_an_application(front: Front) -> None
     with pytest.raises(InvalidInput) as refused:
         await front.operate.sites.add(ADMIN, "app:shop")
     assert (refused.value.code, refused.value.field) == ("site.name", "name")
+
+
+async def test_the_example_application_sends_and_doubles_nothing(front: Front, app: Any, project: Path) -> None:
+    async with served(front.app) as url:
+        ran = []
+        for _ in range(2):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, str(project / "examples/app_send.py"), "order-7", "Order 7 is late"),
+                env={"FIELDPOST_URL": url, "FIELDPOST_TOKEN": front.tokens["shop"]},
+                stdout=asyncio.subprocess.PIPE,
+            )
+            out, _err = await process.communicate()
+            ran.append((process.returncode, out.decode().strip()))
+    assert ran[0] == ran[1]
+    assert (ran[0][0], (await front.centre.get(ran[0][1])).subject) == (0, "Order 7 is late")
