@@ -50,7 +50,7 @@ CALL_CARRIERS = tuple(f"site/carriers/{name}.py" for name in ("http", "database"
 # What only ever happens on the machine of who asks has no HTTP status.
 LOCAL = ("cli/", "demo/", "run/", "site/", "link/client.py", "link/endpoint.py", "link/status.py")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-CODE = re.compile(r"[a-z]+(\.[a-z_0-9]+)?")
+CODE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)?")
 
 
 @dataclass
