@@ -261,7 +261,7 @@ async def test_a_frame_compressed_by_a_rule_of_its_own_ends_its_connection_unrea
     bomb = packer.compress(bytes(64 * 1024 * 1024)) + packer.flush(zlib.Z_SYNC_FLUSH)
     async with opened(line, None, "Sec-WebSocket-Extensions: permessage-deflate") as raw:
         await raw.send(frame(bomb[:-4], FINAL | COMPRESSED | BINARY))
-        # Central agrees to no compression but the link's own, so such a frame breaks the protocol before it is unpacked.
+        # Central agrees to no compression but the link's own: such a frame breaks the protocol, and is not unpacked.
         assert await close_code(raw) == 1002
 
 
