@@ -6,7 +6,8 @@ from fieldpost.testing.mail.record import Connection, Line
 from fieldpost.testing.mail.rules import Rule
 from fieldpost.testing.mail.script import Moment, Tap, Verb
 from fieldpost.testing.mail.server import MailServer
-from fieldpost.testing.mail.thread import Gate, MailServerThread
+from fieldpost.testing.mail.thread import MailServerThread
+from fieldpost.testing.thread import Gate
 
 __all__ = [
     "Connection",
