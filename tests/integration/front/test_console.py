@@ -154,6 +154,29 @@ async def test_a_form_of_an_expired_session_leads_to_the_login_and_does_nothing(
     assert (await front.centre.get(parked)).status is Status.PARKED
 
 
+@pytest.mark.req("CMD-10")
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+async def test_an_act_at_the_console_and_one_over_the_api_are_the_same_act(front: Front, verb: str) -> None:
+    by_page, by_api = await front.park(), await front.park()
+    async with front.client() as client, front.client("operator") as program:
+        await post_login(front, client, await client.get("/login"), "operator")
+        page = await client.get(f"/notifications/{by_page}")
+        form = {"csrf": token_in(page), "version": version_in(page)}
+        assert (await client.post(f"/notifications/{by_page}/{verb}", data=form)).status_code == 303
+        version = (await front.centre.get(by_api)).version
+        answer = await program.post(f"/api/v1/notifications/{by_api}/{verb}", json={"version": version})
+        assert answer.status_code == 200
+    one, other = [await front.centre.get(i) for i in (by_page, by_api)]
+    assert (one.status, one.cycle, one.version) == (other.status, other.cycle, other.version)
+    assert one.status is (Status.PENDING if verb == "retry" else Status.DISCARDED)
+    acts = await front.centre.rows(
+        "select cast(correlation_id as text), actor, kind, status, target from audit"
+        " where actor = 'operator' and correlation_id is not null"
+    )
+    assert {str(act[0]) for act in acts} == {by_page, by_api}
+    assert acts[0][1:] == acts[1][1:]
+
+
 async def test_a_stale_page_does_nothing_and_shows_how_it_stands(front: Front) -> None:
     parked = await front.park()
     async with front.client() as client:
