@@ -44,7 +44,7 @@ fast: $(DEV_READY) ## the tests that need no I/O: unit and property
 test: $(DEV_READY) ## all tests but chaos
 	@tools/postfix
 	@tools/strace
-	$(PYTEST) -q -n 3 --dist loadscope --ignore=tests/chaos tests
+	$(PYTEST) -q -n 3 --dist loadscope --no-loadscope-reorder --ignore=tests/chaos tests
 
 .PHONY: chaos
 chaos: $(DEV_READY) ## the long tests: real processes killed and paused

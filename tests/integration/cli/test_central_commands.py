@@ -37,7 +37,7 @@ async def test_notifications_are_listed_shown_retried_and_discarded(cli: Cli) ->
     listed = (await cli("notifications", "list", "--status", "parked", role="viewer")).out
     assert [line.split()[0] for line in listed.splitlines()[1:]] == [second, first]
     assert len(json.loads((await cli("notifications", "list", "--limit", "1", "--json")).out)["notifications"]) == 1
-    shown = (await cli("notifications", "show", first, role="viewer")).out
+    shown = (await cli("notifications", "show", first, role="operator")).out
     for text in ("Pump 3 is hot", "parked", "ops@example.org", "550 no such user", "notify_deliver", "It has 93 °C."):
         assert text in shown
     assert (await cli("notifications", "retry", first, role="operator")).out == f"{first} is pending again.\n"
