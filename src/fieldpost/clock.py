@@ -34,3 +34,8 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def pause(self, seconds: float) -> None:
+        """The same for a command, which has no loop: one made for this alone may be caught half made by an interrupt,
+        and complains."""
+        time.sleep(seconds)

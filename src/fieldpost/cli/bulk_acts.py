@@ -132,13 +132,11 @@ def begin(client: Client, said: dict[str, Any], as_json: bool) -> None:
 
 def follow_act(client: Client, act: dict[str, Any], as_json: bool) -> None:
     """Tell the progress on stderr until the act has ended, then how; exits with 5 if not all was done."""
-    import asyncio
-
     from fieldpost.clock import SystemClock
 
     while act["ended_at"] is None:
         _tell_progress(act)
-        asyncio.run(SystemClock().sleep(LOOK_EVERY_S))
+        SystemClock().pause(LOOK_EVERY_S)
         act = client.get("bulk-acts", act["act_id"])
     _tell_progress(act)
     if sys.stderr.isatty():

@@ -1,6 +1,5 @@
 """`fieldpost intents`: what was asked of sites; and how other commands ask and wait."""
 
-import asyncio
 from typing import Annotated, Any
 
 import typer
@@ -129,7 +128,7 @@ def give(client: Client, site: str, kind: str, wait_s: float, **more: Any) -> li
     clock = SystemClock()
     until = clock.monotonic() + wait_s
     while any(is_open(one) for one in given) and clock.monotonic() < until:
-        asyncio.run(clock.sleep(min(POLL_S, max(0.0, until - clock.monotonic()))))
+        clock.pause(min(POLL_S, max(0.0, until - clock.monotonic())))
         given = [client.get("intents", one["intent_id"]) if is_open(one) else one for one in given]
     return given
 

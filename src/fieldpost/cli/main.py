@@ -141,9 +141,7 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         sys.exit(0)
     except KeyboardInterrupt:
-        # At once: an event loop that the interrupt caught half made would complain at the interpreter's orderly end.
-        sys.stderr.flush()
-        os._exit(130)
+        sys.exit(130)
     except Exception as error:
         if os.environ.get("FIELDPOST_TRACEBACK"):
             raise

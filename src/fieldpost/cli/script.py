@@ -133,30 +133,25 @@ def _look(site: "Site", message_id: str) -> "OperationRecord | NotificationStatu
 
 def _watch(look: "Callable[[], OperationRecord | NotificationStatus]", as_json: bool, interval_s: float) -> None:
     """Tell each change once. Central out of reach is told and waited for: that is why one watches."""
-    import asyncio
-
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import Unavailable
 
-    async def run() -> None:
-        clock = SystemClock()
-        before = None
-        while True:
-            try:
-                found = look()
-                line = _line(found, as_json)
-                if line != before:
-                    print(line, flush=True)
-                before = line
-                if found.status in ENDED:
-                    return
-            except Unavailable as error:
-                if str(error) != before:
-                    print(f"fieldpost: {error} [{error.code}]", file=sys.stderr, flush=True)
-                before = str(error)
-            await clock.sleep(interval_s)
-
-    asyncio.run(run())
+    clock = SystemClock()
+    before = None
+    while True:
+        try:
+            found = look()
+            line = _line(found, as_json)
+            if line != before:
+                print(line, flush=True)
+            before = line
+            if found.status in ENDED:
+                return
+        except Unavailable as error:
+            if str(error) != before:
+                print(f"fieldpost: {error} [{error.code}]", file=sys.stderr, flush=True)
+            before = str(error)
+        clock.pause(interval_s)
 
 
 def _print(answer: "OperationRecord | NotificationStatus", as_json: bool) -> None:

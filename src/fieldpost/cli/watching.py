@@ -1,6 +1,5 @@
 """`--watch`: look again and again until what one waits for has come."""
 
-import asyncio
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -27,4 +26,4 @@ def watch(look: Callable[[], dict[str, Any]], is_over: Callable[[dict[str, Any]]
             print(f"{clock.now():%H:%M:%S}  {told}", file=sys.stderr, flush=True)
         if is_over(found):
             return found
-        asyncio.run(clock.sleep(LOOK_EVERY_S))
+        clock.pause(LOOK_EVERY_S)
