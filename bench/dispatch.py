@@ -9,7 +9,8 @@ Where a row's time goes, on two cores: 80 to 95 µs of CPU in our process (log l
 9, task and attempt 12, decide and finish 10, arrays and answers 10; SQLAlchemy, asyncpg and the loop the rest) and 80
 µs in PostgreSQL, where the reference needs 73. Both go on at once, claim and end on a connection each, so on a quiet
 machine a core for the process is what bounds it, and two processes can gain only what two cores have left. Planning
-used to cost more than all of that: see ADR 0022.
+used to cost more than all of that: see ADR 0022. Seen on a quiet machine: 8,200 rows/s, 0.46 of the reference; two
+processes 1.17 of one.
 """
 
 import asyncio

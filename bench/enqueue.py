@@ -3,6 +3,11 @@
 Reference: the same bytes by hand into a bare SQLite table (id and text, both by apsw, WAL, synchronous FULL): for one
 caller one row a commit; for sixteen a queue, and a thread that commits whatever waits together. Ours: `send()`, which
 checks the texts, makes the id, encodes the notification, and writes it where the agent takes it.
+
+Where the time goes, one caller on a quiet disk (0.62 of the reference): a commit of ours writes three pages, that of
+the reference two, which costs 15 %: the third is the index by category, without which a backlog of cached calls would
+hide the notifications behind it. The rest is 40 µs of Python a call, which sixteen threads pay in turn (0.55).
+Smaller pages gain 10 %, and are not worth what they cost to whoever reads a damaged file.
 """
 
 import os
