@@ -1,6 +1,7 @@
 """A site's real buffer whose cached calls are moved on as scripts, carriers and operators would, without any target."""
 
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -110,3 +111,27 @@ class Calls:
         held = self.buffer.claim(category, target, now, claimant="agent", until=now + MINUTE, items_max=100)
         self.buffer.release([message for message in held if message.message_id != operation_id])
         return next(message for message in held if message.message_id == operation_id)
+
+
+def changes_of(calls: Calls) -> Iterator[tuple[str, str]]:
+    """Every transition that a call can go through: the call and the status it has then."""
+    for end in (calls.deliver, calls.fail):
+        one = calls.issue()
+        yield one, "pending"
+        end(one)
+        yield one, calls.record(one).status.value
+    one = calls.issue("erp", Category.DATABASE_WRITE)
+    calls.put_off(one)
+    yield one, "retrying"
+    calls.put_off(one)
+    yield one, "retrying"
+    calls.park(one)
+    yield one, "parked"
+    calls.retry(one)
+    yield one, "retrying"
+    calls.deliver(one)
+    yield one, "delivered"
+    given_up = calls.parked()
+    yield given_up, "parked"
+    calls.discard(given_up)
+    yield given_up, "discarded"

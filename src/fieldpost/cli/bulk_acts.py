@@ -17,7 +17,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say, tell_more
 
 app = typer.Typer(help="Bulk acts: one verb on many parked notifications.", no_args_is_help=True)
 
@@ -102,8 +102,7 @@ def rows(
         ],
         "There is no such notification in it.",
     )
-    if found["next_cursor"]:
-        print(f"\nThere are more: --cursor {found['next_cursor']}")
+    tell_more(found["next_cursor"])
 
 
 @app.command()

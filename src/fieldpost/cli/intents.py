@@ -12,7 +12,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say, tell_more
 from fieldpost.cli.watching import WatchOption, watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
@@ -65,8 +65,7 @@ def list_(
         ],
         "There is no such intent.",
     )
-    if found["next_cursor"]:
-        print(f"\nThere are more: --cursor {found['next_cursor']}")
+    tell_more(found["next_cursor"])
 
 
 @app.command()

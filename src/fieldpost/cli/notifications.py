@@ -27,7 +27,7 @@ from fieldpost.cli.filters import (
     TypeOption,
     fields,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, say, tell_more
 from fieldpost.cli.watching import WatchOption, watch
 
 LIVE = ("pending", "retrying")
@@ -80,8 +80,7 @@ def list_(
         ],
         "There is no such notification.",
     )
-    if found["next_cursor"]:
-        print(f"\nThere are more: --cursor {found['next_cursor']}")
+    tell_more(found["next_cursor"])
 
 
 @app.command()

@@ -37,6 +37,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
     console.print(table)
 
 
+def tell_more(cursor: str | None) -> None:
+    """How to go on where a list ended, if it has not ended."""
+    if cursor:
+        print(f"\nThere are more: --cursor {cursor}")
+
+
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Name and value below each other; what is None is left out."""
     shown = [(name, value) for name, value in fields if value is not None]

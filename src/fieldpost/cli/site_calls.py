@@ -13,7 +13,7 @@ from fieldpost.cli.client import (
     TokenFileOption,
     UrlOption,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, tell_more
 
 app = typer.Typer(help="Cached calls at the sites, as these report them.", no_args_is_help=True)
 
@@ -71,8 +71,7 @@ def list_(
         ],
         "There is no such call.",
     )
-    if found["next_cursor"]:
-        print(f"\nThere are more: --cursor {found['next_cursor']}")
+    tell_more(found["next_cursor"])
 
 
 @app.command()
@@ -168,8 +167,7 @@ def parked(
         ],
         "Nothing is parked there.",
     )
-    if answer.get("next"):
-        print(f"\nThere are more: --cursor {answer['next']}")
+    tell_more(answer.get("next"))
 
 
 @app.command()

@@ -14,7 +14,7 @@ from fieldpost.cli.client import (
     UrlOption,
 )
 from fieldpost.cli.filters import FromOption, ToOption
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import moment, print_fields, print_json, print_table, tell_more
 
 SiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")]
 
@@ -120,7 +120,7 @@ def events(
         ],
         "There is no such entry.",
     )
-    _tell_more(answer)
+    tell_more(answer.get("next"))
 
 
 def rejected(
@@ -152,7 +152,7 @@ def rejected(
         ],
         "Nothing lies there.",
     )
-    _tell_more(answer)
+    tell_more(answer.get("next"))
 
 
 def resubmit(
@@ -186,11 +186,6 @@ def discard_rejected(
 def _ask(client: Client, site: str, kind: str, given: dict[str, Any], wait_s: float) -> dict[str, Any]:
     arguments = {name: value for name, value in given.items() if value is not None}
     return intents.answer_of(intents.give(client, site, kind, wait_s, arguments=arguments), site)
-
-
-def _tell_more(answer: dict[str, Any]) -> None:
-    if answer.get("next"):
-        print(f"\nThere are more: --cursor {answer['next']}")
 
 
 def _counts(counts: dict[str, int] | None) -> str | None:

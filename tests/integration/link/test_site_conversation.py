@@ -14,7 +14,6 @@ from fieldpost import Site
 from fieldpost.central.store import mirrors, site_calls, site_health
 from fieldpost.clock import SystemClock
 from fieldpost.core.intent import Intent, IntentKind, IntentState
-from fieldpost.core.message import Category
 from fieldpost.front.errands import Errands
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.endpoint import CONTROL_PATH
@@ -24,7 +23,7 @@ from fieldpost.site.control import Control
 from fieldpost.site.folder import read_folder
 from fieldpost.site.forwarder import ForwardHealth
 from fieldpost.site.options import ReportOptions
-from support.calls import Calls
+from support.calls import Calls, changes_of
 from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front, served
 from support.running_central import RunningCentral, call, until
@@ -107,25 +106,6 @@ async def ended(front: Front, intent: Intent) -> Intent:
     return found
 
 
-def transitions(calls: Calls) -> Iterator[tuple[str, str]]:
-    one = calls.issue()
-    yield one, "pending"
-    calls.put_off(one)
-    yield one, "retrying"
-    calls.park(one)
-    yield one, "parked"
-    calls.retry(one)
-    yield one, "retrying"
-    calls.deliver(one)
-    yield one, "delivered"
-    refused = calls.issue("plant", Category.DATABASE_WRITE)
-    calls.fail(refused)
-    yield refused, "failed"
-    given_up = calls.parked()
-    calls.discard(given_up)
-    yield given_up, "discarded"
-
-
 def acts(calls: Calls, message_id: str, kind: str) -> int:
     """How often the site's own log tells of such an act."""
     wanted = events.EventFilter(message_id=message_id, kind=kind)
@@ -137,7 +117,7 @@ async def test_every_transition_at_a_site_is_told_over_the_line(front: Front, ce
     before = calls.issue()
     async with agent(calls, central, front.tokens["site"]):
         await mirrored(front, before, "pending")
-        for operation_id, status in transitions(calls):
+        for operation_id, status in changes_of(calls):
             await mirrored(front, operation_id, status)
 
 
@@ -146,7 +126,7 @@ async def test_every_transition_is_learned_by_asking_alone_when_telemetry_is_off
     front: Front, central: str, calls: Calls
 ) -> None:
     async with agent(calls, central, front.tokens["site"], QUIET):
-        for operation_id, status in transitions(calls):
+        for operation_id, status in changes_of(calls):
             # The interval is over.
             errands_of(front).connected(SITE)
             await mirrored(front, operation_id, status)

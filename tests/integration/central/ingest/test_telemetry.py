@@ -11,12 +11,11 @@ import pytest
 from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
 from fieldpost.central.store import mirrors, site_calls
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.core.message import Category
 from fieldpost.core.site_call import Mirror, SiteCall
 from fieldpost.link.messages import CallRow, Reconcile, Telemetry
 from fieldpost.site import tracking as site_tracking
 from fieldpost.testing import ManualClock
-from support.calls import Calls
+from support.calls import Calls, changes_of
 from support.centre import SITE, Centre
 
 OTHER = "north"
@@ -57,30 +56,6 @@ async def reconcile(reports: Reports, calls: Calls, site: str = SITE) -> int:
         count += 1
         asked = await reports.answer(site, calls.answer(asked))
     return count
-
-
-def changes_of(calls: Calls) -> Iterator[tuple[str, str]]:
-    """Every transition that a call can go through: the call and the status it has then."""
-    for end in (calls.deliver, calls.fail):
-        one = calls.issue()
-        yield one, "pending"
-        end(one)
-        yield one, calls.record(one).status.value
-    one = calls.issue("erp", Category.DATABASE_WRITE)
-    calls.put_off(one)
-    yield one, "retrying"
-    calls.put_off(one)
-    yield one, "retrying"
-    calls.park(one)
-    yield one, "parked"
-    calls.retry(one)
-    yield one, "retrying"
-    calls.deliver(one)
-    yield one, "delivered"
-    given_up = calls.parked()
-    yield given_up, "parked"
-    calls.discard(given_up)
-    yield given_up, "discarded"
 
 
 @pytest.mark.req("TEL-01", "TEL-02", "TRK-12")
