@@ -159,7 +159,12 @@ async def call(node: RunningCentral, token: str, method: str, path: str, body: o
         return await answer.json()
 
 
-async def until(is_so: Callable[[], Any | Awaitable[Any]], timeout_s: float, what: str, every_s: float = 0.05) -> Any:
+async def until(
+    is_so: Callable[[], Any | Awaitable[Any]],
+    timeout_s: float = 20.0,
+    what: str = "it to be so",
+    every_s: float = 0.05,
+) -> Any:
     """Look again and again until it is so; what it then is. Raises TimeoutError that says what was waited for."""
     try:
         async with asyncio.timeout(timeout_s):

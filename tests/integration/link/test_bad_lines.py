@@ -34,6 +34,7 @@ from fieldpost.testing import ManualClock
 from support.bad_line import BadLine, bad_line
 from support.front import Front, served
 from support.line import Line, receive
+from support.running_central import until
 
 DEADLINE_S = 30.0
 
@@ -195,12 +196,6 @@ async def test_both_ends_notice_a_half_open_control_connection_and_the_site_open
         stopping.set()
         async with asyncio.timeout(DEADLINE_S):
             await running
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.fault(16)

@@ -27,6 +27,7 @@ from fieldpost.link.session import Session
 from support.front import Front, served
 from support.line import Line, receive
 from support.link_central import link_central
+from support.running_central import until
 from support.site_folders import TOKEN
 
 
@@ -44,12 +45,6 @@ async def running(client: ControlClient) -> AsyncIterator[None]:
         stopping.set()
         async with asyncio.timeout(10):
             await task
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.01)
 
 
 async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts(front: Front) -> None:

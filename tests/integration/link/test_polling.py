@@ -17,6 +17,7 @@ from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Health, Message, Reconcile, ReconcileAnswer, Refusal
 from support.front import Front, served
+from support.running_central import until
 
 SENT_AT = "2026-11-15T12:00:00.000000Z"
 
@@ -62,12 +63,6 @@ async def running(client: ControlClient) -> AsyncIterator[None]:
         stopping.set()
         async with asyncio.timeout(10):
             await task
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def client_of(front: Front, url: str, handler: Callable[[Message], object]) -> ControlClient:

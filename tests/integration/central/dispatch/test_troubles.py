@@ -1,7 +1,7 @@
 """The dispatcher's loop when the database or the audit fails, and what wakes it when all is well."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,6 +15,7 @@ from fieldpost.core.outcome import TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import DEADLINE_S, Centre, ScriptedAdapter, open_centre
 from support.pg_proxy import pg_proxy
+from support.running_central import until
 
 
 def refuse_audit(centre: Centre, when: str = "new.kind = 'notify_deliver'") -> list[str]:
@@ -49,12 +50,6 @@ async def real_time(url: str) -> AsyncIterator[Centre]:
         await centre.add_channel(retry_delay_s=0.2)
         await centre.add_list()
         yield centre
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 async def ends_as(centre: Centre, notification_id: str, status: Status) -> None:
