@@ -1,65 +1,15 @@
 """The console in Chromium, as an operator uses it."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Dialog, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from fieldpost.core.actor import Role
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import TransientFailure
-from fieldpost.testing import ManualClock
-from support.front import ADMIN, Front, open_front, served
-
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-
-
-@pytest.fixture
-async def front(sqlite_url: str) -> AsyncIterator[Front]:
-    async with open_front(sqlite_url, ManualClock()) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def url(front: Front) -> AsyncIterator[str]:
-    async with served(front.app) as served_at:
-        yield served_at
-
-
-@pytest.fixture
-async def browser(chromium_path: str) -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
-        yield launched
-        await launched.close()
-
-
-@pytest.fixture
-async def page(browser: Browser, url: str) -> AsyncIterator[Page]:
-    async with watched(await browser.new_context(base_url=url)) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def scriptless(browser: Browser, url: str) -> AsyncIterator[Page]:
-    async with watched(await browser.new_context(base_url=url, java_script_enabled=False)) as opened:
-        yield opened
-
-
-@asynccontextmanager
-async def watched(context: BrowserContext) -> AsyncIterator[Page]:
-    """A page on which nothing may go wrong: what the content security policy stops would be told here."""
-    page = await context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-    yield page
-    await context.close()
-    # A refused login answers 401, which the browser notes by itself.
-    assert [text for text in complaints if "status of 401" not in text] == []
+from support.console import answer, expect_fit_and_contrast, log_in
+from support.front import ADMIN, Front
 
 
 async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it(front: Front, page: Page) -> None:
@@ -98,14 +48,14 @@ async def test_discarding_asks_first(front: Front, browser: Browser, url: str) -
     row = page.locator("tbody tr", has_text="Pump 3 is hot")
     asked: list[str] = []
 
-    async def answer(is_yes: bool) -> None:
-        page.once("dialog", lambda dialog: _answer(dialog, is_yes, asked))
+    async def discard(is_yes: bool) -> None:
+        page.once("dialog", lambda dialog: answer(dialog, is_yes, asked))
         await row.get_by_role("button", name="Discard").click()
 
-    await answer(False)
+    await discard(False)
     await expect(row).to_contain_text("parked")
     assert (await front.centre.get(parked)).status is Status.PARKED
-    await answer(True)
+    await discard(True)
     await expect(row).to_contain_text("discarded")
     assert (await front.centre.get(parked)).status is Status.DISCARDED
     assert len(asked) == 2
@@ -265,56 +215,3 @@ async def test_a_person_comes_in_by_a_link_changes_the_password_and_logs_out_eve
     await expect(page.locator(".sessions tbody tr")).to_have_count(1)
     await scriptless.goto("/")
     await expect(scriptless.get_by_role("heading", name="Log in")).to_be_visible()
-
-
-async def log_in(front: Front, page: Page, name: str) -> None:
-    await page.goto("/login")
-    await page.get_by_label("Name").fill(name)
-    await page.get_by_label("Password").fill(front.password(name))
-    await page.get_by_role("button", name="Log in").click()
-    await expect(page.get_by_role("button", name="Log out")).to_be_visible()
-
-
-async def _answer(dialog: Dialog, is_yes: bool, asked: list[str]) -> None:
-    asked.append(dialog.message)
-    await (dialog.accept() if is_yes else dialog.dismiss())
-
-
-# The contrast of every piece of text with what lies behind it, as WCAG 2 computes it; those below AA.
-CONTRAST = """
-() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (color) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = color;
-    canvas.fillRect(0, 0, 1, 1);
-    return canvas.getImageData(0, 0, 1, 1).data;
-  };
-  const luminance = ([r, g, b]) => {
-    const part = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  };
-  const behind = (element) => {
-    for (let e = element; e; e = e.parentElement) {
-      const color = rgba(getComputedStyle(e).backgroundColor);
-      if (color[3] === 255) return color;
-    }
-    return rgba("white");
-  };
-  const poor = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
-    const [a, b] = [luminance(rgba(getComputedStyle(element).color)), luminance(behind(element))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) poor.push([walker.currentNode.data.trim().slice(0, 40), element.className, ratio]);
-  }
-  return poor;
-}
-"""
-
-
-async def expect_fit_and_contrast(page: Page) -> None:
-    assert await page.evaluate(CONTRAST) == []
-    assert await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0

@@ -5,10 +5,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from fieldpost.demo.inbox import Inbox
 from fieldpost.testing import ReceivedMail
+from support.console import on_shared_loop, watched
 
 MAIL = ReceivedMail(
     number=1,
@@ -33,20 +34,10 @@ def mailbox() -> Mailbox:
     return Mailbox()
 
 
-@pytest.fixture
-async def page(mailbox: Mailbox, chromium_path: str) -> AsyncIterator[Page]:
-    async with Inbox(mailbox).listening() as url, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=chromium_path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        page = await browser.new_page(base_url=url)
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        yield page
-        await browser.close()
-        # Anything that the content security policy stopped would be told here.
-        assert complaints == []
+@on_shared_loop
+async def page(mailbox: Mailbox, browser: Browser) -> AsyncIterator[Page]:
+    async with Inbox(mailbox).listening() as url, watched(await browser.new_context(base_url=url)) as opened:
+        yield opened
 
 
 async def test_a_mail_appears_by_itself(mailbox: Mailbox, page: Page) -> None:
