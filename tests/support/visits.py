@@ -1,0 +1,73 @@
+"""Every address of the console that there is to see, made from its table of pages and the sample world.
+
+A new page is walked by itself as soon as its parameters can be filled: by their own name, or by the noun before them in
+the path. Otherwise `addresses` says which value is missing, so that no page goes unseen by the pictures and by the walk
+for accessibility.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from fieldpost.front.auth import Access
+from fieldpost.front.console.pages import PAGES
+from fieldpost.front.console.visit import PageRoute
+
+NOT_SEEN: dict[str, str] = {
+    "/login/oidc": "leads away, to the identity provider",
+    "/login/oidc/callback": "leads away, from the identity provider",
+}
+"""What answers a GET and is no page, with the reason."""
+
+MORE: dict[str, Sequence[tuple[str, str]]] = {
+    "/outbox": (
+        ("parked", "?status=parked"),
+        ("filtered", "?status=parked&site=plant-north&subject=filter"),
+        ("stuck", "?stuck=true"),
+        ("none", "?subject=unheard-of"),
+    ),
+}
+"""Other forms of a page that are worth a look: a name for each, and what follows the page's path."""
+
+
+@dataclass(frozen=True)
+class Address:
+    name: str
+    """For a file: `notification`, `outbox-parked`."""
+    path: str
+    is_for_anyone: bool
+
+
+def addresses(places: Mapping[str, str]) -> list[Address]:
+    """Of every page, in the order of the table; KeyError names a parameter for which `places` has no value."""
+    found = []
+    for page in seen():
+        path = fill(page.path, places)
+        name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\{.*?\}", "one", page.path)).strip("-") or "front"
+        is_for_anyone = page.access is Access.ANYONE
+        found.append(Address(name, path, is_for_anyone))
+        found += [Address(f"{name}-{form}", path + rest, is_for_anyone) for form, rest in MORE.get(page.path, ())]
+    return found
+
+
+def seen() -> list[PageRoute]:
+    """The pages: whatever answers a GET, but for what is told apart above."""
+    return [page for page in PAGES if page.method == "GET" and page.path not in NOT_SEEN]
+
+
+def fill(path: str, places: Mapping[str, str]) -> str:
+    """The path with its parameters filled."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if not part.startswith("{"):
+            parts.append(part)
+            continue
+        name = part.strip("{}").partition(":")[0]
+        value = places.get(name) or places.get(parts[-1])
+        if value is None:
+            raise KeyError(
+                f"{path}: give {name!r} a value in World.places, or say in visits.NOT_SEEN why it is no page"
+            )
+        parts.append(quote(value, safe=""))
+    return "/".join(parts)
