@@ -26,12 +26,14 @@ from fieldpost.central.store.types import Id, Json, Moment
 # Accounts, and the tables that sites fill, have modules of their own, imported here so that the catalogue is whole.
 __all__ = ["account_tables", "metadata", "site_tables"]
 
-IS_LIVE = "status in ('pending', 'retrying')"
 IS_CLAIMABLE = "due_at is not null and held_by is null"
 IS_HELD = "held_by is not null"
 IS_SUSPECT = "due_at is not null and orphan_count > 0"
 IS_UNDELIVERED = "status <> 'delivered'"
 IS_TERMINAL = "terminal_at is not null"
+IS_WAITING = "due_at is not null"
+IS_ACT = "kind not in ('notify_send', 'notify_deliver')"
+IS_TROUBLE = "status in ('failed', 'parked', 'discarded', 'skipped')"
 
 notifications = Table(
     "notifications",
@@ -101,6 +103,15 @@ notifications = Table(
         "source_site_id",
         postgresql_where=text(IS_UNDELIVERED),
         sqlite_where=text(IS_UNDELIVERED),
+    ),
+    # By site, so that what waits is counted as it lies and never sorted.
+    Index(
+        "ix_notifications_waiting",
+        "source_site_id",
+        "created_at",
+        "due_at",
+        postgresql_where=text(IS_WAITING),
+        sqlite_where=text(IS_WAITING),
     ),
     Index(
         "ix_notifications_terminal",
@@ -187,6 +198,13 @@ audit = Table(
     ),
     Index("ix_audit_correlation_id", "correlation_id"),
     Index("ix_audit_occurred_at", "occurred_at"),
+    # Most entries tell of deliveries that went well. What people look for is rare, and has small indexes of its own,
+    # which cost a delivery nothing; by its site every entry is found.
+    Index("ix_audit_site", "source_site_id", "occurred_at"),
+    Index("ix_audit_act", "occurred_at", postgresql_where=text(IS_ACT), sqlite_where=text(IS_ACT)),
+    Index("ix_audit_act_actor", "actor", "occurred_at", postgresql_where=text(IS_ACT), sqlite_where=text(IS_ACT)),
+    Index("ix_audit_act_target", "target", "occurred_at", postgresql_where=text(IS_ACT), sqlite_where=text(IS_ACT)),
+    Index("ix_audit_trouble", "occurred_at", postgresql_where=text(IS_TROUBLE), sqlite_where=text(IS_TROUBLE)),
 )
 
 breakers = Table(
