@@ -327,7 +327,7 @@ def _statements(d: _Dialect, rows: int, now: int) -> Iterator[str]:
                 else 'permanent_failure' end, 12
         from notifications where claim_token > 0
     """
-    yield f"""
+    yield """
         insert into audit (event_id, occurred_at, ingested_at, correlation_id, channel, kind, status, source_site_id,
             source_script, actor, target)
         select notification_id, created_at, created_at, notification_id, 'notification', 'notify_send', 'submitted',
