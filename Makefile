@@ -55,6 +55,10 @@ chaos: $(DEV_READY) ## the long tests: real processes killed and paused
 browser: $(DEV_READY) ## the console in Chromium
 	$(PYTEST) -q tests/console
 
+.PHONY: pictures
+pictures: $(DEV_READY) ## pictures of every page of the console, in build/pictures; those of the README anew
+	cd tests && ../$(BIN)/python -m support.look pictures --readme
+
 .PHONY: docs
 docs: $(DEV_READY) ## make the generated pages of docs/reference anew
 	$(BIN)/python tools/ledger.py --write

@@ -30,6 +30,9 @@ from support.world import NIGHT, World, live_on, open_world
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 PICTURES = PROJECT / "build" / "pictures"
+README = PROJECT / "docs" / "pictures"
+SHOWN = {"front": "health.png", "notifications-one": "notification.png"}
+"""What the README shows, by the name of the address: as much of it as a screen holds, by day."""
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 FORMS = {"light": ("light", 1280, 800), "dark": ("dark", 1280, 800), "phone": ("light", 390, 844)}
 """Colour scheme, width and height."""
@@ -47,6 +50,8 @@ def main() -> None:
         command.add_argument("--form", choices=FORMS, help="only this one")
         if name == "picture":
             command.add_argument("path", nargs="+")
+        else:
+            command.add_argument("--readme", action="store_true", help="make those of the README anew, too")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if given.command == "serve":
@@ -54,7 +59,8 @@ def main() -> None:
         return
     given.to.mkdir(parents=True, exist_ok=True)
     forms = [given.form] if given.form else list(FORMS)
-    made = asyncio.run(take(getattr(given, "path", None), given.to, given.who, forms))
+    readme = README if getattr(given, "readme", False) else None
+    made = asyncio.run(take(getattr(given, "path", None), given.to, given.who, forms, readme))
     print("\n".join(str(path) for path in made))
 
 
@@ -72,7 +78,9 @@ async def serve(port: int) -> None:
         living.cancel()
 
 
-async def take(paths: Sequence[str] | None, folder: Path, who: str, forms: Sequence[str]) -> list[Path]:
+async def take(
+    paths: Sequence[str] | None, folder: Path, who: str, forms: Sequence[str], readme: Path | None = None
+) -> list[Path]:
     """Pictures of these addresses, or of all; where they are."""
     made = []
     async with _fresh(NIGHT) as world, served(world.front.app) as url, _chromium() as browser:
@@ -87,6 +95,9 @@ async def take(paths: Sequence[str] | None, folder: Path, who: str, forms: Seque
                 await page.goto(address.path)
                 made.append(folder / f"{address.name}-{form}.png")
                 await page.screenshot(path=made[-1], full_page=True)
+                if readme is not None and form == "light" and address.name in SHOWN:
+                    made.append(readme / SHOWN[address.name])
+                    await page.screenshot(path=made[-1])
                 await page.close()
     return made
 

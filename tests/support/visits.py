@@ -20,6 +20,9 @@ NOT_SEEN: dict[str, str] = {
 }
 """What answers a GET and is no page, with the reason."""
 
+NEEDED: dict[str, str] = {"/set-password": "?link={link}"}
+"""What must follow a page's path, with values of `World.places`."""
+
 MORE: dict[str, Sequence[tuple[str, str]]] = {
     "/outbox": (
         ("parked", "?status=parked"),
@@ -43,7 +46,7 @@ def addresses(places: Mapping[str, str]) -> list[Address]:
     """Of every page, in the order of the table; KeyError names a parameter for which `places` has no value."""
     found = []
     for page in seen():
-        path = fill(page.path, places)
+        path = fill(page.path, places) + NEEDED.get(page.path, "").format_map(places)
         name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\{.*?\}", "one", page.path)).strip("-") or "front"
         is_for_anyone = page.access is Access.ANYONE
         found.append(Address(name, path, is_for_anyone))

@@ -274,7 +274,7 @@ async def _people_act(world: World, end: datetime) -> None:
     await operate.intents.settle(
         "plant-north", CommandResult(intent_id=given[0].intent_id, outcome="applied", rows=_events(world, end))
     )
-    world.places |= {"act_id": done.act_id}
+    world.places |= {"act_id": done.act_id, "link": (await operate.users.reset_password(ADMIN, "kim")).token}
     world.notable |= {"act done": done.act_id, "act halted": halted.act_id}
 
 

@@ -1,0 +1,74 @@
+"""Every page of the console, as the sample world fills it: by day, by night and on a phone.
+
+Whatever the table of pages holds is walked (support/visits.py), so a new page is judged here from its first day.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from support.console import log_in, watched
+from support.databases import SqliteFiles
+from support.front import served
+from support.look import FORMS, opened
+from support.visits import addresses
+from support.world import NIGHT, World, open_world
+
+AXE = Path(__file__).parent.parent / "support" / "vendor" / "axe.min.js"
+JUDGE = """
+async (which) => {
+  const found = await axe.run(document, { resultTypes: ["violations"], runOnly: which });
+  return found.violations
+    .filter((rule) => ["serious", "critical"].includes(rule.impact))
+    .map((rule) => [rule.id, rule.help, ...rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 160))].join(" | "));
+}
+"""
+ALL = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+LAYOUT = {"type": "rule", "values": ["color-contrast", "target-size", "scrollable-region-focusable", "meta-viewport"]}
+WHICH = {"light": ALL, "dark": COLOURS, "phone": LAYOUT}
+"""What axe is asked: by night and on a phone, what those can change. The markup is the same, and was judged by day."""
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def world(sqlite_files: SqliteFiles, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """One for all: looking changes nothing."""
+    async with open_world(sqlite_files.fresh(tmp_path_factory.mktemp("world"))) as opened_world:
+        yield opened_world
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_on_every_page_axe_finds_nothing_serious_and_nothing_scrolls_sideways(
+    world: World, browser: Browser, form: str
+) -> None:
+    wrong: dict[str, list[str]] = {}
+    async with (
+        served(world.front.app) as url,
+        watched(await opened(browser, url, form)) as page,
+        watched(await opened(browser, url, form)) as stranger,
+    ):
+        await log_in(world.front, page, "admin")
+        for address in addresses(world.places):
+            found = await _judged(stranger if address.is_for_anyone else page, address.path, form)
+            if found:
+                wrong[address.path] = found
+    assert wrong == {}
+
+
+async def _judged(page: Page, path: str, form: str) -> list[str]:
+    await page.clock.set_fixed_time(NIGHT)
+    answer = await page.goto(path)
+    assert answer is not None
+    assert answer.status == 200, f"{path} answered {answer.status}"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    await page.evaluate(AXE.read_text())
+    found = list(await page.evaluate(JUDGE, WHICH[form]))
+    if (wider_by := await page.evaluate(TOO_WIDE)) > 0:
+        found.append(f"the page is {wider_by} px wider than the window")
+    return found
