@@ -21,6 +21,7 @@ from fieldpost.front.guard import Guard
 from fieldpost.front.links import Links
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.proxies import Proxies
+from fieldpost.front.pulse import Pulse
 from fieldpost.front.rooms import Rooms
 
 
@@ -35,7 +36,9 @@ def create_app(
     options = options or FrontOptions()
     links = Links()
     errands = Errands(links, operate.intents, ingest.reports, clock)
-    rooms = Rooms(operate, watch, ingest, Allowances(options, clock), links, errands, options)
+    rooms = Rooms(
+        operate, watch, ingest, Allowances(options, clock), links, errands, Pulse(watch.signals.marks), options
+    )
     console = Console(rooms)
 
     async def http_error(request: Request, error: Exception) -> Response:

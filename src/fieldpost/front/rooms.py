@@ -9,6 +9,7 @@ from fieldpost.front.allowance import Allowances
 from fieldpost.front.errands import Errands
 from fieldpost.front.links import Links
 from fieldpost.front.options import FrontOptions
+from fieldpost.front.pulse import Pulse
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,4 +20,5 @@ class Rooms:
     allowances: Allowances
     links: Links
     errands: Errands
+    pulse: Pulse
     options: FrontOptions = field(default_factory=FrontOptions)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 import uvicorn
-from starlette.types import ASGIApp
+from fastapi import FastAPI
 
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.tls import Certificate
@@ -27,11 +27,12 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        app: ASGIApp,
+        app: FastAPI,
         listening: socket.socket,
         options: FrontOptions | None = None,
         certificate: Certificate | None = None,
     ) -> None:
+        self._app = app
         self._socket = listening
         host, port = listening.getsockname()[:2]
         scheme = "http" if certificate is None else "https"
@@ -66,6 +67,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._is_ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Pages that listen would be waited for until the grace time is over.
+        self._app.state.rooms.pulse.close()
+        await super().shutdown(sockets)
 
     async def ready(self) -> None:
         await self._is_ready.wait()

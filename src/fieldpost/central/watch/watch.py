@@ -12,6 +12,7 @@ from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Nodes
 from fieldpost.central.watch.notifications import Notifications
+from fieldpost.central.watch.signals import Signals
 from fieldpost.central.watch.site_calls import SiteCalls
 from fieldpost.central.watch.sites import Sites
 from fieldpost.clock import Clock
@@ -77,6 +78,7 @@ class Watch:
     sites: Sites
     site_calls: SiteCalls
     exposition: Exposition
+    signals: Signals
 
     @classmethod
     def over(
@@ -92,13 +94,15 @@ class Watch:
         options = options or WatchOptions()
         by = options.thresholds(sweep_interval_s)
         kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), Sites(store, clock, options.freshness)
+        health = Health(store, clock, keyring, metrics, sweep_interval_s)
         return cls(
             Notifications(store, clock, by.stuck_after),
             BulkActs(store),
-            Health(store, clock, keyring, metrics, sweep_interval_s),
+            health,
             kpis,
             nodes,
             sites,
             SiteCalls(store, by.stuck_after),
             Exposition(store, metrics or Metrics(clock), kpis, nodes, sites),
+            Signals(store, clock, health, sites),
         )

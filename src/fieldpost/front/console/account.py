@@ -5,9 +5,12 @@ from starlette.responses import Response
 from fieldpost.central.operate.logins import TooManyLogins
 from fieldpost.core.errors import Denied, InvalidInput, NotFound
 from fieldpost.core.login import PASSWORD_LENGTH_MIN
+from fieldpost.front.auth import Access
 from fieldpost.front.console.sessions import logged_out
-from fieldpost.front.console.visit import Visit, redirect, set_session
+from fieldpost.front.console.visit import THEME_COOKIE, THEMES, PageRoute, Visit, redirect, set_cookie, set_session
 from fieldpost.link import credentials
+
+THEME_S = 5 * 365 * 86400
 
 NOTICES = {
     "password": "Your password is changed. Everywhere else you are logged out.",
@@ -16,7 +19,7 @@ NOTICES = {
 
 
 async def page(visit: Visit) -> Response:
-    return await _page(visit, notice=NOTICES.get(visit.request.query_params.get("done", "")))
+    return await _page(visit, notice=visit.notice(NOTICES))
 
 
 async def change_password(visit: Visit) -> Response:
@@ -32,8 +35,17 @@ async def change_password(visit: Visit) -> Response:
         return await _page(visit, 422, error=error.message)
     except TooManyLogins as error:
         return await _page(visit, 429, error=error.message)
-    response = redirect("/account?done=password")
+    response = redirect("/account", "password")
     set_session(response, visit.request, session)
+    return response
+
+
+async def change_theme(visit: Visit) -> Response:
+    theme = (await visit.form()).get("theme", "")
+    if theme not in THEMES:
+        raise InvalidInput("form.theme", f"theme must be one of {', '.join(THEMES)}", field="theme")
+    response = redirect("/account")
+    set_cookie(response, visit.request, THEME_COOKIE, theme, THEME_S)
     return response
 
 
@@ -44,8 +56,8 @@ async def end_session(visit: Visit) -> Response:
         await visit.rooms.operate.logins.end(visit.actor, session_id)
     except NotFound:
         # Ended already, on another page or by its time: that is what was wanted.
-        return redirect("/account?done=ended")
-    return logged_out(visit) if session_id == _own_id(visit) else redirect("/account?done=ended")
+        return redirect("/account", "ended")
+    return logged_out(visit) if session_id == _own_id(visit) else redirect("/account", "ended")
 
 
 async def log_out_everywhere(visit: Visit) -> Response:
@@ -64,6 +76,7 @@ async def _page(visit: Visit, status: int = 200, notice: str | None = None, erro
         own_id=_own_id(visit),
         as_of=logins.now(),
         browser=browser_of,
+        themes=THEMES,
         notice=notice,
         error=error,
         length_min=PASSWORD_LENGTH_MIN,
@@ -95,3 +108,12 @@ def browser_of(agent: str | None) -> str:
 
 def _own_id(visit: Visit) -> str | None:
     return credentials.prefix_of(visit.secret or "", "session")
+
+
+ROUTES = (
+    PageRoute("GET", "/account", page, Access.VIEWER),
+    PageRoute("POST", "/account/password", change_password, Access.VIEWER),
+    PageRoute("POST", "/account/theme", change_theme, Access.VIEWER),
+    PageRoute("POST", "/account/sessions/{session_id}/end", end_session, Access.VIEWER),
+    PageRoute("POST", "/account/log-out-everywhere", log_out_everywhere, Access.VIEWER),
+)

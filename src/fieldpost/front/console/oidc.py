@@ -4,10 +4,11 @@ from urllib.parse import quote, unquote
 
 from starlette.responses import RedirectResponse, Response
 
-from fieldpost.central.operate.oidc import Begun, Oidc
+from fieldpost.central.operate.oidc import CALLBACK_PATH, Begun, Oidc
 from fieldpost.core.errors import Denied, NotFound
+from fieldpost.front.auth import Access
 from fieldpost.front.console.forms import local_path
-from fieldpost.front.console.visit import Visit, redirect, set_cookie, set_session
+from fieldpost.front.console.visit import PageRoute, Visit, redirect, set_cookie, set_session
 
 PATH = "/login/oidc"
 UNDER_WAY_S = 600
@@ -57,3 +58,9 @@ def _cookie(visit: Visit) -> str:
 
 def _is_tls(visit: Visit) -> bool:
     return visit.request.url.scheme == "https"
+
+
+ROUTES = (
+    PageRoute("GET", PATH, begin, Access.ANYONE),
+    PageRoute("GET", CALLBACK_PATH, finish, Access.ANYONE),
+)

@@ -10,8 +10,10 @@ from starlette.responses import Response
 from fieldpost.central.watch.health import COUNT_MAX
 from fieldpost.core.notification import Status
 from fieldpost.core.search import FIELDS, Filter, parse
-from fieldpost.front.console.visit import Visit
+from fieldpost.front.auth import Access
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit
 
+PATH = "/notifications"
 NOTICES = {
     "retried": "Retried: it is pending again, and due at once.",
     "discarded": "Discarded: it will not be sent. Its record stays.",
@@ -33,10 +35,8 @@ async def page(visit: Visit) -> Response:
         "link": _Links(wanted),
         "is_filtered": wanted != Filter(),
         "is_parked_only": wanted == Filter(statuses=(Status.PARKED,)),
-        "notice": NOTICES.get(query.get("done", "")),
+        "notice": visit.notice(NOTICES),
     }
-    if visit.is_live_update:
-        return visit.page("_outbox_live.html", **values)
     sites = [site.name for site in await visit.rooms.operate.sites.all()]
     lists = [found.name for found in await visit.rooms.operate.lists.all()]
     return visit.page("outbox.html", **values, sites=sites, lists=lists)
@@ -70,4 +70,8 @@ class _Links:
 
     def _to(self, wanted: Filter, cursor: str | None = None) -> str:
         query = urlencode(wanted.fields() | ({"cursor": cursor} if cursor else {}), doseq=True)
-        return f"/?{query}" if query else "/"
+        return f"{PATH}?{query}" if query else PATH
+
+
+MENU = MenuLine("Outbox", PATH, "Now", "o", signal="parked")
+ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER),)

@@ -1,28 +1,17 @@
-"""The console as one table of pages."""
+"""The console as one table of pages.
 
-from fieldpost.central.operate.accounts import LINK_PATH
-from fieldpost.central.operate.oidc import CALLBACK_PATH
-from fieldpost.front.auth import Access
-from fieldpost.front.console import account, notification, oidc, outbox, sessions
-from fieldpost.front.console.visit import PageRoute
+A page is one module beside this one, with its `ROUTES` and, if it stands in the menu, its `MENU` line; and its
+templates, which extend `base.html`. To add one, add its module to the list below.
+"""
 
-PAGES = (
-    PageRoute("GET", "/login", sessions.login_page, Access.ANYONE),
-    PageRoute("POST", "/login", sessions.log_in, Access.ANYONE),
-    PageRoute("GET", oidc.PATH, oidc.begin, Access.ANYONE),
-    PageRoute("GET", CALLBACK_PATH, oidc.finish, Access.ANYONE),
-    PageRoute("GET", LINK_PATH, sessions.link_page, Access.ANYONE),
-    PageRoute("POST", LINK_PATH, sessions.use_link, Access.ANYONE),
-    PageRoute("POST", "/logout", sessions.log_out, Access.VIEWER),
-    PageRoute("GET", "/account", account.page, Access.VIEWER),
-    PageRoute("POST", "/account/password", account.change_password, Access.VIEWER),
-    PageRoute("POST", "/account/sessions/{session_id}/end", account.end_session, Access.VIEWER),
-    PageRoute("POST", "/account/log-out-everywhere", account.log_out_everywhere, Access.VIEWER),
-    PageRoute("GET", "/", outbox.page, Access.VIEWER),
-    PageRoute("GET", "/notifications/{notification_id}", notification.page, Access.VIEWER),
-    PageRoute("POST", "/notifications/{notification_id}/retry", notification.retry, Access.OPERATOR),
-    PageRoute("POST", "/notifications/{notification_id}/discard", notification.discard, Access.OPERATOR),
-)
+from fieldpost.front.console import account, health, live, notification, oidc, outbox, sessions
+from fieldpost.front.console.visit import MenuLine, PageRoute
+
+MODULES = (health, outbox, notification, account, sessions, oidc, live)
+"""In the order in which the menu shows them."""
+
+PAGES: tuple[PageRoute, ...] = tuple(route for module in MODULES for route in module.ROUTES)
+MENU: tuple[MenuLine, ...] = tuple(module.MENU for module in MODULES if hasattr(module, "MENU"))
 
 STATIC = "/static/{name:path}"
 """Style sheet, scripts and pictures, which the login page needs: for anyone."""

@@ -1,6 +1,6 @@
 """Templates to pages. Everything is escaped unless a template of ours says otherwise, and none does."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,13 +15,26 @@ TEMPLATES = Path(__file__).parent / "templates"
 _GLYPHS = {"pending": "○", "retrying": "↻", "delivered": "✓", "parked": "■", "discarded": "✕"}
 
 
+SIGNAL_WORDS = {"parked": "parked", "sites": "not heard of", "breakers": "blocked"}
+"""What the numbers in the menu count, for those who cannot see where they stand."""
+
+
 class Renderer:
     def __init__(self, files: StaticFiles) -> None:
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
         self._environment.globals |= {"static": files.url, "version": fieldpost.__version__, "glyphs": _GLYPHS}
-        self._environment.filters |= {"iso": to_text, "clock": _clock, "duration": _duration, "short": _short}
+        self._environment.globals |= {"signal_words": SIGNAL_WORDS}
+        self._environment.filters |= {
+            "iso": to_text,
+            "clock": _clock,
+            "duration": _duration,
+            "age": age,
+            "number": number,
+            "size": size,
+            "short": _short,
+        }
 
     def page(self, template: str, status: int, **values: object) -> Response:
         text = self._environment.get_template(template).render(values)
@@ -36,6 +49,40 @@ def _clock(moment: datetime, as_of: datetime | None = None) -> str:
         return moment.strftime("%H:%M:%S")
     is_this_year = as_of is not None and moment.year == as_of.year
     return f"{moment.day} {moment.strftime('%b %H:%M' if is_this_year else '%b %Y %H:%M:%S')}"
+
+
+def age(span: timedelta | float | None) -> str:
+    """How long, in the two largest units that matter: `47 s`, `12 min`, `3 h 5 min`, `6 d 2 h`."""
+    if span is None:
+        return "–"
+    seconds = int(span.total_seconds() if isinstance(span, timedelta) else span)
+    if seconds < 60:
+        return f"{max(seconds, 0)} s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 24:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 and days < 10 else f"{days} d"
+
+
+def number(value: float | None) -> str:
+    """With thousands apart by a thin space, so that it reads the same everywhere."""
+    if value is None:
+        return "–"
+    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    return text.replace(",", "\u202f")
+
+
+def size(value: float | None) -> str:
+    """Bytes as people say them."""
+    if value is None:
+        return "–"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError("the last unit takes everything")
 
 
 def _duration(milliseconds: int) -> str:

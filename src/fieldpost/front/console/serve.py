@@ -11,7 +11,8 @@ from starlette.routing import Route as HttpRoute
 
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
 from fieldpost.front.auth import Access
-from fieldpost.front.console.pages import PAGES, STATIC
+from fieldpost.front.console import live
+from fieldpost.front.console.pages import MENU, PAGES, STATIC
 from fieldpost.front.console.render import Renderer
 from fieldpost.front.console.static_files import StaticFiles
 from fieldpost.front.console.visit import (
@@ -84,11 +85,13 @@ class Console:
     async def _visit(self, request: Request) -> Visit:
         token = request.cookies.get(session_cookie_name(request))
         # A page that brings itself up to date is nobody's doing, and keeps no session alive.
-        is_active = request.headers.get("hx-request") != "true"
+        is_active = request.headers.get("hx-request") != "true" and request.url.path != live.PATH
         accounts = self._rooms.operate.accounts
         visitor = await accounts.by_session(token, is_active=is_active) if token else None
         secret = token if visitor else request.cookies.get(visitor_cookie_name(request))
-        return Visit(request, self._rooms, self._renderer, visitor, secret)
+        # What a form leads to is another page, which then tells.
+        signal = await self._rooms.watch.signals.now() if visitor and request.method == "GET" else None
+        return Visit(request, self._rooms, self._renderer, visitor, secret, MENU, signal)
 
     async def _explain(self, request: Request, error: FieldpostError) -> Response:
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
+from fieldpost.central.operate.accounts import LINK_PATH
 from fieldpost.central.operate.logins import TooManyLogins
 from fieldpost.core.errors import Denied, InvalidInput
 from fieldpost.core.login import PASSWORD_LENGTH_MIN
+from fieldpost.front.auth import Access
 from fieldpost.front.console.forms import local_path, new_secret
 from fieldpost.front.console.visit import (
+    PageRoute,
     Visit,
     redirect,
     session_cookie_name,
@@ -109,3 +112,12 @@ async def _end_session_before(visit: Visit) -> None:
 
 def _next(visit: Visit) -> str:
     return local_path(visit.request.query_params.get("next"))
+
+
+ROUTES = (
+    PageRoute("GET", "/login", login_page, Access.ANYONE),
+    PageRoute("POST", "/login", log_in, Access.ANYONE),
+    PageRoute("GET", LINK_PATH, link_page, Access.ANYONE),
+    PageRoute("POST", LINK_PATH, use_link, Access.ANYONE),
+    PageRoute("POST", "/logout", log_out, Access.VIEWER),
+)

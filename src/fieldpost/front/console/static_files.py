@@ -9,6 +9,8 @@ from starlette.responses import Response
 
 FOLDER = Path(__file__).parent / "static"
 KINDS = {".css", ".js", ".svg"}
+STYLE = "style"
+"""The style sheets of this folder, in the order of their names, are served as one: `console.css`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,12 @@ class StaticFiles:
 
     def __init__(self) -> None:
         self._files = {
-            path.relative_to(FOLDER).as_posix(): _load(path) for path in FOLDER.rglob("*") if path.suffix in KINDS
+            path.relative_to(FOLDER).as_posix(): _file(path.name, path.read_bytes())
+            for path in FOLDER.rglob("*")
+            if path.suffix in KINDS and path.parent.name != STYLE
         }
+        sheets = sorted((FOLDER / STYLE).glob("*.css"))
+        self._files["console.css"] = _file("console.css", b"\n".join(sheet.read_bytes() for sheet in sheets))
 
     def url(self, name: str) -> str:
         """Where a page finds the file; the browser keeps it until its content changes."""
@@ -39,7 +45,6 @@ class StaticFiles:
         return Response(file.content, headers={"Cache-Control": caching}, media_type=file.media_type)
 
 
-def _load(path: Path) -> StaticFile:
-    content = path.read_bytes()
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+def _file(name: str, content: bytes) -> StaticFile:
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return StaticFile(content, kind, sha256(content).hexdigest()[:12])

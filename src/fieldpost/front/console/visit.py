@@ -1,14 +1,16 @@
 """One visit of a person's browser: who he is, and how pages answer."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fieldpost.central.operate.logins import Origin, Session
+from fieldpost.central.watch.signals import Signal
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.errors import Denied
+from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front.auth import Access
 from fieldpost.front.console.forms import form_token, read_form
 from fieldpost.front.console.render import Renderer
@@ -24,6 +26,8 @@ class Visit:
     visitor: Actor | None
     secret: str | None
     """The cookie that forms are tied to: the session's, or the visitor's before he has one."""
+    menu: "Sequence[MenuLine]" = ()
+    signal: Signal | None = None
 
     @property
     def actor(self) -> Actor:
@@ -68,22 +72,46 @@ class Visit:
     async def form(self) -> dict[str, str]:
         return await read_form(self.request, self.secret)
 
+    def may(self, role: Role) -> bool:
+        return self.visitor is not None and self.visitor.role.includes(role)
+
     def page(self, template: str, status: int = 200, **values: object) -> Response:
-        """The template with what all pages need."""
-        shared = {
+        """The template with what all pages need; what a page gives itself stands above that."""
+        shared: dict[str, object] = {
             "visitor": self.visitor,
-            "may_operate": self.visitor is not None and self.visitor.role.includes(Role.OPERATOR),
+            "may_operate": self.may(Role.OPERATOR),
+            "may_administer": self.may(Role.ADMIN),
             "csrf": form_token(self.secret) if self.secret else "",
             "here": self.here,
+            "path": self.request.url.path,
+            "menu": self._menu(),
+            "signal": self.signal,
+            "theme": theme_of(self.request),
+            "notice": None,
+            "warning": None,
+            "errors": {},
+            "given": {},
             "store_trouble": None if self.visitor is None else self.rooms.watch.health.store_trouble,
         }
-        return self.renderer.page(template, status, **shared, **values)
+        return self.renderer.page(template, status, **shared | values)
+
+    def notice(self, notices: Mapping[str, str]) -> str | None:
+        """What the page says of the act that led to it: the act's redirect ends in `?done=WORD`."""
+        return notices.get(self.request.query_params.get("done", ""))
+
+    def _menu(self) -> list[tuple[str, list["MenuLine"]]]:
+        """What this visitor may see, by group, in the order of the pages."""
+        groups: dict[str, list[MenuLine]] = {}
+        for line in self.menu:
+            if self.may(line.access.role):
+                groups.setdefault(line.group, []).append(line)
+        return list(groups.items())
 
     @property
     def here(self) -> str:
-        """This page's own address, without host."""
-        query = self.request.url.query
-        return f"{self.request.url.path}?{query}" if query else self.request.url.path
+        """This page's own address, without host, and without what the act before it came to."""
+        kept = [(name, value) for name, value in self.request.query_params.multi_items() if name != "done"]
+        return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
 
 
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -99,9 +127,44 @@ class PageRoute:
     access: Access
 
 
-def redirect(path: str) -> Response:
-    """After a form: the browser gets the next page by GET, so that reloading repeats nothing."""
+@dataclass(frozen=True, slots=True)
+class MenuLine:
+    """A page that stands in the menu, for those who may see it."""
+
+    title: str
+    path: str
+    group: str
+    key: str
+    """Pressed after `g` it leads there."""
+    access: Access = Access.VIEWER
+    signal: str | None = None
+    """The field of `Signal` that is shown beside it when there is something."""
+
+
+def redirect(path: str, done: str | None = None) -> Response:
+    """After a form: the browser gets the next page by GET, so that reloading repeats nothing.
+
+    With `done` that page says what was done (`Visit.notice`).
+    """
+    if done is not None:
+        path += f"{'&' if urlsplit(path).query else '?'}done={done}"
     return RedirectResponse(path, 303)
+
+
+def field_errors(error: FieldpostError) -> dict[str, str]:
+    """What a form is told: the error at its field, or under the empty name where it belongs to none."""
+    text = error.message[:1].upper() + error.message[1:] + "."
+    return {error.field or "": text if not error.hint else f"{text} {error.hint[:1].upper()}{error.hint[1:]}."}
+
+
+THEME_COOKIE = "fieldpost-theme"
+THEMES = ("system", "light", "dark")
+
+
+def theme_of(request: Request) -> str:
+    """How this browser wants the console to look."""
+    theme = request.cookies.get(THEME_COOKIE, "")
+    return theme if theme in THEMES else "system"
 
 
 def session_cookie_name(request: Request) -> str:

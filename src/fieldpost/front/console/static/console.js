@@ -1,35 +1,186 @@
-// Small comforts. Every page works without this file.
+// Small comforts: local times, pages that bring themselves up to date, questions in a dialog, keys. Every page works
+// without this file.
 "use strict";
 
-// A page that brings itself up to date must not do so under the hand that points at it.
-function isInUse(element) {
+// --- Times: yours, with UTC on hover -------------------------------------------------------------------------------
+
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+function tellLocalTimes(root) {
+  const today = new Date();
+  for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
+    const moment = new Date(time.dateTime);
+    if (Number.isNaN(moment.getTime())) continue;
+    const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+    const isToday = moment.toDateString() === today.toDateString();
+    const day = `${moment.getDate()} ${moment.toLocaleDateString("en", { month: "short" })}`;
+    const year = moment.getFullYear() === today.getFullYear() ? "" : ` ${moment.getFullYear()}`;
+    if (!isToday) delete clock.second;
+    time.title = `${time.dateTime.replace("T", " ").replace(/\.\d+Z$/, "").replace(/Z$/, "")} UTC`;
+    time.textContent = (isToday ? "" : `${day}${year} `) + moment.toLocaleTimeString("en-GB", clock);
+    time.dataset.local = "";
+  }
+  const told = document.getElementById("zone");
+  if (told) told.textContent = `times are yours (${zone}); hold the pointer over one for UTC`;
+  // A form that asks for times says whose they are; without scripts they are UTC.
+  for (const field of root.querySelectorAll("input[type=hidden][name=zone]")) field.value = zone;
+}
+
+// --- Live: the page is told that something changed, and fetches itself anew ------------------------------------------
+
+const REST_MS = 1500; // however much changes, a page fetches itself no more often
+let stream = null;
+let rest = null;
+let isWaiting = false;
+
+const liveRegion = () => document.querySelector("#live[data-topics]");
+
+function refresh() {
+  if (rest !== null) {
+    isWaiting = true;
+    return;
+  }
+  rest = setTimeout(() => {
+    rest = null;
+    if (isWaiting) refresh();
+  }, REST_MS);
+  isWaiting = false;
+  const live = liveRegion();
+  if (live && !document.hidden) htmx.trigger(live, "changed");
+}
+
+// A browser has few connections to one server: a tab that nobody looks at keeps none.
+function listen() {
+  const live = liveRegion();
+  if (document.hidden || !live) {
+    if (stream) stream.close();
+    stream = null;
+    return;
+  }
+  if (stream) return;
+  stream = new EventSource("/live");
+  for (const topic of live.dataset.topics.split(" ")) stream.addEventListener(topic, refresh);
+  stream.addEventListener("error", () => {
+    // The browser tries again by itself unless it was refused; then the page asks every quarter of a minute.
+    if (stream && stream.readyState === EventSource.CLOSED) stream = null;
+  });
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && liveRegion()) refresh();
+  listen();
+});
+
+// A list must not move under the hand that points at it: rows change in place, and new ones wait until they are asked
+// for, or the hand is gone.
+function isInUse(live) {
   const selection = document.getSelection();
   return (
-    document.hidden ||
-    element.matches(":hover, :focus-within") && element.querySelector("tbody:hover, form:focus-within, a:focus") !== null ||
-    (selection !== null && !selection.isCollapsed && element.contains(selection.anchorNode))
+    live.querySelector("tbody:hover, tbody :focus, input[data-select]:checked") !== null ||
+    (selection !== null && !selection.isCollapsed && live.contains(selection.anchorNode)) ||
+    live.getBoundingClientRect().top < -40
   );
 }
 
-function tellLocalTimes(root) {
-  for (const time of root.querySelectorAll("time[datetime]")) {
-    time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) + " your time";
-  }
+let isHolding = false;
+let heldBack = 0;
+const isRow = (node) => node.nodeType === 1 && node.hasAttribute("data-row");
+
+if (window.Idiomorph) {
+  const callbacks = Idiomorph.defaults.callbacks;
+  callbacks.beforeNodeAdded = (node) => {
+    if (!isHolding || !isRow(node)) return true;
+    heldBack += 1;
+    return false;
+  };
+  callbacks.beforeNodeRemoved = (node) => {
+    if (node.nodeType === 1 && node.id === "held-back") return false;
+    if (!isHolding || !isRow(node)) return true;
+    node.classList.add("passed");
+    return false;
+  };
+  // What the visitor did to the page stays: local times, what is selected, what is open.
+  callbacks.beforeNodeMorphed = (old, fresh) => {
+    if (old.nodeType !== 1) return true;
+    if (old.localName === "time") return old.dateTime !== fresh.dateTime;
+    return !(old.hasAttribute("data-kept") && fresh.hasAttribute("data-kept"));
+  };
+  callbacks.beforeAttributeUpdated = (name, node) =>
+    !(name === "open" && node.localName === "details") &&
+    !(node.matches && node.matches("input[data-select], time")) ;
 }
+
+function tellHeldBack(live) {
+  document.getElementById("held-back")?.remove();
+  if (heldBack === 0) return;
+  const button = document.createElement("button");
+  button.id = "held-back";
+  button.type = "button";
+  button.textContent = heldBack === 1 ? "1 new: show" : `${heldBack} new: show`;
+  button.addEventListener("click", () => {
+    button.remove();
+    isShowing = true;
+    htmx.trigger(live, "changed");
+    window.scrollTo({ top: 0 });
+  });
+  live.prepend(button);
+}
+let isShowing = false;
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target.id !== "live") return;
+  isHolding = !isShowing && isInUse(event.detail.target);
+  isShowing = false;
+  heldBack = 0;
+});
+document.addEventListener("htmx:afterSwap", (event) => {
+  setOffline(false);
+  tellLocalTimes(document);
+  if (event.detail.target.id !== "live") return;
+  const live = document.getElementById("live");
+  if (live) tellHeldBack(live);
+  tellSelection();
+  isHolding = false;
+  listen();
+});
 
 function setOffline(isOffline) {
   document.getElementById("offline").hidden = !isOffline;
 }
-
-document.addEventListener("htmx:beforeRequest", (event) => {
-  if (event.target.id === "live" && isInUse(event.target)) event.preventDefault();
-});
-document.addEventListener("htmx:afterSwap", (event) => {
-  tellLocalTimes(document);
-  setOffline(false);
-});
 document.addEventListener("htmx:sendError", () => setOffline(true));
 document.addEventListener("htmx:responseError", () => setOffline(true));
+
+// --- Forms ---------------------------------------------------------------------------------------------------------
+
+// A link with data-ask leads to a question. It is asked in a dialog on this page; without scripts it is a page.
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("a[data-ask], a[data-close], [data-copy]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const dialog = document.getElementById("asked");
+  if (link.dataset.copy !== undefined) {
+    await navigator.clipboard.writeText(link.dataset.copy);
+    const text = link.textContent;
+    link.textContent = "Copied";
+    setTimeout(() => (link.textContent = text), 1500);
+  } else if (link.dataset.close !== undefined && link.closest("dialog")) {
+    event.preventDefault();
+    dialog.close();
+  } else if (link.dataset.ask !== undefined) {
+    event.preventDefault();
+    try {
+      const answer = await fetch(link.href, { headers: { Accept: "text/html" } });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const asked = page.getElementById("ask");
+      if (!asked) throw new Error("no question there");
+      dialog.replaceChildren(document.importNode(asked, true));
+      tellLocalTimes(dialog);
+      dialog.showModal();
+      (dialog.querySelector("input:not([type=hidden]), textarea, select") || dialog.querySelector("button, a"))?.focus();
+    } catch {
+      window.location.href = link.href;
+    }
+  }
+});
 
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
@@ -40,9 +191,87 @@ document.addEventListener("submit", (event) => {
   }
   // One press is enough; the button comes back if the browser shows this page again.
   if (event.target.method === "post" && button) setTimeout(() => (button.disabled = true));
+  // Fields left empty need not stand in the address.
+  if (event.target.method === "get") {
+    for (const field of event.target.elements) if (field.name && field.value === "") field.disabled = true;
+  }
 });
 window.addEventListener("pageshow", () => {
-  for (const button of document.querySelectorAll("button:disabled")) button.disabled = false;
+  for (const field of document.querySelectorAll("button:disabled, .filters :disabled")) field.disabled = false;
 });
 
+// What was selected in a list: how many, and all at once. The boxes are input[data-select], the head's one
+// input[data-select-all]; what tells of it is shown by [data-selected].
+function tellSelection() {
+  const boxes = [...document.querySelectorAll("input[data-select]")];
+  const count = boxes.filter((box) => box.checked).length;
+  for (const told of document.querySelectorAll("[data-selected]")) {
+    told.hidden = count === 0;
+    for (const number of told.querySelectorAll("[data-selected-count]")) number.textContent = count;
+  }
+  for (const all of document.querySelectorAll("input[data-select-all]")) {
+    all.checked = count > 0 && count === boxes.length;
+    all.indeterminate = count > 0 && count < boxes.length;
+  }
+}
+document.addEventListener("change", (event) => {
+  if (event.target.matches("input[data-select-all]")) {
+    for (const box of document.querySelectorAll("input[data-select]")) box.checked = event.target.checked;
+  }
+  if (event.target.matches("input[data-select], input[data-select-all]")) tellSelection();
+});
+
+// --- Keys ------------------------------------------------------------------------------------------------------------
+
+let isAfterG = false;
+
+function step(direction) {
+  const rows = [...document.querySelectorAll("tr[data-row]")].filter((row) => row.querySelector("a.open"));
+  const here = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = here < 0 ? (direction > 0 ? 0 : rows.length - 1) : here + direction;
+  const link = rows[Math.max(0, Math.min(rows.length - 1, next))]?.querySelector("a.open");
+  link?.focus();
+  link?.closest("tr").scrollIntoView({ block: "nearest" });
+}
+
+const KEYS = {
+  "/": () => document.querySelector(".filters input[type=search], .filters input:not([type=hidden])")?.focus(),
+  "?": () => document.getElementById("keys").showModal(),
+  j: () => step(1),
+  k: () => step(-1),
+  x: () => document.activeElement.closest("tr[data-row]")?.querySelector("input[data-select]")?.click(),
+  n: () => document.querySelector("a[rel=next]")?.click(),
+  p: () => document.querySelector("a[rel=first]")?.click(),
+};
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input:not([type=checkbox]), textarea, select, dialog[open]");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || !document.getElementById("keys")) return;
+  if (isAfterG) {
+    isAfterG = false;
+    const link = document.querySelector(`#menu a[data-key="${CSS.escape(event.key)}"]`);
+    if (link) {
+      event.preventDefault();
+      link.click();
+    }
+  } else if (event.key === "g") {
+    isAfterG = true;
+    setTimeout(() => (isAfterG = false), 1500);
+  } else if (KEYS[event.key]) {
+    event.preventDefault();
+    KEYS[event.key]();
+  }
+});
+
+// --- Begin -----------------------------------------------------------------------------------------------------------
+
 tellLocalTimes(document);
+tellSelection();
+for (const hint of document.querySelectorAll(".keys-hint")) hint.hidden = false;
+// What an act came to is said once: the address keeps nothing of it.
+const address = new URL(window.location.href);
+if (address.searchParams.has("done")) {
+  address.searchParams.delete("done");
+  history.replaceState(null, "", address);
+}
+listen();

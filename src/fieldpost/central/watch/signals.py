@@ -1,0 +1,59 @@
+"""What every page shows beside its menu: how much waits for a person, and where; and what has changed."""
+
+from dataclasses import dataclass
+
+from fieldpost.central.store import breakers
+from fieldpost.central.store.engine import Store
+from fieldpost.central.store.marks import marks
+from fieldpost.central.watch.glance import Glance
+from fieldpost.central.watch.health import Health
+from fieldpost.central.watch.sites import Sites, SiteState
+from fieldpost.clock import Clock
+from fieldpost.core.breaker import BreakerState
+from fieldpost.core.notification import Status
+from fieldpost.core.site_health import LinkState
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What waits for a person at one place."""
+
+    parked: int
+    """Parked notifications; as many as the counts tell, or more."""
+    sites: int
+    """Sites that should be heard of and are not."""
+    breakers: int
+    """Channels that nothing is sent by at present."""
+
+
+class Signals:
+    """Looking for what needs somebody."""
+
+    def __init__(self, store: Store, clock: Clock, health: Health, sites: Sites) -> None:
+        self._store = store
+        self._health = health
+        self._sites = sites
+        self._glance = Glance(self._look, clock)
+
+    async def now(self) -> Signal:
+        """As of a moment ago."""
+        return await self._glance.get()
+
+    async def marks(self) -> dict[str, str]:
+        """A mark for each topic, which is another one when something has changed."""
+        return await self._store.read(marks)
+
+    async def _look(self) -> Signal:
+        counts = await self._health.counts()
+        fleet = await self._sites.all()
+        found = await self._store.read(breakers.load)
+        return Signal(
+            counts[Status.PARKED],
+            sum(_is_missed(site) for site in fleet.sites),
+            sum(breaker.state is not BreakerState.CLOSED for breaker in found.values()),
+        )
+
+
+def _is_missed(site: SiteState) -> bool:
+    """A site that never reported is being set up, and a revoked one is not to be heard of."""
+    return site.health is not None and site.record.revoked_at is None and site.link is not LinkState.ONLINE

@@ -1,0 +1,41 @@
+"""The stream by which an open page hears that something changed (server-sent events)."""
+
+from collections.abc import AsyncIterator
+
+from starlette.responses import Response, StreamingResponse
+
+from fieldpost.front.auth import Access
+from fieldpost.front.console.visit import PageRoute, Visit
+
+PATH = "/live"
+ASK_EVERY = 10
+"""So often, in changes, it is asked whether the session still lasts."""
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def stream(visit: Visit) -> Response:
+    """Topics by their names, until the browser goes or the session ends."""
+    visit.rooms.pulse.check_room()
+    return StreamingResponse(_events(visit), media_type="text/event-stream", headers=HEADERS)
+
+
+async def _events(visit: Visit) -> AsyncIterator[bytes]:
+    yield b": hello\n\n"
+    beats = 0
+    async for topics in visit.rooms.pulse.changes():
+        beats += 1
+        # Whoever was logged out meanwhile hears nothing more, within moments.
+        is_time_to_ask = not topics or beats % ASK_EVERY == 0
+        if (
+            is_time_to_ask
+            and await visit.rooms.operate.accounts.by_session(visit.secret or "", is_active=False) is None
+        ):
+            return
+        yield b"".join(b"event: %s\ndata:\n\n" % topic.encode() for topic in sorted(topics)) or b": still here\n\n"
+
+
+async def _is_over(visit: Visit) -> bool:
+    return await visit.rooms.operate.accounts.by_session(visit.secret or "", is_active=False) is None
+
+
+ROUTES = (PageRoute("GET", PATH, stream, Access.VIEWER),)
