@@ -52,7 +52,7 @@ def pg_databases(tmp_path_factory: pytest.TempPathFactory, worker: str) -> Itera
             except PostgresUnavailable as error:
                 cannot_have(str(error))
         databases = PostgresDatabases(server_url, worker)
-        stack.callback(databases.drop_template)
+        stack.callback(databases.close)
         databases.make_template()
         yield databases
 

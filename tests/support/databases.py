@@ -25,13 +25,14 @@ class PostgresDatabases:
         self.prefix = f"fieldpost_test_{worker}_{secrets.token_hex(4)}"
         self.template = f"{self.prefix}_template"
         self.count = 0
+        # One connection for all of it, on a loop and in a thread of its own: see apart().
+        self.thread = ThreadPoolExecutor(1)
+        self.runner = asyncio.Runner()
+        self.connection: asyncpg.Connection | None = None
 
     def make_template(self) -> None:
         self._execute(f'CREATE DATABASE "{self.template}" ENCODING UTF8 TEMPLATE template0')
         migrate(self.url(self.template))
-
-    def drop_template(self) -> None:
-        self._execute(f'DROP DATABASE IF EXISTS "{self.template}" WITH (FORCE)')
 
     @contextmanager
     def fresh(self, *, is_empty: bool = False) -> Iterator[str]:
@@ -49,15 +50,21 @@ class PostgresDatabases:
         # urlunsplit leaves out an empty host together with its slashes; a URL for a socket needs them.
         return url if "://" in url else url.replace(":", "://", 1)
 
+    def close(self) -> None:
+        """Drop the template and leave the server."""
+        if self.connection is not None:
+            self._execute(f'DROP DATABASE IF EXISTS "{self.template}" WITH (FORCE)')
+            self.thread.submit(self.runner.run, self.connection.close()).result()
+            self.thread.submit(self.runner.close).result()
+        self.thread.shutdown()
+
     def _execute(self, statement: str) -> None:
-        apart(lambda: asyncio.run(self._run(statement)))
+        self.thread.submit(lambda: self.runner.run(self._run(statement))).result()
 
     async def _run(self, statement: str) -> None:
-        connection = await asyncpg.connect(self.server_url)
-        try:
-            await connection.execute(statement)
-        finally:
-            await connection.close()
+        if self.connection is None or self.connection.is_closed():
+            self.connection = await asyncpg.connect(self.server_url)
+        await self.connection.execute(statement)
 
 
 class SqliteFiles:
