@@ -17,12 +17,12 @@ STEPS = 1000
 """SQLite's virtual machine is asked after so many of its steps."""
 
 
-def plans_of(conn: Connection, work: Callable[[Connection], Any]) -> list[str]:
-    """The plan of each statement on `notifications` that the work runs, as text."""
+def plans_of(conn: Connection, work: Callable[[Connection], Any], table: str = "notifications") -> list[str]:
+    """The plan of each statement on this table that the work runs, as text."""
     caught: list[tuple[str, Any]] = []
 
     def catch(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if "notifications" in statement:
+        if table in statement:
             caught.append((statement, parameters))
 
     event.listen(conn, "before_cursor_execute", catch)
@@ -30,7 +30,7 @@ def plans_of(conn: Connection, work: Callable[[Connection], Any]) -> list[str]:
         work(conn)
     finally:
         event.remove(conn, "before_cursor_execute", catch)
-    assert caught, "the work runs no statement on notifications"
+    assert caught, f"the work runs no statement on {table}"
     explain = _explain_sqlite if conn.dialect.name == "sqlite" else _explain_postgresql
     return [explain(conn, *one) for one in caught]
 

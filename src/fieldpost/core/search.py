@@ -101,9 +101,7 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> Filter:
             raise InvalidInput("filter.one", f"{name} takes one value", field=name)
     one = {name: value for name, value in given.items() if isinstance(value, str)}
     asked = given.get("status", ())
-    since, until = _moment(one, "from"), _moment(one, "to")
-    if since is not None and until is not None and since > until:
-        raise InvalidInput("filter.range", "from must not be later than to", field="from")
+    since, until = parse_range(one)
     return Filter(
         statuses=tuple(dict.fromkeys(_status(text) for text in ([asked] if isinstance(asked, str) else asked))),
         type=check_label(one["type"], "type") if "type" in one else None,
@@ -115,6 +113,14 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> Filter:
         subject=_subject(one["subject"]) if "subject" in one else None,
         error_key=_error_key(one["error"]) if "error" in one else None,
     )
+
+
+def parse_range(given: Mapping[str, str]) -> tuple[datetime | None, datetime | None]:
+    """What `from` and `to` say, or InvalidInput when one says no time, or both a range that runs backwards."""
+    since, until = (parse_moment(given[name], name) if name in given else None for name in ("from", "to"))
+    if since is not None and until is not None and since > until:
+        raise InvalidInput("filter.range", "from must not be later than to", field="from")
+    return since, until
 
 
 def parse_moment(text: str, field: str) -> datetime:
@@ -145,10 +151,6 @@ def _status(text: str) -> Status:
         raise InvalidInput(
             "status.unknown", f"status must be one of {known}, not {text[:64]!r}", field="status"
         ) from None
-
-
-def _moment(given: Mapping[str, str], field: str) -> datetime | None:
-    return parse_moment(given[field], field) if field in given else None
 
 
 def _is_true(given: Mapping[str, str], field: str) -> bool:

@@ -73,7 +73,20 @@ def of_notification(conn: Connection, notification_id: str) -> list[AuditEntry]:
     found = conn.execute(
         audit.select().where(audit.c.correlation_id == notification_id).order_by(audit.c.occurred_at, audit.c.event_id)
     )
-    return [_entry(dict(row)) for row in found.mappings()]
+    return [to_entry(dict(row)) for row in found.mappings()]
+
+
+def to_entry(row: dict[str, Any]) -> AuditEntry:
+    """The entry that stands in this row."""
+    row.pop("ingested_at", None)
+    return AuditEntry(
+        **row
+        | {
+            "kind": AuditKind(row["kind"]),
+            "status": AuditStatus(row["status"]),
+            "channel": AuditChannel(row["channel"]),
+        }
+    )
 
 
 def _row(entry: AuditEntry) -> dict[str, Any]:
@@ -84,15 +97,3 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
         "channel": entry.channel.value,
         "ingested_at": entry.occurred_at,
     }
-
-
-def _entry(row: dict[str, Any]) -> AuditEntry:
-    row.pop("ingested_at")
-    return AuditEntry(
-        **row
-        | {
-            "kind": AuditKind(row["kind"]),
-            "status": AuditStatus(row["status"]),
-            "channel": AuditChannel(row["channel"]),
-        }
-    )

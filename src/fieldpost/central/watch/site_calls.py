@@ -16,7 +16,7 @@ from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.intent import Intent, IntentState
 from fieldpost.core.message import Category, OperationStatus
-from fieldpost.core.search import WORDS_MAX, parse_moment, words
+from fieldpost.core.search import WORDS_MAX, parse_range, words
 from fieldpost.core.site_call import Mirror, SiteCall
 from fieldpost.core.text import check_label
 
@@ -111,9 +111,7 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> CallFilter:
             raise InvalidInput("filter.unknown", f"there is no filter {name[:64]!r}", field=name[:64])
     one = {name: value for name, value in given.items() if isinstance(value, str)}
     asked = given.get("status", ())
-    since, until = (parse_moment(one[name], name) if name in one else None for name in ("from", "to"))
-    if since is not None and until is not None and since > until:
-        raise InvalidInput("filter.range", "from must not be later than to", field="from")
+    since, until = parse_range(one)
     return CallFilter(
         site=check_label(one["site"], "site") if "site" in one else None,
         category=_category(one["category"]) if "category" in one else None,

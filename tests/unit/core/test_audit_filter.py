@@ -1,0 +1,88 @@
+"""What the audit log can be narrowed by: what is understood, and what is refused by its name."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.audit_filter import ACTS, FIELDS, AuditFilter, parse
+from fieldpost.core.errors import InvalidInput
+
+ID = "01936f3e-7f7c-7000-8000-000000000001"
+NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
+ALL = {
+    "from": "2026-11-15T07:00:00.000000Z",
+    "to": "2026-11-15T08:00:00.000000Z",
+    "kind": ["operator_act"],
+    "status": ["parked", "failed"],
+    "channel": "api_inbound",
+    "actor": "anna",
+    "target": "operators",
+    "site": "plant-7",
+    "about": ID,
+}
+
+
+def entry(**more: object) -> AuditEntry:
+    given = {
+        "event_id": ID,
+        "occurred_at": NOW,
+        "kind": AuditKind.NOTIFY_DELIVER,
+        "status": AuditStatus.ATTEMPTED,
+        "actor": "system",
+    }
+    return AuditEntry(**given | more)  # type: ignore[arg-type]
+
+
+def test_what_was_said_comes_back_as_it_was_said() -> None:
+    assert set(ALL) == set(FIELDS)
+    assert parse(ALL).fields() == ALL
+    assert parse({}) == AuditFilter()
+
+
+@pytest.mark.bad_input(45)
+@pytest.mark.bad_input(46)
+@pytest.mark.bad_input(47)
+@pytest.mark.parametrize(
+    ("given", "code", "field"),
+    [
+        ({"colour": "red"}, "filter.unknown", "colour"),
+        ({"actor": ["a", "b"]}, "filter.one", "actor"),
+        ({"kind": "'; drop table audit"}, "filter.word", "kind"),
+        ({"status": ["parked", "lost"]}, "filter.word", "status"),
+        ({"channel": "notification,api_inbound"}, "filter.word", "channel"),
+        ({"about": "12"}, "filter.id", "about"),
+        ({"from": "yesterday"}, "filter.time", "from"),
+        ({"from": "2026-11-15T08:00:00Z", "to": "2026-11-15T07:00:00Z"}, "filter.range", "from"),
+        ({"actor": ""}, "text.empty", "actor"),
+        ({"site": "a\x00b"}, "text.nul", "site"),
+        ({"target": "x" * 10_000}, "text.too_long", "target"),
+    ],
+)
+def test_what_says_nothing_is_refused_by_its_field(given: dict[str, str], code: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse(given)
+    assert (caught.value.code, caught.value.field) == (code, field)
+
+
+def test_who_asks_for_an_actor_or_a_target_asks_for_acts_unless_he_names_a_kind() -> None:
+    sent = entry(kind=AuditKind.NOTIFY_SEND, actor="pump.py", target="operators")
+    act = entry(kind=AuditKind.OPERATOR_ACT, actor="anna", target="operators")
+    assert [parse({"target": "operators"}).fits(one) for one in (sent, act)] == [False, True]
+    assert parse({"actor": "pump.py", "kind": "notify_send"}).fits(sent)
+    assert parse({"channel": "api_inbound"}).judged_kinds == ACTS
+    assert parse({"channel": "notification"}).fits(entry(channel=AuditChannel.NOTIFICATION))
+
+
+def test_what_is_about_an_id_is_also_the_act_that_has_it_for_its_target() -> None:
+    wanted = parse({"about": ID})
+    assert wanted.fits(entry(correlation_id=ID))
+    assert wanted.fits(entry(kind=AuditKind.OPERATOR_ACT, target=ID))
+    assert not wanted.fits(entry(target=ID))
+    assert not wanted.fits(entry())
+
+
+def test_a_range_holds_its_beginning_and_not_its_end() -> None:
+    at = "2026-11-15T08:00:00Z"
+    assert parse({"from": at}).fits(entry())
+    assert not parse({"to": at}).fits(entry())
