@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, Response
 import fieldpost
 from fieldpost.core.times import to_text
 from fieldpost.front.console.static_files import StaticFiles
+from fieldpost.front.console.times import local_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -29,6 +30,7 @@ class Renderer:
         self._environment.filters |= {
             "iso": to_text,
             "clock": _clock,
+            "local": local_text,
             "duration": _duration,
             "age": age,
             "number": number,

@@ -22,8 +22,15 @@ function tellLocalTimes(root) {
   }
   const told = document.getElementById("zone");
   if (told) told.textContent = `times are yours (${zone}); hold the pointer over one for UTC`;
-  // A form that asks for times says whose they are; without scripts they are UTC.
+  // A form that asks for times says whose they are, and shows them so; without scripts they are UTC.
   for (const field of root.querySelectorAll("input[type=hidden][name=zone]")) field.value = zone;
+  for (const told of root.querySelectorAll("[data-zone]")) told.textContent = "";
+  for (const field of root.querySelectorAll("input[data-moment]")) {
+    const moment = new Date(field.dataset.moment);
+    const local = new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString();
+    field.value = local.slice(0, moment.getSeconds() === 0 ? 16 : 19);
+    delete field.dataset.moment;
+  }
 }
 
 // --- Live: the page is told that something changed, and fetches itself anew ------------------------------------------
@@ -194,6 +201,8 @@ document.addEventListener("submit", (event) => {
   // Fields left empty need not stand in the address.
   if (event.target.method === "get") {
     for (const field of event.target.elements) if (field.name && field.value === "") field.disabled = true;
+    const times = ["from", "to"].map((name) => event.target.elements[name]).filter((field) => field?.value);
+    if (event.target.elements.zone && times.length === 0) event.target.elements.zone.disabled = true;
   }
 });
 window.addEventListener("pageshow", () => {
