@@ -75,6 +75,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "intents_show": ("intents show",),
     "intents_cancel": ("intents cancel",),
+    "audit_page": ("audit list",),
+    "audit_export": ("audit export",),
     "users_me": ("me", "login"),
     "users_sessions": ("sessions list", "users show"),
     "users_end_session": ("sessions end",),

@@ -6,8 +6,10 @@ from the profile of that address, and never from the command line, where every u
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -29,6 +31,7 @@ URL_DEFAULT = "http://127.0.0.1:8025"
 TOKEN_FILE_DEFAULT = Path("fieldpost-data/api-token")
 TIMEOUT_S = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
+PIECE_BYTES = 64 * 1024
 
 
 def _url(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
@@ -93,6 +96,17 @@ class Client:
         """An answer that is a file."""
         return self._exchange("GET", path, query=urlencode(query)).decode("utf-8")
 
+    def pieces(self, *path: str, **query: str | int | list[str] | None) -> Iterator[bytes]:
+        """A file that may be large, piece by piece as it comes."""
+        given = {name: value for name, value in query.items() if value is not None}
+        with self._sent("GET", path, query=urlencode(given, doseq=True)) as response:
+            while True:
+                with self._reached():
+                    piece = response.read1(PIECE_BYTES)
+                if not piece:
+                    return
+                yield piece
+
     def post_file(self, *path: str, content: bytes, content_type: str, **query: str) -> Answer:
         """The answer to a file sent as it is."""
         return _parse(self._exchange("POST", path, content, content_type, urlencode(query)))
@@ -118,6 +132,20 @@ class Client:
         headers: dict[str, str] | None = None,
     ) -> bytes:
         """What central answers, or the error that it answers with."""
+        with self._sent(method, path, content, content_type, query, headers) as response, self._reached():
+            return response.read(ANSWER_BYTES_MAX)
+
+    @contextmanager
+    def _sent(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        content: bytes | None = None,
+        content_type: str = "application/json",
+        query: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> Iterator[HTTPResponse]:
+        """An answer whose head has come and is no error."""
         from fieldpost.link.endpoint import check_central_url
 
         url = urlsplit(check_central_url(self.url))
@@ -129,20 +157,27 @@ class Client:
         kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
         connection = kind(url.hostname, url.port, timeout=self.timeout_s)
         try:
-            connection.request(method, f"{target}?{query}" if query else target, content, headers)
-            response = connection.getresponse()
-            answer = response.read(ANSWER_BYTES_MAX)
+            with self._reached():
+                connection.request(method, f"{target}?{query}" if query else target, content, headers)
+                response = connection.getresponse()
+                problem = response.read(ANSWER_BYTES_MAX) if response.status >= 400 else b""
+            if response.status >= 400:
+                raise _error(response.status, problem)
+            yield response
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Around whatever the network may break."""
+        try:
+            yield
         except (OSError, HTTPException) as error:
             raise Unavailable(
                 "central.unreachable",
                 f"central at {self.url} cannot be reached: {str(error) or type(error).__name__}",
                 hint="is `fieldpost central` running, and is --url right?",
             ) from None
-        finally:
-            connection.close()
-        if response.status >= 400:
-            raise _error(response.status, answer)
-        return answer
 
     def _token(self) -> str:
         token = self.token or os.environ.get("FIELDPOST_TOKEN") or self._of_profile() or token_in(self.token_file)

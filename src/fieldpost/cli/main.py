@@ -16,6 +16,7 @@ import typer
 
 import fieldpost
 from fieldpost.cli import (
+    audit,
     breakers,
     bulk_acts,
     central,
@@ -77,6 +78,7 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(site_calls.app, name="site-calls")
 app.add_typer(intents.app, name="intents")
 app.add_typer(breakers.app, name="breakers")
+app.add_typer(audit.app, name="audit")
 app.add_typer(me.sessions, name="sessions")
 app.command()(profiles.login)
 app.command()(profiles.logout)

@@ -1,9 +1,6 @@
 """Lists as files, to be taken out, looked through elsewhere and put back: CSV for spreadsheets, JSON for programs.
 
-A CSV file has one row for each target, with the list's properties repeated on each; they must agree. A spreadsheet
-takes a cell that begins with =, +, - or @ for a formula and runs it, so such a cell is written with an apostrophe
-before it, as is one that begins with an apostrophe; reading takes that apostrophe away again, so nothing is changed on
-the way out and back.
+A CSV file has one row for each target, with the list's properties repeated on each; they must agree.
 """
 
 import csv
@@ -14,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
+from fieldpost.central.operate.csv_cells import from_cell, to_cell
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
@@ -22,7 +20,6 @@ from fieldpost.core.retry import to_text
 FILE_BYTES_MAX = 16 * 1024 * 1024
 COLUMNS = ("list", "type", "channel", "park_uncertain", "retry", "allowed_sites", "target")
 _REQUIRED = {"list", "target"}
-_FORMULA = "=+-@\t\r＝＋－＠"
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
 
 
@@ -100,7 +97,7 @@ def to_csv(lists: Iterable[NotificationList]) -> str:
             sites or "",
         )
         for target in one.targets:
-            writer.writerow([_to_cell(value) for value in (*properties, target)])
+            writer.writerow([to_cell(value) for value in (*properties, target)])
     return out.getvalue()
 
 
@@ -136,7 +133,7 @@ def _spec(columns: Sequence[str], cells: Sequence[str], place: str) -> ListSpec:
     """What one row says: a list with its properties, and one target of it."""
     if len(cells) != len(columns):
         raise InvalidInput("import.csv", f"{place} has {len(cells)} cells, not {len(columns)}", field=place)
-    row = {name: _from_cell(cell) for name, cell in zip(columns, cells, strict=True)}
+    row = {name: from_cell(cell) for name, cell in zip(columns, cells, strict=True)}
     park = _TRUTHS.get(row.get("park_uncertain", "").strip().lower())
     if park is None:
         raise InvalidInput("import.csv", f"{place}: park_uncertain must be true or false", field=place)
@@ -180,11 +177,3 @@ def _escape(site: str) -> str:
 
 def _unescape(site: str) -> str:
     return re.sub(r"\\(.)", r"\1", site, flags=re.DOTALL)
-
-
-def _to_cell(value: str) -> str:
-    return f"'{value}" if value.startswith((*_FORMULA, "'")) else value
-
-
-def _from_cell(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith((*_FORMULA, "'")) else cell

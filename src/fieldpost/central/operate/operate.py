@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fieldpost.central.operate.account_options import AccountOptions
 from fieldpost.central.operate.accounts import Accounts
+from fieldpost.central.operate.audit import Audit
 from fieldpost.central.operate.breakers import Breakers
 from fieldpost.central.operate.bulk_acts import BulkActs
 from fieldpost.central.operate.channels import Channels
@@ -38,6 +39,7 @@ class Operate:
     logins: Logins
     users: Users
     tokens: Tokens
+    audit: Audit
     oidc: Oidc | None = None
     """Login by an identity provider, where one is set."""
 
@@ -67,4 +69,5 @@ class Operate:
             Logins(store, clock, passwords, accounts),
             Users(store, clock, accounts),
             Tokens(store, clock),
+            Audit(store, clock),
         )

@@ -5,7 +5,9 @@ from datetime import timedelta
 
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import Keyring
+from fieldpost.central.watch.audit import Audit
 from fieldpost.central.watch.bulk_acts import BulkActs
+from fieldpost.central.watch.channels import Channels
 from fieldpost.central.watch.exposition import Exposition
 from fieldpost.central.watch.health import Health
 from fieldpost.central.watch.kpis import Kpis
@@ -77,8 +79,10 @@ class Watch:
     nodes: Nodes
     sites: Sites
     site_calls: SiteCalls
+    channels: Channels
     exposition: Exposition
     signals: Signals
+    audit: Audit
 
     @classmethod
     def over(
@@ -103,6 +107,8 @@ class Watch:
             nodes,
             sites,
             SiteCalls(store, by.stuck_after),
+            Channels(store),
             Exposition(store, metrics or Metrics(clock), kpis, nodes, sites),
             Signals(store, clock, health, sites),
+            Audit(store),
         )

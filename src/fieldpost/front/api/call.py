@@ -1,7 +1,7 @@
 """One call of the API: who calls, what he sends, and how a handler answers."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -37,10 +37,18 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """A file that is made while it is sent, so that it may be larger than memory."""
+
+    pieces: AsyncIterator[bytes]
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a handler gives back; without a body it is an empty 204."""
 
-    body: msgspec.Struct | Text | None = None
+    body: msgspec.Struct | Text | Stream | None = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 

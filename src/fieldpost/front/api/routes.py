@@ -1,6 +1,7 @@
 """The whole API as one table. What is not here, or in the console's table, is not reachable."""
 
 from fieldpost.front.api import (
+    audit,
     breakers,
     bulk_acts,
     channels,
@@ -82,6 +83,8 @@ ROUTES = (
     Route("POST", "/api/v1/intents", intents.give, Access.OPERATOR),
     Route("GET", "/api/v1/intents/{intent_id}", intents.show, Access.VIEWER),
     Route("POST", "/api/v1/intents/{intent_id}/cancel", intents.cancel, Access.OPERATOR),
+    Route("GET", "/api/v1/audit", audit.page, Access.VIEWER),
+    Route("GET", "/api/v1/export/audit", audit.export, Access.ADMIN),
     Route("POST", JOIN_PATH, sites.join, Access.JOIN),
     Route("GET", "/api/v1/me", users.me, Access.VIEWER),
     Route("GET", "/api/v1/sessions", users.sessions, Access.VIEWER),

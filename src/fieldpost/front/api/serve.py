@@ -9,7 +9,7 @@ import structlog
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as HttpRoute
 from starlette.routing import WebSocketRoute, compile_path
 from starlette.websockets import WebSocket
@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
-from fieldpost.front.api.call import Answer, Call, Route, Text
+from fieldpost.front.api.call import Answer, Call, Route, Stream, Text
 from fieldpost.front.api.errors import problem
 from fieldpost.front.api.promise import NOTHING, promise_of
 from fieldpost.front.api.routes import ROUTES, SOCKETS
@@ -94,6 +94,8 @@ async def _caller(access: Access, request: Request, rooms: Rooms) -> Actor | str
 def _response(answer: Answer) -> Response:
     if answer.body is None:
         return Response(status_code=204, headers=dict(answer.headers))
+    if isinstance(answer.body, Stream):
+        return StreamingResponse(answer.body.pieces, answer.status, dict(answer.headers), answer.body.media_type)
     if isinstance(answer.body, Text):
         return Response(answer.body.content, answer.status, dict(answer.headers), answer.body.media_type)
     content = msgspec.json.encode(answer.body)

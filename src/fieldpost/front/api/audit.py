@@ -1,0 +1,97 @@
+"""`/audit`: who did what, and what became of it. It holds no bodies."""
+
+import msgspec
+
+from fieldpost.central.operate.audit_files import FORMATS, MEDIA_TYPES, file_name, to_file
+from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.audit_filter import FIELDS, MANY, AuditFilter, parse
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.times import to_text
+from fieldpost.front.api.call import Answer, Call, Stream
+from fieldpost.front.api.promise import ID, MOMENT, NAME, PAGED, Parameter, one_of, promises
+
+FILTERS = (
+    Parameter("from", MOMENT, "happened at this moment or later, in UTC"),
+    Parameter("to", MOMENT, "happened before this moment, in UTC"),
+    Parameter("kind", one_of(AuditKind), "only of these kinds", is_many=True),
+    Parameter("status", one_of(AuditStatus), "only with these statuses", is_many=True),
+    Parameter("channel", one_of(AuditChannel), "only of this channel"),
+    Parameter("actor", NAME, "only acts of this user or program"),
+    Parameter("target", NAME, "only acts on this: a list, a channel, a site, a user, …"),
+    Parameter("site", NAME, "only what came from this site or application"),
+    Parameter("about", ID, "only what is about this notification, cached call or bulk act"),
+)
+
+
+class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the audit log."""
+
+    event_id: str
+    occurred_at: str
+    kind: str
+    status: str
+    channel: str
+    actor: str
+    correlation_id: str | None
+    execution_id: str | None
+    parent_execution_id: str | None
+    source_site_id: str | None
+    source_node: str | None
+    source_instance_id: str | None
+    source_script: str | None
+    target: str | None
+    http_status: int | None
+    duration_ms: int | None
+    error_message: str | None
+    error_detail: str | None
+    request_summary: str | None
+    response_summary: str | None
+    payload_truncated: bool
+    extra: dict[str, object] | None
+
+
+class AuditLines(msgspec.Struct, frozen=True):
+    entries: list[AuditLine]
+    next_cursor: str | None
+    searched_to: str | None
+    as_of: str
+
+
+@promises(AuditLines, query=(*FILTERS, *PAGED))
+async def page(call: Call) -> Answer:
+    """A page of the audit log, newest first; filtered by `from` and `to`, `kind` and `status` (repeatable), `channel`,
+    `actor` and `target` (of acts, unless a kind is given), `site`, and `about` (an id). While `next_cursor` is given
+    there may be more, also on a page with fewer entries than `limit`; `searched_to` says how far back it looked."""
+    query = call.query()
+    cursor = query["cursor"][0] if "cursor" in query else None
+    found = await call.watch.audit.page(_filter(query), limit=call.limit(query), cursor=cursor)
+    searched_to = to_text(found.searched_to) if found.searched_to else None
+    return Answer(
+        AuditLines([_line(one) for one in found.entries], found.next_cursor, searched_to, to_text(found.as_of))
+    )
+
+
+@promises(
+    {"application/x-ndjson": None, "text/csv": None},
+    query=(*FILTERS, Parameter("format", one_of(FORMATS), "of the file; ndjson if not given")),
+)
+async def export(call: Call) -> Answer:
+    """All entries that fit the filter, newest first, as a file: `format` ndjson (one JSON object a line) or csv. Its
+    last line says how many there are; a file without it was cut short. Audited."""
+    query = call.query()
+    format_ = query.get("format", ["ndjson"])[0]
+    if format_ not in FORMATS:
+        raise InvalidInput("export.format", f"format must be {' or '.join(FORMATS)}", field="format")
+    exported = await call.operate.audit.export(call.actor, _filter(query))
+    headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
+    return Answer(Stream(to_file(exported, format_), MEDIA_TYPES[format_]), headers=headers)
+
+
+def _filter(query: dict[str, list[str]]) -> AuditFilter:
+    return parse({name: values if name in MANY else values[0] for name, values in query.items() if name in FIELDS})
+
+
+def _line(entry: AuditEntry) -> AuditLine:
+    given = {name: getattr(entry, name) for name in AuditEntry.__dataclass_fields__}
+    words = {name: given[name].value for name in ("kind", "status", "channel")}
+    return AuditLine(**given | words | {"occurred_at": to_text(entry.occurred_at)})

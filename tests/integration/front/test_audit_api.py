@@ -1,0 +1,147 @@
+"""`/api/v1/audit`: looking through the log, and carrying it away."""
+
+import csv
+import io
+import json
+
+import httpx2
+import pytest
+
+from fieldpost.central.operate import audit as export
+from fieldpost.core.audit_filter import FIELDS, AuditFilter
+from fieldpost.front.api.audit import FILTERS
+from support.front import ADMIN, OPERATOR, Front
+
+
+async def entries(client: httpx2.AsyncClient, **query: str) -> list[dict[str, object]]:
+    answer = await client.get("/api/v1/audit", params=query)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, object]] = answer.json()["entries"]
+    return found
+
+
+async def test_a_notifications_story_is_found_by_its_id_without_its_body(front: Front) -> None:
+    parked = await front.park(body="for the night shift alone")
+    await front.operate.notifications.discard(OPERATOR, parked, (await front.centre.get(parked)).version)
+    async with front.client("viewer") as client:
+        answer = await client.get("/api/v1/audit", params={"about": parked})
+        assert "night shift" not in answer.text
+        told = [(one["kind"], one["status"], one["actor"]) for one in answer.json()["entries"]]
+    assert told == [
+        ("operator_act", "discarded", "operator"),
+        ("notify_deliver", "parked", "system"),
+        ("notify_deliver", "attempted", "system"),
+        ("notify_send", "submitted", told[-1][2]),
+    ]
+
+
+async def test_acts_are_found_by_who_did_them_and_on_what(front: Front) -> None:
+    await front.park()
+    await front.operate.lists.remove(ADMIN, "ops")
+    async with front.client("viewer") as client:
+        newest, *_ = await entries(client, actor="admin", target="ops")
+        assert newest["request_summary"] == "list.remove"
+        assert {one["kind"] for one in await entries(client, target="ops")} == {"operator_act"}
+        assert [one["status"] for one in await entries(client, status="parked")] == ["parked"]
+        assert await entries(client, actor="nobody") == []
+
+
+async def test_pages_go_on_where_the_last_one_ended(front: Front) -> None:
+    for _ in range(3):
+        await front.park()
+    async with front.client("viewer") as client:
+        whole = await entries(client, limit="200")
+        found: list[object] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = (await client.get("/api/v1/audit", params={"limit": "2", **cursor})).json()
+            found += page["entries"]
+            if page["next_cursor"] is None:
+                break
+            assert page["searched_to"] == page["entries"][-1]["occurred_at"]
+            cursor = {"cursor": page["next_cursor"]}
+    assert found == whole
+    assert len(whole) >= 9
+
+
+def test_every_filter_of_the_log_is_one_of_the_api() -> None:
+    assert {parameter.name for parameter in FILTERS} == set(FIELDS)
+
+
+@pytest.mark.bad_input(46)
+@pytest.mark.bad_input(48)
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ({"kind": "rumour"}, 422, "kind"),
+        ({"about": "12"}, 422, "about"),
+        ({"limit": "201"}, 422, "limit"),
+        ({"colour": "red"}, 422, "colour"),
+        ({"cursor": "x"}, 400, "cursor"),
+    ],
+)
+async def test_a_question_that_cannot_be_answered_is_refused_by_its_field(
+    front: Front, query: dict[str, str], status: int, field: str
+) -> None:
+    async with front.client("viewer") as client:
+        answer = await client.get("/api/v1/audit", params=query)
+    assert (answer.status_code, answer.json()["field"]) == (status, field)
+
+
+@pytest.mark.threat(8)
+async def test_only_an_admin_carries_the_log_away_and_that_is_in_it(front: Front) -> None:
+    for role in ("viewer", "operator"):
+        async with front.client(role) as client:
+            assert (await client.get("/api/v1/export/audit")).status_code == 403
+    async with front.client("admin") as client:
+        assert await entries(client, kind="operator_act", target="audit") == []
+        assert (await client.get("/api/v1/export/audit", params={"status": "parked"})).status_code == 200
+        [told] = await entries(client, kind="operator_act", target="audit")
+    assert (told["actor"], told["request_summary"]) == ("admin", "audit.export")
+    assert told["extra"]["filter"] == {"status": ["parked"]}  # type: ignore[index]
+
+
+async def test_an_export_holds_all_that_fits_in_sets_and_ends_with_their_number(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "BATCH", 2)
+    for _ in range(2):
+        await front.park()
+    front.clock.advance(1)
+    async with front.client("admin") as client:
+        answer = await client.get("/api/v1/export/audit", params={"kind": "notify_deliver"})
+        listed = await entries(client, kind="notify_deliver")
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert "attachment" in answer.headers["content-disposition"]
+    *lines, end = map(json.loads, answer.text.splitlines())
+    assert lines == listed
+    assert end["exported"] == len(listed) == 4
+
+
+@pytest.mark.bad_input(56)
+async def test_a_spreadsheet_runs_nothing_of_an_export(front: Front) -> None:
+    await front.park(script="=cmd()|' /C calc'!A0")
+    front.clock.advance(1)
+    async with front.client("admin") as client:
+        answer = await client.get("/api/v1/export/audit", params={"format": "csv", "kind": "notify_send"})
+    head, row, end = csv.reader(io.StringIO(answer.text))
+    told = dict(zip(head, row, strict=True))
+    assert told["source_script"] == told["actor"] == "'=cmd()|' /C calc'!A0"
+    assert end[0].startswith("# 1 entries as of ")
+
+
+async def test_an_unknown_format_is_refused_before_anything_leaves(front: Front) -> None:
+    async with front.client("admin") as client:
+        answer = await client.get("/api/v1/export/audit", params={"format": "xls"})
+        assert (answer.status_code, answer.json()["code"]) == (422, "export.format")
+        assert await entries(client, target="audit") == []
+
+
+async def test_what_happens_during_an_export_is_not_in_it(front: Front) -> None:
+    await front.park()
+    exported = await front.operate.audit.export(ADMIN, AuditFilter())
+    front.clock.advance(1)
+    later = await front.park()
+    found = [entry async for batch in exported.batches for entry in batch]
+    assert found
+    assert later not in {entry.correlation_id for entry in found}
