@@ -26,6 +26,20 @@ class LinkState(StrEnum):
     OFFLINE = "offline"
 
 
+class Standing(StrEnum):
+    """How a site stands for those who look after it, the worst first."""
+
+    OFFLINE = "offline"
+    LATE = "late"
+    FAILING = "failing"
+    """It reports, and cannot forward."""
+    ONLINE = "online"
+    NEW = "new"
+    """It never reported: it is being set up."""
+    REVOKED = "revoked"
+    """It is not to be heard of."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
     """How old a report may be."""
@@ -89,6 +103,17 @@ def link_state(received_at: datetime | None, now: datetime, by: Freshness) -> Li
     if received_at is None or now - received_at > by.offline_after:
         return LinkState.OFFLINE
     return LinkState.LATE if now - received_at > by.late_after else LinkState.ONLINE
+
+
+def standing(link: LinkState, report: SiteReport | None, *, is_revoked: bool) -> Standing:
+    """How a site stands by its link and what it reported last."""
+    if is_revoked:
+        return Standing.REVOKED
+    if report is None:
+        return Standing.NEW
+    if link is not LinkState.ONLINE:
+        return Standing(link.value)
+    return Standing.ONLINE if report.is_forwarding else Standing.FAILING
 
 
 def figures_of(health: SiteHealth, now: datetime, by: Freshness) -> Figures:

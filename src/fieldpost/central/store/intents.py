@@ -47,6 +47,15 @@ _open_counts = Statement(
     result={"site": Text, "waiting": BigInteger},
 )
 
+_about_these = Statement(
+    f"""
+    select {", ".join(column.name for column in _COLUMNS)} from intents
+    where message_id {{any:ids}} order by created_at desc, intent_id desc limit :limit
+    """,
+    lists={"ids": "id"},
+    result={column.name: column.type for column in _COLUMNS},
+)
+
 ENDED = Dated("intents", "done_at")
 
 
@@ -88,6 +97,19 @@ def about(conn: Connection, site: str, message_id: str, limit: int = 20) -> list
         .limit(limit)
     )
     return [_intent(row) for row in conn.execute(query)]
+
+
+def about_these(conn: Connection, message_ids: Sequence[str], limit: int = 1000) -> list[Intent]:
+    """The newest intents about these calls or notifications, of whichever sites, the newest first."""
+    return [_intent(row) for row in _about_these.run(conn, ids=list(message_ids), limit=limit)] if message_ids else []
+
+
+def newest_of(conn: Connection, site: str, kind: IntentKind) -> Intent | None:
+    """The newest of this kind for the site."""
+    c = intents.c
+    query = select(*_COLUMNS).where(c.site == site, c.kind == kind.value)
+    row = conn.execute(query.order_by(c.created_at.desc(), c.intent_id.desc()).limit(1)).first()
+    return _intent(row) if row else None
 
 
 def find(

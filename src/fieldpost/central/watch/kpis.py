@@ -1,8 +1,11 @@
 """The KPIs as people and programs see them: now, of all sites or each, and how they were."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from sqlalchemy import Connection
 
 from fieldpost.central.store import kpis, samples
 from fieldpost.central.store.engine import Store
@@ -10,7 +13,7 @@ from fieldpost.central.store.moment import moment
 from fieldpost.central.watch.glance import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.kpi import NAMES, Snapshot, Thresholds
+from fieldpost.core.kpi import KPIS, NAMES, Snapshot, Thresholds
 from fieldpost.core.text import check_label
 
 HISTORY_DEFAULT = timedelta(days=1)
@@ -38,8 +41,10 @@ class Kpis:
 
     def __init__(self, store: Store, clock: Clock, by: Thresholds) -> None:
         self._store = store
+        self._clock = clock
         self.by = by
         self._glance = Glance(self._look, clock)
+        self._trends: dict[tuple[timedelta, timedelta], Glance[Mapping[str, History]]] = {}
 
     async def now(self) -> Snapshot:
         """All KPIs of all sites, as of a moment ago."""
@@ -67,5 +72,35 @@ class Kpis:
         )
         return History(kpi, site, since, until, step, points)
 
+    async def trends(self, length: timedelta, step: timedelta) -> Mapping[str, History]:
+        """How the KPIs of notifications were, of all sites together, from so long ago until a moment ago.
+
+        It is shared by all who look, so that a page which many have open costs what one costs.
+        """
+        key = length, step
+        if key not in self._trends:
+            self._trends[key] = Glance(partial(self._look_back, length, step), self._clock)
+        return await self._trends[key].get()
+
+    async def _look_back(self, length: timedelta, step: timedelta) -> Mapping[str, History]:
+        return await self._store.read(_trends, length, step, now=self._store.now())
+
     async def _look(self) -> Snapshot:
         return await self._store.read(kpis.snapshot, self.by, now=self._store.now())
+
+
+def _trends(conn: Connection, length: timedelta, step: timedelta, *, now: datetime | None) -> dict[str, History]:
+    end = moment(conn, now)
+    begin = end - length
+    return {
+        kpi.name: History(
+            kpi.name,
+            None,
+            begin,
+            end,
+            step,
+            samples.history(conn, kpi.name, samples.ALL_SITES, begin=begin, end=end, step=step),
+        )
+        for kpi in KPIS
+        if kpi.formula is not None
+    }

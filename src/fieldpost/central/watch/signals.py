@@ -11,7 +11,7 @@ from fieldpost.central.watch.sites import Sites, SiteState
 from fieldpost.clock import Clock
 from fieldpost.core.breaker import BreakerState
 from fieldpost.core.notification import Status
-from fieldpost.core.site_health import LinkState
+from fieldpost.core.site_health import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +56,4 @@ class Signals:
 
 def _is_missed(site: SiteState) -> bool:
     """A site that never reported is being set up, and a revoked one is not to be heard of."""
-    return site.health is not None and site.record.revoked_at is None and site.link is not LinkState.ONLINE
+    return site.standing in (Standing.OFFLINE, Standing.LATE)

@@ -1,6 +1,6 @@
 """The sites as people see them: online, late or offline, what waits there, and how that was."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,8 +14,9 @@ from fieldpost.central.store.sites import Enrolment, SiteRecord, SiteToken
 from fieldpost.central.watch.glance import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.intent import Intent, IntentKind
 from fieldpost.core.site_call import Mirror
-from fieldpost.core.site_health import Figures, Freshness, LinkState, SiteHealth, link_state
+from fieldpost.core.site_health import Figures, Freshness, LinkState, SiteHealth, Standing, link_state, standing
 from fieldpost.core.text import is_label
 
 HISTORY_DEFAULT = timedelta(days=1)
@@ -33,6 +34,16 @@ class SiteState:
     """None when it never reported."""
     mirror: Mirror | None
     open_intents: int
+
+    @property
+    def standing(self) -> Standing:
+        report = self.health.report if self.health else None
+        return standing(self.link, report, is_revoked=self.record.revoked_at is not None)
+
+    @property
+    def depth(self) -> int:
+        """What waits there, as far as it has told."""
+        return self.health.report.depth if self.health else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,10 @@ class Sites:
             raise _unknown(name)
         return found
 
+    async def newest_look(self, name: str, kind: IntentKind) -> Intent | None:
+        """What this site was asked last of this kind, and what it answered, if anything."""
+        return await self._store.read(intents.newest_of, name, kind) if is_label(name) else None
+
     async def history(self, name: str, begin: datetime | None = None, end: datetime | None = None) -> HealthHistory:
         """How a site was from `begin` (a day before the end, if not given) to `end` (now)."""
         _, now = await self.one(name)
@@ -107,6 +122,12 @@ class Sites:
 
     async def _look(self) -> Fleet:
         return await self._store.read(look, self.by, now=self._store.now())
+
+
+def worst_first(sites: Iterable[SiteState]) -> list[SiteState]:
+    """Those that need somebody before the others: by how they stand, then by how much waits there."""
+    order = {one: place for place, one in enumerate(Standing)}
+    return sorted(sites, key=lambda site: (order[site.standing], -site.depth, site.record.name))
 
 
 def look(conn: Connection, by: Freshness, name: str | None = None, *, now: datetime | None) -> Fleet:
