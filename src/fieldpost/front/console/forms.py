@@ -1,7 +1,8 @@
 """Forms: what a browser sends, and the proof that it was sent from a page of ours.
 
 Each form carries a token made from the visitor's cookie, which another site cannot read (a synchronizer token without a
-table). Beside it stands what the browser itself says of where the request comes from.
+table). It looks different in every answer, so that the length of a compressed page tells nothing of it. Beside it
+stands what the browser itself says of where the request comes from.
 """
 
 import hmac
@@ -16,11 +17,24 @@ from fieldpost.front.body import check_content_type, read_body
 
 FORM_BYTES_MAX = 16 * 1024
 TOKEN_FIELD = "csrf"
+_TOKEN_BYTES = 16
 
 
 def form_token(secret: str) -> str:
-    """The token that forms on a page carry, for the visitor whose cookie this is."""
-    return hmac.new(secret.encode(), b"fieldpost form", sha256).hexdigest()
+    """The token that forms on a page carry, for the visitor whose cookie this is: a mask of chance, and what is behind
+    it."""
+    mask = secrets.token_bytes(_TOKEN_BYTES)
+    return (mask + _masked(_token(secret), mask)).hex()
+
+
+def is_form_token(given: str, secret: str) -> bool:
+    """Whether this is a token that the visitor with this cookie got from us."""
+    try:
+        shown = bytes.fromhex(given)
+    except ValueError:
+        return False
+    mask, masked = shown[:_TOKEN_BYTES], shown[_TOKEN_BYTES:]
+    return len(masked) == _TOKEN_BYTES and hmac.compare_digest(_masked(masked, mask), _token(secret))
 
 
 def new_secret() -> str:
@@ -38,9 +52,17 @@ async def read_form(request: Request, secret: str | None) -> dict[str, str]:
     except ValueError:
         raise InvalidInput("http.form", "the form cannot be read") from None
     given = fields.pop(TOKEN_FIELD, "")
-    if secret is None or not hmac.compare_digest(given.encode(), form_token(secret).encode()):
+    if secret is None or not is_form_token(given, secret):
         raise foreign()
     return fields
+
+
+def _token(secret: str) -> bytes:
+    return hmac.digest(secret.encode(), b"fieldpost form", sha256)[:_TOKEN_BYTES]
+
+
+def _masked(text: bytes, mask: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(text, mask, strict=True))
 
 
 def check_origin(request: Request) -> None:

@@ -12,6 +12,7 @@ from starlette.routing import Route as HttpRoute
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
 from fieldpost.front.auth import Access
 from fieldpost.front.console import live
+from fieldpost.front.console.compress import compress, takes_gzip
 from fieldpost.front.console.pages import MENU, PAGES, STATIC
 from fieldpost.front.console.render import Renderer
 from fieldpost.front.console.static_files import StaticFiles
@@ -64,7 +65,7 @@ class Console:
             # Who the visitor is cannot be asked of a store that does not answer.
             visit = Visit(request, self._rooms, self._renderer, None, None)
         title = _TITLES.get(status, "Something is wrong")
-        return visit.page("problem.html", status, title=title, detail=detail, hint=hint)
+        return compress(request, visit.page("problem.html", status, title=title, detail=detail, hint=hint))
 
     def _endpoint(self, page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -74,7 +75,7 @@ class Console:
                     if visit.visitor is None:
                         return _to_login(visit)
                     visit.visitor.require(page.access.role)
-                return await page.handler(visit)
+                return compress(request, await page.handler(visit))
             except FieldpostError as error:
                 if isinstance(error, Denied):
                     log.warning("visit.denied", method=page.method, path=request.url.path, code=error.code)
@@ -99,7 +100,8 @@ class Console:
         return await self.problem(request, status, detail, error.hint)
 
     async def _static(self, request: Request) -> Response:
-        found = self._files.response(request.path_params["name"], request.query_params.get("v"))
+        query, gzip = request.query_params, takes_gzip(request.headers)
+        found = self._files.response(request.path_params["name"], query.get("v"), gzip=gzip)
         return found or await self.problem(request, 404, "There is no such file.")
 
 

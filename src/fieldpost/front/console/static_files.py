@@ -7,6 +7,8 @@ from pathlib import Path
 
 from starlette.responses import Response
 
+from fieldpost.front.console.compress import gzip as compressed
+
 FOLDER = Path(__file__).parent / "static"
 KINDS = {".css", ".js", ".svg"}
 STYLE = "style"
@@ -18,6 +20,8 @@ class StaticFile:
     content: bytes
     media_type: str
     version: str
+    small: bytes | None
+    """Compressed once for all, where that is worth it."""
 
 
 class StaticFiles:
@@ -36,15 +40,20 @@ class StaticFiles:
         """Where a page finds the file; the browser keeps it until its content changes."""
         return f"/static/{name}?v={self._files[name].version}"
 
-    def response(self, name: str, version: str | None) -> Response | None:
+    def response(self, name: str, version: str | None, *, gzip: bool = False) -> Response | None:
         file = self._files.get(name)
         if file is None:
             return None
         is_known = version == file.version
         caching = "public, max-age=31536000, immutable" if is_known else "no-cache"
-        return Response(file.content, headers={"Cache-Control": caching}, media_type=file.media_type)
+        headers = {"Cache-Control": caching, "Vary": "Accept-Encoding"}
+        if not gzip or file.small is None:
+            return Response(file.content, headers=headers, media_type=file.media_type)
+        return Response(file.small, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.media_type)
 
 
 def _file(name: str, content: bytes) -> StaticFile:
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return StaticFile(content, kind, sha256(content).hexdigest()[:12])
+    small = compressed(content, level=9)
+    is_worth_it = len(small) < 0.9 * len(content)
+    return StaticFile(content, kind, sha256(content).hexdigest()[:12], small if is_worth_it else None)
