@@ -10,7 +10,7 @@ an error comes back that was there before, nothing is mended yet, and the act ha
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fieldpost.core.errors import InvalidInput
@@ -88,6 +88,20 @@ class BulkAct:
         """How many may have an outcome before the stage is judged."""
         is_last = not self.in_stages or self.stage >= len(STAGE_ENDS)
         return self.total if is_last else min(self.total, STAGE_ENDS[self.stage])
+
+    @property
+    def left(self) -> int:
+        """How many have no outcome."""
+        return self.total - self.settled
+
+    def remaining(self, now: datetime) -> timedelta | None:
+        """How long it still takes at the pace it has had; None where that says nothing.
+
+        An act in stages waits for what becomes of the few it has tried, so its pace is not its own.
+        """
+        if self.status is not BulkStatus.RUNNING or self.in_stages or not self.settled:
+            return None
+        return max(now - self.created_at, timedelta(0)) * (self.left / self.settled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The rules of bulk acts: what they are about, and when a retry in stages goes on."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -60,3 +60,18 @@ def test_a_bulk_act_is_about_parked_notifications_only() -> None:
     for wanted in (Filter(is_stuck=True), Filter(statuses=(Status.PARKED, Status.RETRYING))):
         with pytest.raises(InvalidInput):
             parked_only(wanted)
+
+
+def test_the_remaining_time_is_told_by_the_pace_so_far() -> None:
+    act = an_act(status=BulkStatus.RUNNING, in_stages=False, total=100, done=20, conflicts=5)
+    later = act.created_at + timedelta(seconds=10)
+    assert act.left == 75
+    assert act.remaining(later) == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"status": BulkStatus.GATHERING}, {"in_stages": True}, {"done": 0}, {"status": BulkStatus.HALTED}]
+)
+def test_no_remaining_time_is_told_where_the_pace_says_nothing(changes: dict[str, Any]) -> None:
+    act = an_act(**{"status": BulkStatus.RUNNING, "in_stages": False, "total": 100, "done": 20} | changes)
+    assert act.remaining(act.created_at + timedelta(seconds=10)) is None

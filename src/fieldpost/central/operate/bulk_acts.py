@@ -60,19 +60,23 @@ class BulkActs:
         *,
         as_of: datetime | None = None,
         in_stages: bool = False,
+        act_id: str | None = None,
     ) -> BulkAct:
         """Begin an act on what is parked and fits the filter, or on a selection; it is carried out from here on.
 
-        `as_of` leaves out what parked after that moment, as when one previewed the act. A retry may go in stages.
+        `as_of` leaves out what parked after that moment, as when one previewed the act. A retry may go in stages. With
+        an `act_id` of the caller's own, asking again begins nothing, and gives the act that was begun.
         """
         require(actor, Role.OPERATOR, f"bulk.{verb.value}")
         check_label(reason, "reason")
         if in_stages and verb is not Verb.RETRY:
             raise InvalidInput("bulk.stages", "only a retry can go in stages", field="in_stages")
+        if act_id is not None and not is_id(act_id):
+            raise InvalidInput("bulk.id", "act_id must be a UUID of 36 lower-case characters", field="act_id")
         wanted = parked_only(about).fields() if isinstance(about, Filter) else None
         now = self._clock.now()
         act = BulkAct(
-            act_id=new_id(now, secrets.token_bytes(10)),
+            act_id=act_id or self.new_act_id(),
             verb=verb,
             actor=actor.name,
             reason=reason,
@@ -87,6 +91,10 @@ class BulkActs:
         started = await self._store.write(_start, act, as_of, chosen, entry, now=self._store.now())
         self._wake.set()
         return started
+
+    def new_act_id(self) -> str:
+        """For an act that is yet to be begun."""
+        return new_id(self._clock.now(), secrets.token_bytes(10))
 
     async def cancel(self, actor: Actor, act_id: str) -> BulkAct:
         """End it where it stands; what was done stays done."""
@@ -172,7 +180,10 @@ def _start(
 ) -> BulkAct:
     found = bulk_acts.get(conn, act.act_id)
     if found is not None:
-        return found  # it was committed before, and only the answer was lost
+        # It was begun before, and only the answer was lost, or the form was sent twice.
+        if (found.actor, found.verb, found.reason, found.wanted) != (act.actor, act.verb, act.reason, act.wanted):
+            raise Conflict("bulk.other", "another act was begun under this id", hint="look at it, or begin anew")
+        return found
     at = moment(conn, now)
     act = replace(act, created_at=at, as_of=min(as_of or at, at))
     selection: list[ActRow] = []

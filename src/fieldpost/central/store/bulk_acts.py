@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Boolean, Connection, Integer, Row, Text, insert
@@ -39,6 +39,9 @@ class Turn:
     gathered_to: Place | None
 
 
+TOP: Place = (datetime(9999, 1, 1, tzinfo=UTC), "ffffffff-ffff-7fff-bfff-ffffffffffff")
+"""Before this one comes everything."""
+
 _ACT: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] = {
     "act_id": Id,
     "verb": Text,
@@ -70,7 +73,10 @@ _ROW = {
 
 _get = Statement(f"select {_COLUMNS} from bulk_acts where act_id = :act_id", result=_ACT)
 _newest = Statement(
-    f"select {_COLUMNS} from bulk_acts where created_at < :before order by created_at desc, act_id desc limit :limit",
+    f"""
+    select {_COLUMNS} from bulk_acts where (created_at, act_id) < (:at, :act_id)
+    order by created_at desc, act_id desc limit :limit
+    """,
     result=_ACT,
 )
 _next_due = Statement(
@@ -164,9 +170,10 @@ def get(conn: Connection, act_id: str) -> BulkAct | None:
     return _act(found[0]) if found else None
 
 
-def newest(conn: Connection, before: datetime, limit: int) -> list[BulkAct]:
-    """The acts that began before this moment, newest first."""
-    return [_act(row) for row in _newest.run(conn, before=before, limit=limit)]
+def newest(conn: Connection, limit: int, before: Place | None = None) -> list[BulkAct]:
+    """The acts that began before this place, newest first."""
+    at, act_id = before or TOP
+    return [_act(row) for row in _newest.run(conn, at=at, act_id=act_id, limit=limit)]
 
 
 def next_due(conn: Connection, *, now: datetime | None) -> str | None:

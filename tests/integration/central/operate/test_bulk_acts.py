@@ -343,3 +343,50 @@ async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Ce
     assert deleted == [2, 2, 1]
     assert await mailing.store.read(rows.get, old.act_id) is None
     assert (await act_of(mailing, running)).status is BulkStatus.GATHERING
+
+
+@pytest.mark.bad_input(55)
+async def test_an_act_that_is_asked_for_twice_under_one_id_is_begun_once(mailing: Centre, bulk: BulkActs) -> None:
+    await parked(mailing, 2)
+    act_id = bulk.new_act_id()
+    first = await bulk.start(OLGA, Verb.RETRY, PARKED, "mended", act_id=act_id)
+    assert await bulk.start(OLGA, Verb.RETRY, PARKED, "mended", act_id=act_id) == first
+    for verb, reason in ((Verb.DISCARD, "mended"), (Verb.RETRY, "another")):
+        with pytest.raises(Conflict) as error:
+            await bulk.start(OLGA, verb, PARKED, reason, act_id=act_id)
+        assert error.value.code == "bulk.other"
+    with pytest.raises(InvalidInput):
+        await bulk.start(OLGA, Verb.RETRY, PARKED, "mended", act_id="mine")
+    assert [act.act_id for act in await mailing.store.read(rows.newest, 10)] == [act_id]
+    assert len(await mailing.rows("select event_id from audit where actor = 'olga'")) == 1
+
+
+async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Centre, bulk: BulkActs) -> None:
+    [one] = await parked(mailing, 1)
+    begun = [(await bulk.start(OLGA, Verb.RETRY, [Chosen(one)], f"reason {number}")).act_id for number in range(5)]
+    looking = watching.BulkActs(mailing.store)
+    seen, cursor = [], None
+    while True:
+        page = await looking.page(limit=2, cursor=cursor)
+        seen += [act.act_id for act in page.acts]
+        if (cursor := page.next_cursor) is None:
+            break
+    assert len(seen) == 5
+    assert set(seen) == set(begun)
+    with pytest.raises(InvalidInput) as error:
+        await looking.page(cursor="AAAA")
+    assert error.value.field == "cursor"
+
+
+async def test_an_acts_story_tells_what_its_rows_are_about(mailing: Centre, bulk: BulkActs) -> None:
+    ids = await parked(mailing, 3)
+    never = "0198c8a0-0000-7000-8000-000000000001"
+    act = await bulk.start(OLGA, Verb.DISCARD, [Chosen(i) for i in (*ids, never)], "not wanted")
+    await bulk.sweep()
+    story = await watching.BulkActs(mailing.store).story(act.act_id, limit=4)
+    assert [row.notification_id for row in story.page.rows] == [*ids, never]
+    assert set(story.notifications) == set(ids)
+    assert {n.status for n in story.notifications.values()} == {Status.DISCARDED}
+    assert (story.act.done, story.act.gone) == (3, 1)
+    with pytest.raises(NotFound):
+        await watching.BulkActs(mailing.store).story(never)
