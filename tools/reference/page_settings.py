@@ -1,15 +1,13 @@
 """settings.md: every key of fieldpost.toml and site.toml, from the Options dataclasses."""
 
-import ast
-import inspect
-import textwrap
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
 from markdown import code, page, table, value
 
-from fieldpost.run.settings import DEFAULT_FILE, PREFIX, Settings
+from fieldpost.run.in_force import field_words, variable
+from fieldpost.run.settings import DEFAULT_FILE, Settings
 from fieldpost.site.definitions import SECTIONS, defined_keys
 from fieldpost.site.folder import OPTIONS as SITE_OPTIONS
 
@@ -80,27 +78,12 @@ def _rows(section: str, kind: type[Any]) -> list[tuple[str, str, str, str]]:
     return [
         (
             code(one.name),
-            code(f"{PREFIX}{section.upper()}__{one.name.upper()}"),
+            code(variable(section, one.name)),
             value(one.default),
             words[one.name],
         )
         for one in fields(kind)
     ]
-
-
-def field_words(kind: type[Any]) -> dict[str, str]:
-    """What is said of each field: the text that stands below it in the class. A field without one is an error."""
-    (class_,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(class_, ast.ClassDef)
-    words = {}
-    for statement, following in zip(class_.body, [*class_.body[1:], None], strict=True):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            match following:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    words[statement.target.id] = " ".join(text.split())
-                case _:
-                    raise SystemExit(f"{kind.__name__}.{statement.target.id} has no word on what it means")
-    return words
 
 
 def _default(section: Field[Any]) -> type[Any]:

@@ -77,6 +77,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "intents_cancel": ("intents cancel",),
     "audit_page": ("audit list",),
     "audit_export": ("audit export",),
+    "settings_show": ("settings show",),
     "users_me": ("me", "login"),
     "users_sessions": ("sessions list", "users show"),
     "users_end_session": ("sessions end",),

@@ -42,6 +42,7 @@ def central(
 
     from fieldpost.run import logs
     from fieldpost.run.central import Started, run_central
+    from fieldpost.run.in_force import origins
 
     settings = settings_with(config, store, folder, host, port, log_level, log_json)
     front = settings.front
@@ -59,7 +60,7 @@ def central(
             f"It is kept in {started.link_file}; the command line's API token is in {started.token_file}.", flush=True
         )
 
-    _run(run_central(settings, say))
+    _run(run_central(settings, say, origins=origins(settings, config)))
 
 
 def migrate(config: ConfigOption = None, store: StoreOption = None, folder: FolderOption = None) -> None:

@@ -32,6 +32,7 @@ from fieldpost.cli import (
     profiles,
     script,
     secrets,
+    settings,
     site,
     site_calls,
     sites,
@@ -79,6 +80,7 @@ app.add_typer(site_calls.app, name="site-calls")
 app.add_typer(intents.app, name="intents")
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(audit.app, name="audit")
+app.add_typer(settings.app, name="settings")
 app.add_typer(me.sessions, name="sessions")
 app.command()(profiles.login)
 app.command()(profiles.logout)

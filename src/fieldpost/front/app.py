@@ -12,6 +12,7 @@ from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.setting import InForce
 from fieldpost.front.allowance import Allowances
 from fieldpost.front.api import serve as api
 from fieldpost.front.api.errors import http_problem
@@ -26,10 +27,16 @@ from fieldpost.front.rooms import Rooms
 
 
 def create_app(
-    operate: Operate, watch: Watch, ingest: Ingest, options: FrontOptions | None = None, clock: Clock | None = None
+    operate: Operate,
+    watch: Watch,
+    ingest: Ingest,
+    options: FrontOptions | None = None,
+    clock: Clock | None = None,
+    in_force: InForce | None = None,
 ) -> FastAPI:
     """One for a process, behind a `server.Server`, which keeps the limits that only a server can.
 
+    `in_force` are the settings of the whole process, to be looked at; what the front itself goes by are its `options`.
     Its `state.errands` is a loop to be run beside it: what this node has to say to sites.
     """
     clock = clock or SystemClock()
@@ -37,7 +44,15 @@ def create_app(
     links = Links()
     errands = Errands(links, operate.intents, ingest.reports, clock)
     rooms = Rooms(
-        operate, watch, ingest, Allowances(options, clock), links, errands, Pulse(watch.signals.marks), options
+        operate,
+        watch,
+        ingest,
+        Allowances(options, clock),
+        links,
+        errands,
+        Pulse(watch.signals.marks),
+        options,
+        in_force or InForce(),
     )
     console = Console(rooms)
 

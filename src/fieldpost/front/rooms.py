@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
+from fieldpost.core.setting import InForce
 from fieldpost.front.allowance import Allowances
 from fieldpost.front.errands import Errands
 from fieldpost.front.links import Links
@@ -22,3 +23,5 @@ class Rooms:
     errands: Errands
     pulse: Pulse
     options: FrontOptions = field(default_factory=FrontOptions)
+    in_force: InForce = field(default_factory=InForce)
+    """The settings that this node works by."""

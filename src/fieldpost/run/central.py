@@ -29,11 +29,13 @@ from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
+from fieldpost.core.setting import InForce
 from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
 from fieldpost.front.tls import Certificate
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.run import logs
+from fieldpost.run.in_force import Origins, in_force
 from fieldpost.run.settings import Settings
 from fieldpost.run.signals import stop_on_signals
 
@@ -64,10 +66,12 @@ async def run_central(
     *,
     stopping: asyncio.Event | None = None,
     first_password: str | None = None,
+    origins: Origins | None = None,
 ) -> None:
     """Run a central node until `stopping` is set, by a signal if nobody gave one.
 
-    The first administrator chooses his password by a one-time link, unless the caller has chosen one for him.
+    The first administrator chooses his password by a one-time link, unless the caller has chosen one for him. `origins`
+    says where the settings came from, for those who look at them.
     """
     if stopping is None:
         stopping = asyncio.Event()
@@ -81,7 +85,7 @@ async def run_central(
             raise Unavailable("store.unavailable", f"the central store cannot be reached: {error}") from error
         store = open_store(url)
         try:
-            await _serve(settings, store, folder, on_started, stopping, first_password)
+            await _serve(settings, store, folder, on_started, stopping, first_password, origins)
         finally:
             await store.close()
 
@@ -99,6 +103,7 @@ async def _serve(
     on_started: Callable[[Started], None],
     stopping: asyncio.Event,
     first_password: str | None,
+    origins: Origins | None,
 ) -> None:
     clock = SystemClock()
     node_id = new_id(clock.now(), os.urandom(10))
@@ -125,7 +130,8 @@ async def _serve(
         settings.watch.freshness,
     )
     watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
-    app = create_app(operate, watch, ingest, settings.front, clock)
+    shown = InForce(node_id, in_force(settings, origins))
+    app = create_app(operate, watch, ingest, settings.front, clock, shown)
     certificate = Certificate(settings.front) if settings.front.has_tls else None
     server = Server(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
     await _announce_node(store, node_id)

@@ -114,6 +114,13 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     return Settings(**rooms)
 
 
+def given(file: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[set[str], set[str]]:
+    """What `load` is told by the file and by the environment, as `section.name`."""
+    tables = {name: table for name, table in _read_file(file).items() if isinstance(table, dict)}
+    in_file = {f"{section}.{name}" for section, table in tables.items() for name in table}
+    return in_file, set(_from_environment(os.environ if environ is None else environ))
+
+
 def _read_file(file: Path | None) -> dict[str, Any]:
     path = file or DEFAULT_FILE
     try:

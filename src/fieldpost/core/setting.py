@@ -1,0 +1,57 @@
+"""A setting as it is in force on a node: what it is, what it would be, and who said so."""
+
+import re
+from dataclasses import dataclass
+
+from fieldpost.core.secret import HIDDEN
+
+Value = str | int | float | bool
+
+_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):\S*@")
+_PARAMETER = re.compile(r"([?&]\w*password=)[^&\s]*", re.IGNORECASE)
+_UNITS = {"_per_s": "per second", "_s": "seconds", "_h": "hours", "_days": "days", "_bytes": "bytes"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingInForce:
+    section: str
+    name: str
+    value: Value
+    """Three stars where it is a secret."""
+    default: Value
+    says: str
+    """What it is for."""
+    origin: str
+    """Where the value comes from: the default, a file, the environment, the command line."""
+    environment: str
+    """The variable that would set it."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def unit(self) -> str | None:
+        """As the name has it."""
+        return next((unit for suffix, unit in _UNITS.items() if self.name.endswith(suffix)), None)
+
+    @property
+    def is_default(self) -> bool:
+        return self.value == self.default
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The settings that one node works by; it read them once, at its start."""
+
+    node_id: str = ""
+    settings: tuple[SettingInForce, ...] = ()
+
+
+def shown(value: Value, *, is_secret: bool) -> Value:
+    """The value as whoever sees settings may see it: a secret is three stars, as is a password in an address."""
+    if not isinstance(value, str) or not value:
+        return value
+    if is_secret:
+        return HIDDEN
+    return _PARAMETER.sub(rf"\1{HIDDEN}", _PASSWORD.sub(rf"\1:{HIDDEN}@", value))

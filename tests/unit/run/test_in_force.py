@@ -1,0 +1,77 @@
+"""The settings in force: value, default, origin, and no secret."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from fieldpost.core.setting import SettingInForce, shown
+from fieldpost.run.in_force import in_force, origins
+from fieldpost.run.settings import Settings, load
+
+ENVIRONMENT = {
+    "FIELDPOST_DISPATCH__SLOTS": "32",
+    "FIELDPOST_DISPATCH__BATCH_SIZE": "100",
+    "FIELDPOST_SECRETS__KEY": "canary",
+}
+
+
+@pytest.fixture
+def by_key(tmp_path: Path) -> dict[str, SettingInForce]:
+    """A file, an environment that replaces one of its lines, and a command line that replaces another."""
+    file = tmp_path / "fieldpost.toml"
+    file.write_text(
+        "[dispatch]\nslots = 16\ninterval_s = 3\n[central]\nport = 9000\nstore = 'postgresql://a:canary@h/d'\n"
+    )
+    settings = load(file, ENVIRONMENT)
+    said = replace(settings, central=replace(settings.central, port=9001))
+    return {one.key: one for one in in_force(said, origins(said, file, ENVIRONMENT))}
+
+
+def test_every_setting_is_there_with_its_words(by_key: dict[str, SettingInForce]) -> None:
+    expected = [f"{s.name}.{option.name}" for s in fields(Settings) for option in fields(getattr(Settings(), s.name))]
+    assert list(by_key) == expected
+    assert all(one.says for one in by_key.values())
+
+
+def test_a_value_says_where_it_came_from(by_key: dict[str, SettingInForce]) -> None:
+    told = {key: (one.value, one.origin.split()[0], one.is_default) for key, one in by_key.items()}
+    assert told["dispatch.interval_s"] == (3.0, "file", False)
+    assert told["dispatch.slots"] == (32, "environment", False)
+    assert told["dispatch.batch_size"] == (100, "environment", True), "said, and the same as the default"
+    assert told["central.port"] == (9001, "command", False)
+    assert told["dispatch.lease_s"][1:] == ("default", True)
+    assert by_key["dispatch.slots"].origin == "environment FIELDPOST_DISPATCH__SLOTS"
+    assert by_key["dispatch.interval_s"].unit == "seconds"
+
+
+@pytest.mark.req("DEC-34")
+@pytest.mark.threat(23)
+def test_no_secret_is_among_them(by_key: dict[str, SettingInForce]) -> None:
+    assert "canary" not in str(by_key)
+    assert by_key["secrets.key"].value == "***"
+    assert by_key["central.store"].value == "postgresql://a:***@h/d"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (
+            "postgresql://h/d?user=a&password=canary&sslmode=require",
+            "postgresql://h/d?user=a&password=***&sslmode=require",
+        ),
+        ("postgresql://a:can@ary@h/d", "postgresql://a:***@h/d"),
+        ("postgresql://a@h/d", "postgresql://a@h/d"),
+        ("sqlite:////var/lib/fieldpost/central.db", "sqlite:////var/lib/fieldpost/central.db"),
+        ("", ""),
+        (5, 5),
+    ],
+)
+def test_a_password_in_an_address_is_not_shown(value: str | int, expected: str | int) -> None:
+    assert shown(value, is_secret=False) == expected
+
+
+def test_settings_that_a_program_made_say_so() -> None:
+    settings = Settings()
+    told = in_force(replace(settings, dispatch=replace(settings.dispatch, slots=7)))
+    assert [one.key for one in told if one.origin != "default"] == ["dispatch.slots"]
