@@ -3,8 +3,9 @@
 If an operator ever asks and the answer is not here, this is the file to change.
 """
 
+import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from fieldpost.core.breaker import Breaker, BreakerState
 from fieldpost.core.notification import Notification, Status, TargetStatus
@@ -32,6 +33,23 @@ def explain(n: Notification, claim: Claim, breaker: Breaker | None, now: datetim
         case Status.PENDING | Status.RETRYING:
             return _explain_live(n, claim, breaker, now)
 
+
+def parts(sentence: str) -> list[str | datetime]:
+    """The sentence with its moments as such, for those who show each reader his own clock."""
+    pieces: list[str | datetime] = []
+    end = 0
+    for found in _MOMENT.finditer(sentence):
+        try:
+            moment = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+        except ValueError:
+            continue  # digits in the words of an error, which are no time
+        pieces += [sentence[end : found.start()], moment]
+        end = found.end()
+    return [piece for piece in (*pieces, sentence[end:]) if piece != ""]
+
+
+_MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b", re.ASCII)
+"""As `_at` writes it."""
 
 _WAITS_FOR_OPERATOR = "It waits for an operator to retry or discard it."
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.explain import Claim, explain
+from fieldpost.core.explain import Claim, explain, parts
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.core.outcome import Held
 from support.sample import FAILED, MINUTE, NOW, REACHED, a_notification
@@ -225,3 +225,11 @@ breakers = st.builds(
 @given(notifications, st.builds(Claim, names, moments, st.integers(0, 4)), st.none() | breakers)
 def test_whatever_a_row_holds_there_is_a_sentence(n: Notification, claim: Claim, breaker: Breaker | None) -> None:
     assert explain(n, claim, breaker, NOW).endswith(".")
+
+
+def test_the_moments_of_a_sentence_can_be_told_apart_from_its_words() -> None:
+    parked = a_notification(Status.PARKED, terminal_at=NOW, last_error="refused until 2026-99-15 08:00:00 UTC")
+    before, at, after = parts(explain(parked, NOBODY, None, NOW))
+    assert (before, at) == ("It was parked at ", NOW)
+    assert str(after).startswith(": refused until 2026-99-15 08:00:00 UTC")
+    assert parts("It has no time.") == ["It has no time."]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import attempts, audit, breakers, search
+from fieldpost.central.store import attempts, audit, breakers, lists, search
 from fieldpost.central.store import notifications as rows
 from fieldpost.central.store.attempts import AttemptRecord
 from fieldpost.central.store.engine import Store
@@ -20,6 +20,7 @@ from fieldpost.core.explain import explain
 from fieldpost.core.fingerprint import fingerprint, fingerprint_key
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import is_stuck
+from fieldpost.core.lists import Route, resolve
 from fieldpost.core.notification import Notification, Summary
 from fieldpost.core.search import Filter
 
@@ -79,6 +80,8 @@ class Detail:
     why: str
     """Why it stands where it stands, and what happens next."""
     is_stuck: bool
+    channel: str | None
+    """The channel that carries it, as lists and channels stand; None when there is none for it."""
     as_of: datetime
 
 
@@ -175,5 +178,11 @@ def _detail(conn: Connection, notification_id: str, stuck_after: timedelta, *, n
         tuple(audit.of_notification(conn, notification_id)),
         explain(found, rows.claim_of(conn, notification_id), breaker, as_of),
         is_stuck(found.status, found.created_at, as_of, stuck_after),
+        _channel_of(conn, found),
         as_of,
     )
+
+
+def _channel_of(conn: Connection, n: Notification) -> str | None:
+    route = resolve(lists.directory(conn), n.list_name)
+    return route.channel.name if isinstance(route, Route) else None

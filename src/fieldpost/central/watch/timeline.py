@@ -1,12 +1,14 @@
-"""The way of one notification from the script that sent it to the inbox, as steps in order."""
+"""The way of one notification from the script that sent it to the inbox: as steps in order of time, and as stops."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from fieldpost.central.store.attempts import AttemptRecord
+from fieldpost.core.actor import APP
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.notification import Notification, Status
+from fieldpost.core.notification import Notification, Status, TargetStatus
 
 
 class Tone(StrEnum):
@@ -31,6 +33,28 @@ class Step:
     reply: str | None = None
     facts: tuple[tuple[str, str], ...] = field(default=())
     duration_ms: int | None = None
+    begins_cycle: bool = False
+
+
+class Standing(StrEnum):
+    """How a stop of the way stands."""
+
+    DONE = "done"
+    HERE = "here"
+    WAIT = "wait"
+    BAD = "bad"
+    AHEAD = "ahead"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One place that a notification passes on its way."""
+
+    place: str
+    name: str | None
+    standing: Standing
+    note: str | None = None
+    at: datetime | None = None
 
 
 _OUTCOMES: dict[str | None, tuple[str, Tone]] = {
@@ -46,10 +70,67 @@ _OUTCOMES: dict[str | None, tuple[str, Tone]] = {
 
 def timeline(n: Notification, attempts: tuple[AttemptRecord, ...], entries: tuple[AuditEntry, ...]) -> tuple[Step, ...]:
     """All steps, oldest first; what is still to come is last."""
-    happened = [*(_attempt(number, a, n.cycle > 1) for number, a in enumerate(attempts, 1)), *_acts(entries)]
+    happened = [*(_attempt(number, a) for number, a in enumerate(attempts, 1)), *_acts(entries)]
     happened.sort(key=lambda step: step.at or datetime.min.replace(tzinfo=UTC))
     end = _end(n)
     return (_sent(n), Step(tone=Tone.PLAIN, title="Arrived at central", at=n.created_at), *happened, *end)
+
+
+def cycles(steps: Sequence[Step]) -> list[list[Step]]:
+    """The steps by the cycle they belong to: each retry by a person begins one."""
+    found: list[list[Step]] = [[]]
+    for step in steps:
+        if step.begins_cycle:
+            found.append([])
+        found[-1].append(step)
+    return found
+
+
+def stops(n: Notification, attempts: Sequence[AttemptRecord], channel: str | None) -> tuple[Stop, ...]:
+    """Script, site, central, channel, inbox, and where on this way it stands now."""
+    central, way_out, inbox = _standings(n, attempts)
+    p = n.provenance
+    is_app = p.site.startswith(APP)
+    reached = sum(target.status is TargetStatus.DELIVERED for target in n.targets)
+    told = f"{reached} of {len(n.targets)} reached" if n.targets else None
+    tries = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}" if attempts else None
+    return (
+        Stop("application" if is_app else "script", p.script, Standing.DONE, at=n.site_enqueued_at),
+        Stop("API" if is_app else "site", p.site.removeprefix(APP), Standing.DONE),
+        Stop("central", None, central, _waiting(n, attempts) if central is Standing.HERE else None, n.created_at),
+        Stop("channel", channel, way_out, "held back" if n.held_by else tries, n.last_attempt_at),
+        Stop("inbox", n.list_name, inbox, "discarded" if n.status is Status.DISCARDED else told, n.delivered_at),
+    )
+
+
+_OF_THE_ADDRESSEE = frozenset({"rcpt", "data"})
+"""In these phases the channel works, and what fails is the message or whom it is for."""
+_OF_CENTRAL = frozenset({"resolve", "targets", "settings", "secrets", "bug", "orphaned"})
+"""In these it has not left central."""
+
+
+def _standings(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[Standing, Standing, Standing]:
+    """Of central, the channel and the inbox."""
+    if n.status is Status.DELIVERED:
+        return Standing.DONE, Standing.DONE, Standing.DONE
+    is_partly_there = any(target.status is TargetStatus.DELIVERED for target in n.targets)
+    trouble = Standing.BAD if n.status.is_terminal else Standing.WAIT
+    if n.held_by is not None:
+        return Standing.DONE, Standing.WAIT, Standing.AHEAD
+    phase = next((a.phase for a in reversed(attempts) if a.outcome not in (None, "released")), None)
+    if not n.status.is_terminal and attempts and attempts[-1].finished_at is None:
+        return Standing.DONE, Standing.HERE, Standing.AHEAD
+    if n.status is Status.PENDING:
+        return Standing.HERE, Standing.AHEAD, Standing.AHEAD
+    if phase is None or phase in _OF_CENTRAL:
+        return trouble, Standing.AHEAD, Standing.AHEAD
+    if is_partly_there or phase in _OF_THE_ADDRESSEE:
+        return Standing.DONE, Standing.DONE, trouble
+    return Standing.DONE, trouble, Standing.AHEAD
+
+
+def _waiting(n: Notification, attempts: Sequence[AttemptRecord]) -> str:
+    return "waits for its next attempt" if attempts else "waits for its first attempt"
 
 
 def _sent(n: Notification) -> Step:
@@ -67,9 +148,8 @@ def _sent(n: Notification) -> Step:
     )
 
 
-def _attempt(number: int, attempt: AttemptRecord, has_cycles: bool) -> Step:
+def _attempt(number: int, attempt: AttemptRecord) -> Step:
     word, tone = _OUTCOMES[attempt.outcome]
-    facts = [("phase", attempt.phase), ("cycle", str(attempt.cycle) if has_cycles else None)]
     return Step(
         tone=tone,
         title=f"Attempt {number}: {word}",
@@ -77,7 +157,7 @@ def _attempt(number: int, attempt: AttemptRecord, has_cycles: bool) -> Step:
         error=attempt.error,
         # An error often quotes the reply; once is enough.
         reply=attempt.reply if attempt.reply and attempt.reply not in (attempt.error or "") else None,
-        facts=tuple((name, value) for name, value in facts if value),
+        facts=(("phase", attempt.phase),) if attempt.phase else (),
         duration_ms=attempt.duration_ms,
     )
 
@@ -85,7 +165,13 @@ def _attempt(number: int, attempt: AttemptRecord, has_cycles: bool) -> Step:
 def _acts(entries: tuple[AuditEntry, ...]) -> list[Step]:
     words = {AuditStatus.SUBMITTED: "Retried", AuditStatus.DISCARDED: "Discarded"}
     return [
-        Step(tone=Tone.PLAIN, title=f"{words.get(entry.status, 'Changed')} by {entry.actor}", at=entry.occurred_at)
+        Step(
+            tone=Tone.PLAIN,
+            title=f"{words.get(entry.status, 'Changed')} by {entry.actor}",
+            at=entry.occurred_at,
+            note=entry.request_summary,
+            begins_cycle=entry.status is AuditStatus.SUBMITTED,
+        )
         for entry in entries
         if entry.kind is AuditKind.OPERATOR_ACT
     ]

@@ -16,6 +16,7 @@ from fieldpost.core.errors import Denied, InvalidInput
 from fieldpost.front.body import check_content_type, read_body
 
 FORM_BYTES_MAX = 16 * 1024
+FIELDS_MAX = 300
 TOKEN_FIELD = "csrf"
 _TOKEN_BYTES = 16
 
@@ -43,15 +44,24 @@ def new_secret() -> str:
 
 
 async def read_form(request: Request, secret: str | None) -> dict[str, str]:
-    """The form's fields; Denied unless it was sent from a page that this visitor got from us."""
+    """The form's fields, of one that was given more than once the last; Denied as `read_fields` is."""
+    return {name: values[-1] for name, values in (await read_fields(request, secret)).items()}
+
+
+async def read_fields(request: Request, secret: str | None) -> dict[str, list[str]]:
+    """The form's fields, each with all its values; Denied unless it was sent from a page that this visitor got from
+    us."""
     check_origin(request)
     check_content_type(request, "application/x-www-form-urlencoded")
     data = await read_body(request, FORM_BYTES_MAX)
     try:
-        fields = dict(parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=50))
+        pairs = parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
         raise InvalidInput("http.form", "the form cannot be read") from None
-    given = fields.pop(TOKEN_FIELD, "")
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    given = fields.pop(TOKEN_FIELD, [""])[-1]
     if secret is None or not is_form_token(given, secret):
         raise foreign()
     return fields

@@ -12,7 +12,7 @@ from fieldpost.central.watch.signals import Signal
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front.auth import Access
-from fieldpost.front.console.forms import form_token, read_form
+from fieldpost.front.console.forms import form_token, read_fields, read_form
 from fieldpost.front.console.render import Renderer
 from fieldpost.front.proxies import is_loopback
 from fieldpost.front.rooms import Rooms
@@ -71,6 +71,10 @@ class Visit:
 
     async def form(self) -> dict[str, str]:
         return await read_form(self.request, self.secret)
+
+    async def fields(self) -> dict[str, list[str]]:
+        """The form with all values of each field, for those that may be repeated."""
+        return await read_fields(self.request, self.secret)
 
     def may(self, role: Role) -> bool:
         return self.visitor is not None and self.visitor.role.includes(role)

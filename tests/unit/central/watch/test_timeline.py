@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fieldpost.central.store.attempts import AttemptRecord
-from fieldpost.central.watch.timeline import Tone, timeline
+from fieldpost.central.watch.timeline import Tone, cycles, stops, timeline
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.notification import Notification, Provenance, Status
+from fieldpost.core.notification import Notification, Provenance, Status, Target, TargetStatus
 
 T0 = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
 PENDING = Notification(
@@ -97,3 +97,58 @@ def test_a_reply_that_the_error_quotes_is_told_once() -> None:
 def test_a_time_that_the_site_could_not_tell_is_quoted() -> None:
     n = replace(PENDING, site_enqueued_at=None, site_enqueued_text="yesterday")
     assert timeline(n, (), ())[0].note == "the site wrote 'yesterday' as its time"
+
+
+def test_each_retry_by_a_person_begins_a_cycle_and_says_why() -> None:
+    reason = "bulk retry 0198: the relay is back"
+    again = replace(act(3, AuditStatus.SUBMITTED), request_summary=reason)
+    steps = timeline(replace(PENDING, cycle=2), (attempt(1, "permanent_failure"), attempt(4, None)), (again,))
+    first, second = cycles(steps)
+    assert [step.title for step in first][-1] == "Attempt 1: failed for good"
+    assert [step.title for step in second] == ["Retried by maria", "Attempt 2: under way", "Next attempt"]
+    assert second[0].note == reason
+
+
+PARKED = replace(PENDING, status=Status.PARKED, due_at=None, terminal_at=T0, last_error="no")
+HALF = (Target("a@x.example", TargetStatus.DELIVERED), Target("b@x.example", TargetStatus.FAILED, "no"))
+
+
+@pytest.mark.parametrize(
+    ("n", "tries", "standings"),
+    [
+        (PENDING, (), "done done here ahead ahead"),
+        (PENDING, (attempt(1, None),), "done done done here ahead"),
+        (replace(PENDING, held_by="channel:mail", held_reason="no"), (), "done done done wait ahead"),
+        (
+            replace(PENDING, status=Status.RETRYING, next_attempt_at=T0),
+            (attempt(1, "transient_failure", phase="connect", finished_at=T0),),
+            "done done done wait ahead",
+        ),
+        (PARKED, (attempt(1, "permanent_failure", phase="resolve", finished_at=T0),), "done done bad ahead ahead"),
+        (PARKED, (attempt(1, "permanent_failure", phase="auth", finished_at=T0),), "done done done bad ahead"),
+        (PARKED, (attempt(1, "permanent_failure", phase="rcpt", finished_at=T0),), "done done done done bad"),
+        (
+            replace(PARKED, targets=HALF),
+            (attempt(1, "permanent_failure", phase="quit", finished_at=T0),),
+            "done done done done bad",
+        ),
+        (
+            replace(PENDING, status=Status.DELIVERED, due_at=None),
+            (attempt(1, "delivered"),),
+            "done done done done done",
+        ),
+    ],
+)
+def test_the_stops_say_where_on_its_way_it_stands(
+    n: Notification, tries: tuple[AttemptRecord, ...], standings: str
+) -> None:
+    found = stops(n, tries, "mail")
+    assert [stop.place for stop in found] == ["script", "site", "central", "channel", "inbox"]
+    assert " ".join(stop.standing.value for stop in found) == standings
+
+
+def test_the_stops_tell_an_application_from_a_site_and_how_many_were_reached() -> None:
+    n = replace(PARKED, provenance=Provenance("app:billing"), targets=HALF)
+    found = stops(n, (attempt(1, "permanent_failure", phase="rcpt", finished_at=T0),), "mail")
+    assert (found[0].place, found[1].place, found[1].name) == ("application", "API", "billing")
+    assert (found[3].note, found[4].note) == ("1 attempt", "1 of 2 reached")
