@@ -23,6 +23,7 @@ from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from fieldpost.front.server import Server
 from support.browser import find_chromium
+from support.console import log_in
 from support.databases import SqliteFiles
 from support.front import served
 from support.visits import Address, addresses
@@ -87,7 +88,9 @@ async def take(
         wanted = addresses(world.places) if paths is None else [_named(path, world) for path in paths]
         for form in forms:
             context = await opened(browser, url, form)
-            await _log_in(context, who, world)
+            first = await context.new_page()
+            await log_in(world.front, first, who)
+            await first.close()
             stranger = await opened(browser, url, form)
             for address in wanted:
                 page = await (stranger if address.is_for_anyone else context).new_page()
@@ -112,16 +115,6 @@ async def opened(browser: Browser, url: str, form: str) -> BrowserContext:
         timezone_id="Europe/Amsterdam",
         locale="en-GB",
     )
-
-
-async def _log_in(context: BrowserContext, who: str, world: World) -> None:
-    page = await context.new_page()
-    await page.goto("/login")
-    await page.get_by_label("Name").fill(who)
-    await page.get_by_label("Password").fill(world.front.password(who))
-    await page.get_by_role("button", name="Log in").click()
-    await page.get_by_role("button", name="Log out").wait_for()
-    await page.close()
 
 
 def _named(path: str, world: World) -> Address:

@@ -15,6 +15,7 @@ from fieldpost.front.console.pages import PAGES
 from fieldpost.front.console.visit import PageRoute
 
 NOT_SEEN: dict[str, str] = {
+    "/live": "a stream",
     "/login/oidc": "leads away, to the identity provider",
     "/login/oidc/callback": "leads away, from the identity provider",
 }
@@ -24,7 +25,7 @@ NEEDED: dict[str, str] = {"/set-password": "?link={link}"}
 """What must follow a page's path, with values of `World.places`."""
 
 MORE: dict[str, Sequence[tuple[str, str]]] = {
-    "/outbox": (
+    "/notifications": (
         ("parked", "?status=parked"),
         ("filtered", "?status=parked&site=plant-north&subject=filter"),
         ("stuck", "?stuck=true"),
