@@ -29,15 +29,18 @@ from datetime import UTC, datetime, timedelta
 from fieldpost.central.operate.bulk_acts import Chosen
 from fieldpost.central.operate.bulk_turn import turn
 from fieldpost.central.operate.lists import ListSpec
-from fieldpost.central.store import nodes
+from fieldpost.central.store import kpis, leases, nodes, samples, site_health
+from fieldpost.central.upkeep.sampler import begin_of
 from fieldpost.core.actor import Role
 from fieldpost.core.bulk import Verb
 from fieldpost.core.fingerprint import fingerprint_key
 from fieldpost.core.ids import new_id
 from fieldpost.core.intent import IntentKind
+from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status, Target
 from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure, fold
 from fieldpost.core.search import Filter
+from fieldpost.core.site_health import Freshness
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CallRow, CommandResult, Telemetry
 from fieldpost.testing import ManualClock
@@ -75,6 +78,7 @@ SAYINGS = (
     ("plant-north", "pump-3", "watch_pumps.py", "ops", "Pump 3: pressure normal", "2.8 bar for five minutes."),
     ("harbour", "tide-gauge", "watch_quay.py", "ops", "Tide gauge: silent", "No reading for ten minutes."),
 )
+EVERYONE = [role.name for role in SITES if role.busy]
 UNKNOWN_USER = "550 5.1.1 <kim@contractor.example>: Recipient address rejected: User unknown in virtual mailbox table"
 FULL = "552 5.2.2 <workshop@example.org>: mailbox full, 5120 MB of 5120 MB used"
 LOGIN_REFUSED = "535 5.7.8 authentication failed: the password has expired"
@@ -121,6 +125,22 @@ class World:
             if role.name in names or (role.is_there and not names):
                 await self.front.centre.ingest.reports.health(role.name, health(role, self.clock.now(), VERSION))
                 await self.front.operate.sites.saw(role.name)
+
+    async def beat(self) -> None:
+        """Both nodes say that they live, one leads, and the dispatcher of this one has swept."""
+        centre, now = self.front.centre, self.clock.now()
+        for (node_id,) in await centre.rows("select node_id from nodes"):
+            await centre.store.write(nodes.beat, str(node_id), now=now)
+        await centre.store.write(leases.take, leases.LEADER, self.places["node_id"], lease_s=60.0, now=now)
+        centre.metrics.swept(0.004)
+
+    async def sample(self) -> None:
+        """Keep the KPIs and the health of the sites as of now, as a node that leads does every minute."""
+        store, now = self.front.centre.store, self.clock.now()
+        snapshot = await store.read(kpis.snapshot, Thresholds(), now=now)
+        taken_at = begin_of(now, timedelta(minutes=1))
+        await store.write(samples.add, taken_at, snapshot)
+        await store.write(site_health.sample, taken_at, Freshness(), now=now)
 
 
 @asynccontextmanager
@@ -185,6 +205,8 @@ async def _pass_the_night(world: World, end: datetime) -> None:
         await centre.deliver()
         world.notable["delivered"] = last
         world.go_to(end - SHIFT + (step + 1) * timedelta(minutes=5))
+        await world.report(*EVERYONE)
+        await world.sample()
         if step in (5, 20):
             await _invoices(world, 130)
 
@@ -295,6 +317,8 @@ async def _trouble(world: World, end: datetime) -> None:
     while world.clock.now() < last_heard:
         await centre.deliver()
         world.go_to(min(last_heard, world.clock.now() + timedelta(minutes=2)))
+        await world.report()
+        await world.sample()
     await world.report("quarry")
     adapter.answer("maintenance", PermanentFailure(FULL, phase="data", reply=FULL))
     world.notable["parked"] = await world.say(
@@ -317,8 +341,7 @@ async def _trouble(world: World, end: datetime) -> None:
     world.places |= {"notification_id": world.notable["partial"], "error_key": await _error_key(world, "partial")}
     world.go_to(end - timedelta(seconds=3))
     await world.report()
-    for node in await centre.rows("select node_id from nodes"):
-        await centre.store.write(nodes.beat, str(node[0]), now=world.clock.now())
+    await world.beat()
     world.notable["pending"] = await world.say(
         "ops", "Tank 7: level normal", "71 % full.", instance="tank-7", script="watch_tanks.py"
     )
@@ -372,8 +395,10 @@ async def live_on(world: World) -> None:
 
     async def report() -> None:
         while True:
-            await clock.sleep(20)
+            await clock.sleep(15)
             await world.report()
+            await world.beat()
+            await world.sample()
 
     async def talk() -> None:
         number = 0

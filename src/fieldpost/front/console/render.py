@@ -13,7 +13,7 @@ from fieldpost.front.console.times import local_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-_GLYPHS = {"pending": "○", "retrying": "↻", "delivered": "✓", "parked": "■", "discarded": "✕"}
+_GLYPHS = {"pending": "○", "retrying": "↻", "delivered": "✓", "parked": "■", "discarded": "✕", "failed": "▲"}
 
 
 SIGNAL_WORDS = {"parked": "parked", "sites": "not heard of", "breakers": "blocked"}
@@ -36,6 +36,7 @@ class Renderer:
             "number": number,
             "size": size,
             "short": _short,
+            "axis": _axis,
         }
 
     def page(self, template: str, status: int, **values: object) -> Response:
@@ -51,6 +52,12 @@ def _clock(moment: datetime, as_of: datetime | None = None) -> str:
         return moment.strftime("%H:%M:%S")
     is_this_year = as_of is not None and moment.year == as_of.year
     return f"{moment.day} {moment.strftime('%b %H:%M' if is_this_year else '%b %Y %H:%M:%S')}"
+
+
+def _axis(moment: datetime, is_of_days: bool) -> str:
+    """As short as an axis has it: `15 Nov` or `08:45`, in UTC."""
+    moment = moment.astimezone(UTC)
+    return f"{moment.day} {moment.strftime('%b')}" if is_of_days else moment.strftime("%H:%M")
 
 
 def age(span: timedelta | float | None) -> str:

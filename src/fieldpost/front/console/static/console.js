@@ -15,9 +15,11 @@ function tellLocalTimes(root) {
     const isToday = moment.toDateString() === today.toDateString();
     const day = `${moment.getDate()} ${moment.toLocaleDateString("en", { month: "short" })}`;
     const year = moment.getFullYear() === today.getFullYear() ? "" : ` ${moment.getFullYear()}`;
-    if (!isToday) delete clock.second;
+    if (!isToday || time.dataset.form) delete clock.second;
     time.title = `${time.dateTime.replace("T", " ").replace(/\.\d+Z$/, "").replace(/Z$/, "")} UTC`;
-    time.textContent = (isToday ? "" : `${day}${year} `) + moment.toLocaleTimeString("en-GB", clock);
+    // On the axis of a chart there is room for the one thing that its ticks count.
+    const date = isToday || time.dataset.form === "minute" ? "" : `${day}${year} `;
+    time.textContent = time.dataset.form === "day" ? day : date + moment.toLocaleTimeString("en-GB", clock);
     time.dataset.local = "";
   }
   const told = document.getElementById("zone");
