@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, Text, update
+from sqlalchemy import BigInteger, Connection, Text, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -77,18 +77,31 @@ _these = Statement(
     f"select {', '.join(_COLUMNS)} from breakers where key {{any:keys}}", lists={"keys": "text"}, result=_COLUMNS
 )
 
-_held_keys = Statement(
-    """
+_KEYS = """
     with recursive keys as (
         select (select held_by from notifications where held_by is not null order by held_by limit 1) as k
         union all
         select (select held_by from notifications where held_by > keys.k order by held_by limit 1)
         from keys where keys.k is not null
     )
+"""
+_held_keys = Statement(
+    f"""
+    {_KEYS}
     select k, (select due_at from notifications where held_by = keys.k order by due_at limit 1) as due_at
     from keys where k is not null
     """,
     result={"k": Text, "due_at": Moment},
+)
+_held_counts = Statement(
+    f"""
+    {_KEYS}
+    select k, (
+        select count(*) from (select 1 from notifications n where n.held_by = keys.k limit :count_max) as some
+    ) as held
+    from keys where k is not null
+    """,
+    result={"k": Text, "held": BigInteger},
 )
 
 
@@ -136,6 +149,11 @@ def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: dat
 def held_keys(conn: Connection) -> dict[str, datetime]:
     """The breakers behind which rows are held, each with the earliest due time behind it."""
     return {row.k: row.due_at for row in _held_keys.run(conn)}
+
+
+def held_counts(conn: Connection, count_max: int) -> dict[str, int]:
+    """How many rows are held behind each breaker that holds any; none is counted beyond `count_max`."""
+    return {row.k: row.held for row in _held_counts.run(conn, count_max=count_max)}
 
 
 def _write(conn: Connection, seen: Breaker, wanted: Breaker) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, Text, and_, or_, select
+from sqlalchemy import BigInteger, Connection, Row, Text, and_, or_, select, text
 
 from fieldpost.central.store.retention import Dated
 from fieldpost.central.store.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, site_calls
@@ -93,6 +93,22 @@ _ended = Statement(
     result={"site": Text, "delivered": BigInteger, "failed": BigInteger},
 )
 
+# By the key, which begins with the site, once for each site that there is.
+_sites_of = Statement(
+    "select c.site from sites s join site_calls c on c.site = s.site_name where c.operation_id = :operation_id",
+    result={"site": Text},
+)
+
+_these = Statement(
+    f"""
+    select {", ".join(f"c.{column.name}" for column in site_calls.c)} from {{rows}}
+    join site_calls c on c.site = u.site and c.operation_id = u.operation_id
+    order by c.first_seen_at desc, c.operation_id desc
+    """,
+    rows={"site": "text", "operation_id": "id"},
+    result={column.name: column.type for column in site_calls.c},
+)
+
 ENDED = Dated("site_calls", "ended_at")
 """Calls that came to their end, by central's clock: they go as terminal notifications do."""
 GONE = Dated("site_calls", "gone_at")
@@ -112,6 +128,8 @@ class CallFilter:
     """First seen before this moment."""
     target: str | None = None
     """Words that the target's summary must hold."""
+    is_stuck: bool = False
+    """Pending or retrying since before a moment that whoever looks says."""
 
 
 def apply(
@@ -166,8 +184,18 @@ def get(conn: Connection, site: str, operation_id: str) -> SiteCall | None:
     return _call(row) if row else None
 
 
+def these(conn: Connection, chosen: Sequence[tuple[str, str]]) -> list[SiteCall]:
+    """Those of these calls, each by its site and id, that the mirror has."""
+    return [_call(row) for row in _these.run(conn, list(chosen))] if chosen else []
+
+
+def sites_of(conn: Connection, operation_id: str) -> list[str]:
+    """The sites that told of a call of this id: one, or none, unless an id was made twice."""
+    return [row.site for row in _sites_of.run(conn, operation_id=operation_id)] if is_id(operation_id) else []
+
+
 def find(
-    conn: Connection, wanted: CallFilter, *, limit: int, before: Place | None
+    conn: Connection, wanted: CallFilter, *, limit: int, before: Place | None, stuck_before: datetime | None = None
 ) -> tuple[list[SiteCall], Place | None]:
     """The newest first, and where to go on: None at the end. A page may be short and still have a next."""
     found: list[SiteCall] = []
@@ -175,7 +203,7 @@ def find(
     place, walked = before, 0
     while walked < WALK_MAX:
         size = limit + 1 if not asked else WALK_ROWS
-        rows = conn.execute(_query(wanted, place).limit(size)).all()
+        rows = conn.execute(_query(wanted, place, stuck_before).limit(size)).all()
         for row in rows:
             if asked and not asked <= set(words(row.target_summary)):
                 place = row.first_seen_at, row.operation_id
@@ -190,9 +218,9 @@ def find(
     return found, place
 
 
-def _query(wanted: CallFilter, before: Place | None) -> Any:
+def _query(wanted: CallFilter, before: Place | None, stuck_before: datetime | None) -> Any:
     c = site_calls.c
-    conditions = [
+    conditions: list[Any] = [
         c.site == wanted.site if wanted.site is not None else None,
         c.category == wanted.category.value if wanted.category is not None else None,
         c.status.in_([status.value for status in wanted.statuses]) if wanted.statuses else None,
@@ -202,6 +230,8 @@ def _query(wanted: CallFilter, before: Place | None) -> Any:
         if before is not None
         else None,
     ]
+    if wanted.is_stuck:
+        conditions += [text(IS_LIVE_CALL), c.begun_at < stuck_before]
     # The first of the two stands alone as a bound of the index, which an `or` is not.
     if before is not None:
         conditions.append(c.first_seen_at <= before[0])

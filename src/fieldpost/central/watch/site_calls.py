@@ -14,17 +14,18 @@ from fieldpost.central.store.moment import moment
 from fieldpost.central.store.site_calls import CallFilter
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.ids import is_id
 from fieldpost.core.intent import Intent, IntentState
 from fieldpost.core.message import Category, OperationStatus
 from fieldpost.core.search import WORDS_MAX, parse_range, words
 from fieldpost.core.site_call import Mirror, SiteCall
-from fieldpost.core.text import check_label
+from fieldpost.core.text import check_label, is_label
 
 W = TypeVar("W", bound=StrEnum)
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
-FIELDS = ("site", "category", "status", "from", "to", "target")
+FIELDS = ("site", "category", "status", "from", "to", "target", "stuck")
 """What the calls can be narrowed by; only `status` may be given more than once."""
 
 
@@ -72,11 +73,22 @@ class SiteCalls:
         wanted = parse(given or {})
         _check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
-        return await self._store.read(_page, wanted, limit, before, now=self._store.now())
+        return await self._store.read(_page, wanted, limit, before, self.stuck_after, now=self._store.now())
 
-    async def detail(self, site: str, operation_id: str) -> CallDetail:
-        """One call; NotFound when the mirror has none such."""
+    async def detail(self, site: str | None, operation_id: str) -> CallDetail:
+        """One call of this site, or of whichever told of it; NotFound when the mirror has none such."""
         return await self._store.read(_detail, site, operation_id, self.stuck_after, now=self._store.now())
+
+    async def asked(self, calls: Sequence[SiteCall]) -> dict[tuple[str, str], Intent]:
+        """What was last asked for each of these calls, by site and id; those of which nothing was are left out."""
+        found = await self._store.read(intents.about_these, [call.report.operation_id for call in calls])
+        return {(intent.site, intent.message_id): intent for intent in reversed(found) if intent.message_id}
+
+    async def these(self, chosen: Sequence[tuple[str, str]]) -> list[SiteCall]:
+        """Those of these calls, each by its site and id, that the mirror has; the newest first."""
+        return await self._store.read(
+            site_calls.these, [(site, call_id) for site, call_id in chosen if is_label(site) and is_id(call_id)]
+        )
 
     async def intent(self, intent_id: str) -> Intent:
         found = await self._store.read(intents.get, intent_id)
@@ -123,6 +135,7 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> CallFilter:
         since=since,
         until=until,
         target=_target(one["target"]) if "target" in one else None,
+        is_stuck=_truth(one["stuck"], "stuck") if "stuck" in one else False,
     )
 
 
@@ -132,19 +145,27 @@ def is_stuck(call: SiteCall, now: datetime, stuck_after: timedelta) -> bool:
 
 
 def _page(
-    conn: Connection, wanted: CallFilter, limit: int, before: tuple[datetime, str] | None, *, now: datetime | None
+    conn: Connection,
+    wanted: CallFilter,
+    limit: int,
+    before: tuple[datetime, str] | None,
+    stuck_after: timedelta,
+    *,
+    now: datetime | None,
 ) -> CallPage:
     as_of = moment(conn, now)
-    found, end = site_calls.find(conn, wanted, limit=limit, before=before)
+    found, end = site_calls.find(conn, wanted, limit=limit, before=before, stuck_before=as_of - stuck_after)
     return CallPage(found, to_cursor(end) if end else None, as_of)
 
 
 def _detail(
-    conn: Connection, site: str, operation_id: str, stuck_after: timedelta, *, now: datetime | None
+    conn: Connection, site: str | None, operation_id: str, stuck_after: timedelta, *, now: datetime | None
 ) -> CallDetail:
-    call = site_calls.get(conn, site, operation_id)
-    if call is None:
-        raise NotFound("site_call.unknown", "no such call was reported by this site")
+    if site is None:
+        site = next(iter(site_calls.sites_of(conn, operation_id)), None)
+    call = None if site is None else site_calls.get(conn, site, operation_id)
+    if site is None or call is None:
+        raise NotFound("site_call.unknown", f"no such call was reported by {'this' if site else 'any'} site")
     as_of = moment(conn, now)
     return CallDetail(
         call,
@@ -174,6 +195,12 @@ def _category(text: str) -> Category:
     if not found.is_tracked:
         raise InvalidInput("filter.category", "notifications are no cached calls", field="category")
     return found
+
+
+def _truth(text: str, field: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidInput("filter.truth", f"{field} must be true or false", field=field)
+    return text == "true"
 
 
 def _target(text: str) -> str:

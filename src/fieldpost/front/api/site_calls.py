@@ -20,6 +20,7 @@ FILTERS = (
     Parameter("from", MOMENT, "issued at this moment or later, in UTC"),
     Parameter("to", MOMENT, "issued before this moment, in UTC"),
     Parameter("target", WORDS, "words that must all occur in the target"),
+    Parameter("stuck", one_of(("true", "false")), "only what is pending or retrying for too long"),
 )
 
 
@@ -65,7 +66,7 @@ class SiteCallDetailView(msgspec.Struct, frozen=True):
 
 @promises(SiteCallsView, query=(*FILTERS, *PAGED))
 async def page(call: Call) -> Answer:
-    """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to` and words in `target`."""
+    """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to`, `stuck` and words in `target`."""
     query = call.query()
     limit = _number(query, "limit", LIMIT_DEFAULT)
     cursor = query["cursor"][0] if "cursor" in query else None

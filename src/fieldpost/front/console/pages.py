@@ -4,10 +4,21 @@ A page is one module beside this one, with its `ROUTES` and, if it stands in the
 templates, which extend `base.html`. To add one, add its module to the list below.
 """
 
-from fieldpost.front.console import account, health, live, notification, oidc, outbox, sessions
+from fieldpost.front.console import (
+    account,
+    audit,
+    health,
+    intents,
+    live,
+    notification,
+    oidc,
+    outbox,
+    sessions,
+    site_calls,
+)
 from fieldpost.front.console.visit import MenuLine, PageRoute
 
-MODULES = (health, outbox, notification, account, sessions, oidc, live)
+MODULES = (health, outbox, notification, site_calls, intents, audit, account, sessions, oidc, live)
 """In the order in which the menu shows them."""
 
 PAGES: tuple[PageRoute, ...] = tuple(route for module in MODULES for route in module.ROUTES)

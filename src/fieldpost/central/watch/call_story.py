@@ -1,0 +1,134 @@
+"""The way of one cached call as far as central knows it: what the site told last, and what people asked for.
+
+The mirror keeps a call's newest report, not every one that came: what lies between two reports stands in the site's own
+event log.
+"""
+
+from datetime import datetime, timedelta
+
+from fieldpost.central.watch.site_calls import CallDetail
+from fieldpost.central.watch.timeline import Step, Tone
+from fieldpost.core.intent import Intent, IntentOutcome, IntentState
+from fieldpost.core.message import OperationStatus
+from fieldpost.core.site_call import SiteCall
+
+_TONES = {
+    OperationStatus.PENDING: Tone.WAIT,
+    OperationStatus.RETRYING: Tone.WAIT,
+    OperationStatus.DELIVERED: Tone.GOOD,
+    OperationStatus.PARKED: Tone.BAD,
+    OperationStatus.FAILED: Tone.BAD,
+    OperationStatus.DISCARDED: Tone.PLAIN,
+}
+
+
+def standing(detail: CallDetail) -> str:
+    """Where it stands, and what can be done, in one or two sentences."""
+    call = detail.call
+    retries = call.report.retry_count
+    if call.gone_at is not None and not call.report.status.is_terminal:
+        return "The site no longer knows this call: its buffer was replaced. Nobody will ever report its end."
+    match call.report.status:
+        case OperationStatus.PARKED:
+            tried = (
+                f"after {retries} {'retry' if retries == 1 else 'retries'}" if retries else "after its first attempt"
+            )
+            return f"The site gave it up {tried}, and it waits for a person: retry it, or discard it."
+        case OperationStatus.RETRYING:
+            late = " It takes longer than it should." if detail.is_stuck else ""
+            return f"The site tries it again by itself; {retries} so far.{late}"
+        case OperationStatus.PENDING:
+            late = " It takes longer than it should: the site's agent may not be running." if detail.is_stuck else ""
+            return f"It was issued, and its first attempt has no outcome yet.{late}"
+        case OperationStatus.DELIVERED:
+            return "It went through."
+        case OperationStatus.FAILED:
+            return (
+                "The target refused it at the first attempt, and the script was told so. There is nothing to do here."
+            )
+        case OperationStatus.DISCARDED:
+            return "A person gave it up for good."
+
+
+def story(detail: CallDetail) -> tuple[Step, ...]:
+    """What is known of it, oldest first. Times are by central's clock."""
+    call = detail.call
+    steps = [_issued(call), *(step for intent in detail.intents for step in _asked(intent)), _told(call)]
+    if call.gone_at is not None:
+        steps.append(
+            Step(tone=Tone.BAD, title="The site no longer knows it", at=call.gone_at, note="its buffer was replaced")
+        )
+    return tuple(sorted(steps, key=_place))
+
+
+def _place(step: Step) -> datetime:
+    assert step.at is not None, "all that is told here has a time"
+    return step.at
+
+
+def _issued(call: SiteCall) -> Step:
+    report = call.report
+    late = call.first_seen_at - call.begun_at
+    return Step(
+        tone=Tone.PLAIN,
+        title="Issued by a script",
+        at=call.begun_at,
+        facts=tuple((name, text) for name, text in (("by", report.script), ("at", report.instance)) if text),
+        note=f"central heard of it {int(late.total_seconds())} s later" if late > timedelta(seconds=5) else None,
+    )
+
+
+def _told(call: SiteCall) -> Step:
+    report = call.report
+    facts = [("retries", str(report.retry_count))] if report.retry_count else []
+    if report.http_status is not None:
+        facts.append(("HTTP", str(report.http_status)))
+    return Step(
+        tone=_TONES[report.status],
+        title=f"{report.status.value.capitalize()}, as the site last said",
+        at=call.received_at,
+        facts=tuple(facts),
+        error=report.last_error,
+    )
+
+
+def _asked(intent: Intent) -> list[Step]:
+    word = intent.kind.value.replace("_", " ")
+    steps = [
+        Step(
+            tone=Tone.PLAIN,
+            title=f"{word.capitalize()} asked for",
+            at=intent.created_at,
+            facts=(("by", intent.actor),),
+            note=intent.reason,
+        )
+    ]
+    if intent.sent_at is not None:
+        steps.append(Step(tone=Tone.PLAIN, title=f"{word.capitalize()} sent to the site", at=intent.sent_at))
+    if intent.done_at is not None:
+        steps.append(
+            Step(
+                tone=_tone(intent),
+                title=f"{word.capitalize()}: {_ended(intent)}",
+                at=intent.done_at,
+                note=intent.detail,
+            )
+        )
+    return steps
+
+
+def _ended(intent: Intent) -> str:
+    if intent.state is IntentState.DONE and intent.outcome is not None:
+        return {
+            IntentOutcome.APPLIED: "the site applied it",
+            IntentOutcome.NOT_PARKED: "it was not parked any more",
+            IntentOutcome.SITE_UNREACHABLE: "the site was not there",
+            IntentOutcome.OPERATION_FAILED: "the site could not do it",
+        }[intent.outcome]
+    return intent.state.value
+
+
+def _tone(intent: Intent) -> Tone:
+    if intent.state is IntentState.CANCELLED:
+        return Tone.PLAIN
+    return Tone.GOOD if intent.outcome is IntentOutcome.APPLIED else Tone.BAD

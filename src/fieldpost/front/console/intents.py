@@ -1,0 +1,130 @@
+"""What people asked of sites: what is open first, then what has ended; each with its state, outcome and answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from fieldpost.central.watch.site_calls import LIMIT_MAX
+from fieldpost.central.watch.sites import Fleet
+from fieldpost.core.intent import Intent, IntentState
+from fieldpost.core.site_health import LinkState
+from fieldpost.core.times import from_text
+from fieldpost.front.auth import Access
+from fieldpost.front.console.filters import Fields, address, read_filter
+from fieldpost.front.console.forms import local_path
+from fieldpost.front.console.site_calls import NOTICES
+from fieldpost.front.console.site_calls import PATH as CALLS_PATH
+from fieldpost.front.console.visit import PageRoute, Visit, redirect
+
+PATH = "/intents"
+OPEN = (IntentState.WAITING, IntentState.SENT)
+ENDED = (IntentState.DONE, IntentState.CANCELLED, IntentState.EXPIRED)
+FIELDS = ("site", "state")
+
+# What sites answer to a look, in the order in which it is read; what a newer site adds comes after.
+_COLUMNS = (
+    *("occurred_at", "rejected_at", "at", "severity", "kind", "category", "list_name", "subject", "target", "text"),
+    *("message", "code", "error", "retry_count", "http_status", "last_error", "instance", "script"),
+    *("operation_id", "notification_id", "message_id", "created_at", "updated_at", "sequence"),
+)
+_TIMES = ("occurred_at", "rejected_at", "at", "created_at", "updated_at")
+
+
+async def page(visit: Visit) -> Response:
+    query = visit.request.query_params
+    asked = read_filter(query, FIELDS, _parse)
+    site, state = asked.wanted.get("site"), asked.wanted.get("state")
+    cursor = query.get("cursor") or None
+    watch = visit.rooms.watch
+    wants = [state] if state else None
+    is_of_open, is_of_ended = state is None or state in OPEN, state is None or state in ENDED
+    fleet = await watch.sites.all()
+    opened: Sequence[Intent] = ()
+    if is_of_open and cursor is None:
+        opened = (await watch.site_calls.intents(site=site, states=wants or OPEN, limit=LIMIT_MAX)).intents
+    ended = await watch.site_calls.intents(site=site, states=wants or ENDED, cursor=cursor) if is_of_ended else None
+    return visit.page(
+        "intents.html",
+        by_site=_by_site(opened),
+        more_open=len(opened) == LIMIT_MAX,
+        ended=ended.intents if ended else (),
+        next_path=address(PATH, asked.read, cursor=ended.next_cursor) if ended and ended.next_cursor else None,
+        first_path=address(PATH, asked.read) if cursor else None,
+        away=away(fleet),
+        sites=[one.record.name for one in fleet.sites],
+        states=[one.value for one in IntentState],
+        is_filtered=bool(asked.given),
+        given=asked.given,
+        errors=asked.errors,
+        as_of=fleet.as_of,
+        cursor=cursor,
+        path=CALLS_PATH,
+        here=address(PATH, asked.read, cursor=cursor),
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def one(visit: Visit) -> Response:
+    intent = await visit.rooms.watch.site_calls.intent(visit.path("intent_id"))
+    fleet = await visit.rooms.watch.sites.all()
+    return visit.page(
+        "intent.html",
+        intent=intent,
+        is_away=intent.site in away(fleet),
+        columns=columns(intent),
+        rows=rows(intent),
+        times=_TIMES,
+        as_of=fleet.as_of,
+        own_path=f"{PATH}/{intent.intent_id}",
+        path=CALLS_PATH,
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def cancel(visit: Visit) -> Response:
+    form = await visit.form()
+    intent_id = visit.path("intent_id")
+    await visit.rooms.operate.intents.cancel(visit.actor, intent_id)
+    return redirect(local_path(form.get("next") or f"{PATH}/{intent_id}"), "cancelled")
+
+
+def away(fleet: Fleet) -> set[str]:
+    """The sites that are not there now."""
+    return {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
+
+
+def rows(intent: Intent) -> list[Mapping[str, Any]]:
+    """What the site answered, line by line, with times read; whatever is not as it should be is left out."""
+    found = (intent.answer or {}).get("rows")
+    told = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return [{name: _cell(name, value) for name, value in row.items()} for row in told]
+
+
+def columns(intent: Intent) -> list[str]:
+    """The columns in which any row says something, the known ones first."""
+    said = {name for row in rows(intent) for name, value in row.items() if value not in (None, "")}
+    return [name for name in _COLUMNS if name in said] + sorted(said.difference(_COLUMNS))
+
+
+def _cell(name: str, value: object) -> object:
+    moment = from_text(value) if name in _TIMES and isinstance(value, str) else None
+    return value if moment is None else moment
+
+
+def _by_site(opened: Sequence[Intent]) -> dict[str, list[Intent]]:
+    found: dict[str, list[Intent]] = {}
+    for intent in sorted(opened, key=lambda intent: (intent.site, intent.created_at)):
+        found.setdefault(intent.site, []).append(intent)
+    return found
+
+
+def _parse(given: Fields) -> dict[str, str]:
+    return {name: value for name, value in given.items() if isinstance(value, str)}
+
+
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("GET", PATH + "/{intent_id}", one, Access.VIEWER),
+    PageRoute("POST", PATH + "/{intent_id}/cancel", cancel, Access.OPERATOR),
+)
