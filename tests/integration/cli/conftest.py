@@ -1,7 +1,7 @@
 """Fixtures of the commands' tests.
 
 front    the application on SQLite, under a clock that stands still until the test moves it
-cli      `fieldpost` as a process against it
+cli      `fieldpost` against it, in this process or as one of its own
 """
 
 from collections.abc import AsyncIterator

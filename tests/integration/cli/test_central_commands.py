@@ -1,4 +1,4 @@
-"""The commands that speak to central, as real processes against a real server."""
+"""The commands that speak to central, against a real server."""
 
 import asyncio
 import json

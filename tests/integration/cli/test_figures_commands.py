@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from fieldpost.core.kpi import NAMES
 from fieldpost.testing import ManualClock
 from support.centre import open_centre
+from support.commands import fieldpost_here
 from support.running_central import RunningCentral, until
 
 QUICK = {"FIELDPOST_UPKEEP__SAMPLE_INTERVAL_S": "1"}
@@ -18,24 +17,13 @@ QUICK = {"FIELDPOST_UPKEEP__SAMPLE_INTERVAL_S": "1"}
 
 async def fieldpost(node: RunningCentral, *arguments: str) -> tuple[int, str, str]:
     """The command with the token that the node's first start wrote."""
-    given = {
-        "PATH": os.environ["PATH"],
+    environ = {
         "FIELDPOST_URL": node.url,
         "FIELDPOST_TOKEN_FILE": str(node.folder / "api-token"),
         "COLUMNS": "200",
     }
-    process = await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).with_name("fieldpost")),
-        *arguments,
-        env=given,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    ran = await asyncio.to_thread(fieldpost_here, *arguments, environ=environ)
+    return ran.returncode, ran.stdout.decode(), ran.stderr.decode()
 
 
 @pytest.mark.req("KPI-01", "TOP-04", "DEC-17")

@@ -1,44 +1,26 @@
-"""`fieldpost lists`, `channels`, `secrets` as processes: change, import, export, secrets by pipe and file, a test."""
+"""`fieldpost lists`, `channels`, `secrets`: change, import, export, secrets by pipe and file, a test."""
 
-import asyncio
 import base64
 import json
-import os
-import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fieldpost.central.store.keyring import parse_keys
 from fieldpost.testing import MailServer, ManualClock
-from support.front import Front, open_front, served
+from support import commands
+from support.front import open_front, served
 
 MAIL = ("--set", "host=127.0.0.1", "--set", "tls=none", "--set", "from_address=ops@plant.example")
 LOGIN = ("--set", "auth=basic", "--set", "username=ops@plant.example")
 
 
-@dataclass
-class Cli:
-    front: Front
-    url: str
-    folder: Path
-
+class Cli(commands.Cli):
     async def __call__(self, *arguments: str, said: str = "", role: str = "admin") -> tuple[int, str]:
-        process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("fieldpost")),
-            *arguments,
-            cwd=self.folder,
-            env={"PATH": os.environ["PATH"], "FIELDPOST_URL": self.url, "FIELDPOST_TOKEN": self.front.tokens[role]},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        async with asyncio.timeout(60):
-            out, _ = await process.communicate(said.encode())
-        assert process.returncode is not None
-        return process.returncode, out.decode()
+        """The exit code, and all that it said."""
+        ran = await super().__call__(*arguments, said=said, role=role)
+        return ran.code, ran.out + ran.err
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -17,16 +16,9 @@ from fieldpost.core.text import BODY_BYTES_MAX
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import StatusAnswer
 from fieldpost.site.buffer import Buffer
+from support.commands_of_site import fieldpost_here as fieldpost
 from support.link_central import link_central
 from support.site_folders import TOKEN, make_site
-
-
-def fieldpost(*arguments: object, given: bytes = b"", token: str | None = None) -> "subprocess.CompletedProcess[bytes]":
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FIELDPOST_")}
-    if token is not None:
-        environment["FIELDPOST_SITE_TOKEN"] = token
-    command = [sys.executable, "-c", "from fieldpost.cli.main import main; main()", *map(str, arguments)]
-    return subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
 
 
 @pytest.fixture

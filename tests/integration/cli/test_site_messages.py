@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -133,16 +134,14 @@ def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plan
     assert [(entry["message_id"], "at the site" in entry["text"]) for entry in acts] == [(never, True)]
 
 
-def test_a_folder_may_be_given_before_or_after_the_name_of_a_command(
-    plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FIELDPOST_FOLDER", str(tmp_path / "elsewhere"))
-    assert fieldpost("site", "--folder", plant.folder, "parked").stdout == b"Nothing is parked here.\n"
-    monkeypatch.setenv("FIELDPOST_FOLDER", str(tmp_path / "elsewhere"))
-    refused = fieldpost("site", "rejected", "-f", plant.folder, "discard", "01a1de57-9e44-7863-858d-f15d85e1a8b2")
+def test_a_folder_may_be_given_before_or_after_the_name_of_a_command(plant: Plant, tmp_path: Path) -> None:
+    fieldpost_elsewhere = partial(fieldpost, FIELDPOST_FOLDER=str(tmp_path / "elsewhere"))
+    shown = fieldpost_elsewhere("site", "--folder", plant.folder, "parked")
+    assert shown.stdout == b"Nothing is parked here.\n"
+    unknown = "01a1de57-9e44-7863-858d-f15d85e1a8b2"
+    refused = fieldpost_elsewhere("site", "rejected", "-f", plant.folder, "discard", unknown)
     assert b"rejected.unknown" in refused.stderr
-    monkeypatch.setenv("FIELDPOST_FOLDER", str(tmp_path / "elsewhere"))
-    assert b"site.no_folder" in fieldpost("site", "parked").stderr
+    assert b"site.no_folder" in fieldpost_elsewhere("site", "parked").stderr
 
 
 @pytest.mark.req("SF-20")
