@@ -66,7 +66,8 @@ class SiteCallDetailView(msgspec.Struct, frozen=True):
 
 @promises(SiteCallsView, query=(*FILTERS, *PAGED))
 async def page(call: Call) -> Answer:
-    """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to`, `stuck` and words in `target`."""
+    """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to`, `stuck` and words in
+    `target`."""
     query = call.query()
     limit = _number(query, "limit", LIMIT_DEFAULT)
     cursor = query["cursor"][0] if "cursor" in query else None
