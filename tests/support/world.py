@@ -363,12 +363,13 @@ def _events(world: World, end: datetime) -> tuple[dict[str, str | int | None], .
     )
     return tuple(
         {
-            "at": to_text(end - timedelta(minutes=40 - 9 * number)),
+            "sequence": 4711 + number,
+            "occurred_at": to_text(end - timedelta(minutes=40 - 9 * number)),
             "severity": severity,
             "kind": kind,
-            "message": message,
+            "text": text,
         }
-        for number, (severity, kind, message) in enumerate(told)
+        for number, (severity, kind, text) in enumerate(told)
     )
 
 

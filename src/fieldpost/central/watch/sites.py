@@ -1,6 +1,6 @@
 """The sites as people see them: online, late or offline, what waits there, and how that was."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,6 +14,7 @@ from fieldpost.central.store.sites import Enrolment, SiteRecord, SiteToken
 from fieldpost.central.watch.glance import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.ids import is_id
 from fieldpost.core.intent import Intent, IntentKind
 from fieldpost.core.site_call import Mirror
 from fieldpost.core.site_health import Figures, Freshness, LinkState, SiteHealth, Standing, link_state, standing
@@ -107,6 +108,11 @@ class Sites:
     async def newest_look(self, name: str, kind: IntentKind) -> Intent | None:
         """What this site was asked last of this kind, and what it answered, if anything."""
         return await self._store.read(intents.newest_of, name, kind) if is_label(name) else None
+
+    async def asked_about(self, name: str, message_ids: Sequence[str]) -> Mapping[str, Intent]:
+        """What the site was asked last about each of these calls or notifications."""
+        found = await self._store.read(intents.about_these, [one for one in message_ids if is_id(one)])
+        return {one.message_id: one for one in reversed(found) if one.site == name and one.message_id}
 
     async def history(self, name: str, begin: datetime | None = None, end: datetime | None = None) -> HealthHistory:
         """How a site was from `begin` (a day before the end, if not given) to `end` (now)."""

@@ -147,7 +147,7 @@ def draw(
     """The chart of the span that ends at `end`. Stepped, a point's value holds until the next one, or for `gap`."""
     scale = _Scale(end - span.length, end)
     allowed = gap or span.gap
-    shown = [_within(one.points, scale, is_stepped=is_stepped) for one in series]
+    shown = [_within(one.points, scale, span.step, is_stepped=is_stepped) for one in series]
     top = top_of(max((value for points in shown for _, value in points), default=0.0), unit)
     runs = [list(_runs(points, allowed)) for points in shown]
     lines = [
@@ -188,11 +188,23 @@ class _Scale:
         return round(min(max(part, 0.0), 1.0) * WIDTH, 1)
 
 
-def _within(points: Points, scale: _Scale, *, is_stepped: bool) -> list[tuple[datetime, float]]:
+def _within(points: Points, scale: _Scale, step: timedelta, *, is_stepped: bool) -> list[tuple[datetime, float]]:
     """The points of this time in their order; where a value holds until the next, also the last one before it."""
-    before = [(scale.begin, value) for at, value in points if at < scale.begin] if is_stepped else []
     found = [(at, value) for at, value in points if scale.begin <= at <= scale.end]
-    return before[-1:] + found
+    if not is_stepped:
+        return found
+    before = [(scale.begin, value) for at, value in points if at < scale.begin]
+    return _thinned(before[-1:] + found, scale.begin, step)
+
+
+def _thinned(points: Points, begin: datetime, step: timedelta) -> list[tuple[datetime, float]]:
+    """Of each step the largest value and the last one, which is what holds afterwards."""
+    kept: dict[int, tuple[tuple[datetime, float], tuple[datetime, float]]] = {}
+    for point in points:
+        place = (point[0] - begin) // step
+        largest = kept[place][0] if place in kept else point
+        kept[place] = (point if point[1] > largest[1] else largest, point)
+    return [point for pair in kept.values() for point in dict.fromkeys(pair)]
 
 
 def _runs(points: Points, gap: timedelta) -> Iterator[list[tuple[datetime, float]]]:

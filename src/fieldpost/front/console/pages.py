@@ -14,11 +14,28 @@ from fieldpost.front.console import (
     oidc,
     outbox,
     sessions,
+    site,
     site_calls,
+    site_looks,
+    sites,
 )
 from fieldpost.front.console.visit import MenuLine, PageRoute
 
-MODULES = (health, outbox, notification, site_calls, intents, audit, account, sessions, oidc, live)
+MODULES = (
+    health,
+    outbox,
+    notification,
+    site_calls,
+    intents,
+    sites,
+    site_looks,
+    site,
+    audit,
+    account,
+    sessions,
+    oidc,
+    live,
+)
 """In the order in which the menu shows them."""
 
 PAGES: tuple[PageRoute, ...] = tuple(route for module in MODULES for route in module.ROUTES)

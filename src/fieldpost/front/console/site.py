@@ -1,0 +1,210 @@
+"""One site's page: how it stands and stood, what waits there, what was asked of it, and by what it comes in."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from urllib.parse import quote, urlencode
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.sites import OVERLAP_DEFAULT
+from fieldpost.central.watch.sites import SiteState
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.intent import IntentState
+from fieldpost.core.kpi import NOTHING
+from fieldpost.core.site_health import KEEP_EVERY, Figures, LinkState, Standing
+from fieldpost.front.auth import Access
+from fieldpost.front.console.chart import SPAN_DEFAULT, SPANS, Chart, Series, Span, draw
+from fieldpost.front.console.sites import WAYS, central_of, own_address, shown_once
+from fieldpost.front.console.troubles import site_path
+from fieldpost.front.console.visit import PageRoute, Visit, field_errors, redirect
+
+OPEN = (IntentState.WAITING, IntentState.SENT)
+ENDED = (IntentState.DONE, IntentState.CANCELLED, IntentState.EXPIRED)
+OPEN_MAX, ENDED_MAX = 20, 8
+HOLDS = KEEP_EVERY + timedelta(minutes=10)
+"""For so long what a site told holds in a picture: a quiet one's figures are kept once an hour."""
+OVERLAPS = (("24", "for 1 day"), ("1", "for 1 hour"), ("168", "for 7 days"), ("0", "not at all: they end at once"))
+NOTICES = {
+    "revoked": "Revoked: nothing that the site sends is taken any more. A new code takes it back.",
+    "cancelled": "Cancelled: the site is not asked.",
+}
+
+Points = Sequence[tuple[datetime, Figures]]
+
+
+async def page(visit: Visit) -> Response:
+    name, watch = visit.path("name"), visit.rooms.watch
+    span = SPANS.get(visit.request.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
+    state, as_of = await watch.sites.one(name)
+    # What held at the begin of the picture was told before it.
+    history = await watch.sites.history(name, as_of - span.length - KEEP_EVERY, as_of)
+    snapshot = await watch.kpis.now()
+    return visit.page(
+        "site.html",
+        as_of=as_of,
+        site=state,
+        report=state.health.report if state.health else None,
+        since=since(state, history.points),
+        access=await watch.sites.access(name),
+        figures=snapshot.of_sites.get(name, NOTHING),
+        by=watch.kpis.by,
+        span=span,
+        spans=SPANS.values(),
+        charts=_charts(history.points, span, as_of),
+        is_whole=history.is_whole,
+        open_intents=(await watch.site_calls.intents(site=name, states=OPEN, limit=OPEN_MAX)).intents,
+        ended_intents=(await watch.site_calls.intents(site=name, states=ENDED, limit=ENDED_MAX)).intents,
+        own_path=site_path(name),
+        outbox=_Outbox(name),
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def ask_rotate(visit: Visit) -> Response:
+    return await _ask_rotate(visit)
+
+
+async def rotate(visit: Visit) -> Response:
+    form, name, operate = await visit.form(), visit.path("name"), visit.rooms.operate.sites
+    try:
+        central, overlap = central_of(visit, form), _overlap_of(form)
+    except InvalidInput as error:
+        return await _ask_rotate(visit, 422, form, field_errors(error))
+    if form.get("by") == "token":
+        return shown_once(visit, await operate.rotate_token(visit.actor, name, overlap), central, "ITS-FOLDER")
+    return shown_once(visit, await operate.rotate(visit.actor, name, overlap), central, "ITS-FOLDER")
+
+
+async def ask_revoke(visit: Visit) -> Response:
+    state, _ = await visit.rooms.watch.sites.one(visit.path("name"))
+    name = state.record.name
+    waiting = f" {state.depth} waiting there stay there." if state.depth else ""
+    return visit.page(
+        "ask.html",
+        title=f"Revoke the site {name}?",
+        text=f"From now on nothing is taken from it: its tokens and open codes are worth nothing.{waiting}"
+        " All that it sent stays, and can be managed. A new code takes it back.",
+        action=f"{site_path(name)}/revoke",
+        hidden={},
+        button="Revoke",
+        is_danger=True,
+        back=site_path(name),
+        why_not="It is revoked already." if state.record.revoked_at else None,
+    )
+
+
+async def revoke(visit: Visit) -> Response:
+    await visit.form()
+    revoked = await visit.rooms.operate.sites.revoke(visit.actor, visit.path("name"))
+    return redirect(site_path(revoked.name), "revoked")
+
+
+async def _ask_rotate(
+    visit: Visit, status: int = 200, given: Mapping[str, str] | None = None, errors: Mapping[str, str] | None = None
+) -> Response:
+    access = await visit.rooms.watch.sites.access(visit.path("name"))
+    name, has_tokens = access.record.name, any(token.is_valid(access.as_of) for token in access.tokens)
+    return visit.page(
+        "site_rotate.html",
+        status,
+        title=f"A new code for {name}",
+        text="It is shown once, for you to paste at the site, which makes its own token by it."
+        + (" Whatever the site has now goes on for as long as you say." if has_tokens else "")
+        + (" The site is taken back by it." if access.record.revoked_at else ""),
+        action=f"{site_path(name)}/rotate",
+        hidden={},
+        button="Make it",
+        is_danger=False,
+        back=site_path(name),
+        why_not=None,
+        has_tokens=has_tokens,
+        overlaps=OVERLAPS,
+        ways=WAYS,
+        central=own_address(visit),
+        given=given or {},
+        errors=errors or {},
+    )
+
+
+def since(state: SiteState, points: Points) -> datetime | None:
+    """Since when the site stands as it does; None when that was before all these points, or nobody knows."""
+    match state.standing:
+        case Standing.REVOKED:
+            return state.record.revoked_at
+        case Standing.NEW:
+            return state.record.created_at
+        case Standing.OFFLINE | Standing.LATE:
+            return state.health.received_at if state.health else None
+        case Standing.FAILING | Standing.ONLINE:
+            return _online_since(points)
+
+
+def _online_since(points: Points) -> datetime | None:
+    found = None
+    for at, figures in reversed(points):
+        if figures.state != LinkState.ONLINE:
+            return found
+        found = at
+    return None
+
+
+def offline_bands(points: Points, end: datetime) -> list[tuple[datetime, datetime]]:
+    """From when to when the site was offline."""
+    bands: list[tuple[datetime, datetime]] = []
+    begun: datetime | None = None
+    for at, figures in points:
+        is_offline = figures.state == LinkState.OFFLINE
+        if is_offline and begun is None:
+            begun = at
+        elif not is_offline and begun is not None:
+            bands.append((begun, at))
+            begun = None
+    return bands if begun is None else [*bands, (begun, end)]
+
+
+def _charts(points: Points, span: Span, end: datetime) -> list[Chart]:
+    bands = [(begin, until) for begin, until in offline_bands(points, end) if until > end - span.length]
+
+    def series(name: str, field: str, tone: str = "") -> Series:
+        return Series(name, [(at, float(getattr(figures, field))) for at, figures in points], tone)
+
+    def drawn(key: str, title: str, *lines: Series) -> Chart:
+        return draw(key, title, lines, span, end, is_stepped=True, gap=HOLDS, bands=bands)
+
+    return [
+        drawn("backlog", "Waiting at the site", series("waiting", "depth")),
+        drawn(
+            "set-aside",
+            "Parked and rejected there",
+            series("parked calls", "parked", "bad"),
+            series("rejected", "rejected", "wait"),
+        ),
+    ]
+
+
+def _overlap_of(form: Mapping[str, str]) -> timedelta:
+    hours = form.get("overlap_h") or f"{OVERLAP_DEFAULT.total_seconds() / 3600:.0f}"
+    if hours not in dict(OVERLAPS):
+        raise InvalidInput("site.overlap", f"overlap_h must be one of {', '.join(dict(OVERLAPS))}", field="overlap_h")
+    return timedelta(hours=int(hours))
+
+
+class _Outbox:
+    """Addresses of the outbox with this site's notifications only."""
+
+    def __init__(self, site: str) -> None:
+        self._site = site
+
+    def __call__(self, *statuses: str, **more: str) -> str:
+        fields: dict[str, str | Sequence[str]] = {"site": self._site, "status": statuses, **more}
+        return f"/notifications?{urlencode(fields, doseq=True, quote_via=quote)}"
+
+
+_ONE = "/sites/{name:path}"
+ROUTES = (
+    PageRoute("GET", f"{_ONE}/rotate", ask_rotate, Access.ADMIN),
+    PageRoute("POST", f"{_ONE}/rotate", rotate, Access.ADMIN),
+    PageRoute("GET", f"{_ONE}/revoke", ask_revoke, Access.ADMIN),
+    PageRoute("POST", f"{_ONE}/revoke", revoke, Access.ADMIN),
+    PageRoute("GET", _ONE, page, Access.VIEWER),
+)

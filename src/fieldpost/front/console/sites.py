@@ -1,0 +1,169 @@
+"""The sites page: all sites, those that need somebody first; and a new one, invited by one command to be pasted there.
+
+A thousand sites are told by pages of a hundred. The list is made from one look that all visitors share, so a page costs
+what its own hundred rows cost; and since trouble comes first, the first page is nearly always the one that matters.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.sites import AddedSite, Invitation
+from fieldpost.central.watch.sites import SiteState, worst_first
+from fieldpost.core.errors import Conflict, InvalidInput
+from fieldpost.core.site_health import Standing
+from fieldpost.front.auth import Access
+from fieldpost.front.console.filters import address
+from fieldpost.front.console.troubles import site_path
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors
+
+PATH = "/sites"
+PAGE_SIZE = 100
+VALID_HOURS = (("1", "1 hour"), ("24", "1 day"), ("168", "7 days"))
+WAYS = (("code", "a code, which the site uses up (best)"), ("token", "a token, for a program that sets it up"))
+
+_TROUBLED = (Standing.OFFLINE, Standing.LATE, Standing.FAILING)
+STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
+    "trouble": ("in trouble", lambda site: site.standing in _TROUBLED or _told(site, "parked", "rejected") > 0),
+    "offline": ("offline", lambda site: site.standing is Standing.OFFLINE),
+    "late": ("late", lambda site: site.standing is Standing.LATE),
+    "failing": ("cannot forward", lambda site: site.standing is Standing.FAILING),
+    "online": ("online", lambda site: site.standing is Standing.ONLINE),
+    "waiting": ("with something waiting", lambda site: site.depth > 0),
+    "parked": ("with parked calls", lambda site: _told(site, "parked") > 0),
+    "rejected": ("with rejected notifications", lambda site: _told(site, "rejected") > 0),
+    "new": ("not enrolled yet", lambda site: site.standing is Standing.NEW),
+    "revoked": ("revoked", lambda site: site.standing is Standing.REVOKED),
+}
+"""What the list can be narrowed to: its words, and which sites fit."""
+
+
+async def page(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def add(visit: Visit) -> Response:
+    form = await visit.form()
+    name, operate = form.get("name", "").strip(), visit.rooms.operate.sites
+    try:
+        central = central_of(visit, form)
+        if form.get("by") == "token":
+            return shown_once(visit, await operate.add(visit.actor, name), central, f"./{name}")
+        return shown_once(visit, await operate.invite(visit.actor, name, valid_of(form)), central, f"./{name}")
+    except InvalidInput as error:
+        return await _page(visit, 422, given=form, errors=field_errors(error))
+    except Conflict as error:
+        return await _page(visit, 409, given=form, errors={"name": field_errors(error)[""]})
+
+
+async def _page(
+    visit: Visit, status: int = 200, given: Mapping[str, str] | None = None, errors: Mapping[str, str] | None = None
+) -> Response:
+    query = visit.request.query_params
+    state, name = query.get("state", ""), query.get("name", "").strip()
+    fleet = await visit.rooms.watch.sites.all()
+    found = fitting(fleet.sites, state, name)
+    pages = max(1, -(-len(found) // PAGE_SIZE))
+    number = min(_whole(query.get("page")), pages)
+    fields = {key: value for key, value in (("state", state), ("name", name)) if value}
+    return visit.page(
+        "sites.html",
+        status,
+        as_of=fleet.as_of,
+        sites=found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE],
+        count=len(found),
+        all_count=len(fleet.sites),
+        page_size=PAGE_SIZE,
+        number=number,
+        pages=pages,
+        link_to=lambda page: address(PATH, fields, page=str(page) if page > 1 else None),
+        state=state,
+        name=name,
+        states=[(key, words) for key, (words, _) in STATES.items()],
+        here=address(PATH, fields, page=str(number) if number > 1 else None),
+        given=given or {},
+        errors=errors or {},
+        central=own_address(visit),
+        valid_hours=VALID_HOURS,
+        ways=WAYS,
+    )
+
+
+def fitting(sites: Sequence[SiteState], state: str, name: str) -> list[SiteState]:
+    """The sites in this state, or all, in whose names all these words occur; those that need somebody first."""
+    if state and state not in STATES:
+        raise InvalidInput("state.unknown", f"state must be one of {', '.join(STATES)}", field="state")
+    words = name.casefold().split()
+    is_fit = STATES[state][1] if state else lambda _: True
+    return worst_first(
+        site for site in sites if is_fit(site) and all(word in site.record.name.casefold() for word in words)
+    )
+
+
+def shown_once(visit: Visit, given: Invitation | AddedSite, central: str, folder: str) -> Response:
+    """What is to be pasted at the site; a page that cannot be asked for again."""
+    if isinstance(given, Invitation):
+        command = f"fieldpost site join {shlex.quote(f'{given.code}@{central}')} --folder {shlex.quote(folder)}"
+        token, expires_at = None, given.expires_at
+    else:
+        name = shlex.quote(given.name)
+        command = f"fieldpost site init {shlex.quote(folder)} --name {name} --central {shlex.quote(central)}"
+        token, expires_at = given.token, None
+    return visit.page(
+        "site_shown_once.html",
+        name=given.name,
+        command=command,
+        token=token,
+        expires_at=expires_at,
+        own_path=site_path(given.name),
+        is_local=(urlsplit(central).hostname or "") in ("localhost", "127.0.0.1", "::1"),
+        here=site_path(given.name),
+    )
+
+
+def valid_of(form: Mapping[str, str]) -> timedelta:
+    hours = form.get("valid_h") or VALID_HOURS[0][0]
+    if hours not in dict(VALID_HOURS):
+        raise InvalidInput("site.valid", f"valid_h must be one of {', '.join(dict(VALID_HOURS))}", field="valid_h")
+    return timedelta(hours=int(hours))
+
+
+def central_of(visit: Visit, form: Mapping[str, str]) -> str:
+    """Central's address as the site reaches it, as the form says it."""
+    text = form.get("central", "").strip() or own_address(visit)
+    try:
+        parts = urlsplit(text)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and text.isprintable() and " " not in text
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise InvalidInput(
+            "site.central", "central must be an address such as https://fieldpost.example.org", field="central"
+        )
+    return text.rstrip("/")
+
+
+def own_address(visit: Visit) -> str:
+    """Where this console is reached: sites may have another way, but often have not."""
+    url = visit.request.url
+    return visit.rooms.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
+
+
+def _told(site: SiteState, *names: str) -> int:
+    if site.health is None or site.standing is Standing.REVOKED:
+        return 0
+    return sum(getattr(site.health.report, name) for name in names)
+
+
+def _whole(text: str | None) -> int:
+    return max(1, int(text)) if text and text.isascii() and text.isdecimal() and len(text) < 7 else 1
+
+
+MENU = MenuLine("Sites", PATH, "Now", "s", signal="sites")
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("POST", PATH, add, Access.ADMIN),
+)
