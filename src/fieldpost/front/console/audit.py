@@ -1,0 +1,170 @@
+"""The audit log: who did what, and what became of it; searched by what stands in the address, and carried away."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response, StreamingResponse
+
+from fieldpost.central.operate.audit_files import FORMATS, MEDIA_TYPES, file_name, to_file
+from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.audit_filter import ERRORS, FIELDS, MANY, AuditFilter, parse
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.times import to_text
+from fieldpost.front.auth import Access
+from fieldpost.front.console.filters import Asked, address, read_filter
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit
+
+PATH = "/audit"
+Fields = dict[str, list[str]]
+EVERYTHING: Fields = {}
+ACTS: Fields = {"kind": [AuditKind.OPERATOR_ACT.value]}
+TROUBLE: Fields = {"status": [word.value for word in ERRORS]}
+VIEWS = (("Everything", EVERYTHING), ("What people did", ACTS), ("Errors", TROUBLE))
+_TONES = {
+    AuditStatus.DELIVERED: ("good", "✓"),
+    AuditStatus.PARKED: ("bad", "■"),
+    AuditStatus.FAILED: ("bad", "▲"),
+    AuditStatus.DISCARDED: ("gone", "✕"),
+    AuditStatus.SKIPPED: ("gone", "–"),
+    AuditStatus.ATTEMPTED: ("calm", "↻"),
+}
+_BULK = re.compile(r"(?P<verb>bulk \w+) (?P<act>[0-9a-f-]{36}): (?P<reason>.*)", re.DOTALL)
+"""How an entry about one notification names the bulk act that it was part of."""
+_PLACES = {"list": "/lists", "channel": "/channels", "site": "/sites", "bulk": "/bulk-acts"}
+"""Where one finds what an act (named noun.verb) was on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One entry as the page has it."""
+
+    entry: AuditEntry
+    what: str
+    bulk_path: str | None
+    detail: str | None
+    tone: str
+    glyph: str
+    target_path: str | None
+    about_path: str | None
+    fields: tuple[tuple[str, str], ...]
+    """All that it holds, in words."""
+
+
+async def page(visit: Visit) -> Response:
+    query = visit.request.query_params
+    asked = _asked(query)
+    cursor = query.get("cursor") or None
+    found = await visit.rooms.watch.audit.page(asked.wanted, cursor=cursor) if asked.is_readable else None
+    zoned = asked.read | ({"zone": asked.zone} if asked.zone else {})
+    lines = [_line(entry, visit) for entry in found.entries] if found else []
+    ranged = {name: value for name, value in zoned.items() if name in ("from", "to", "zone")}
+    views = [(title, address(PATH, {**ranged, **fields}), _is_view(asked, fields)) for title, fields in VIEWS]
+    is_view = any(is_current for *_, is_current in views) and not ranged
+    return visit.page(
+        "audit.html",
+        200 if asked.is_readable else 422,
+        found=found,
+        lines=lines,
+        wanted=asked.wanted,
+        cursor=cursor,
+        opened=query.get("open", ""),
+        views=views,
+        kinds=list(AuditKind),
+        statuses=list(AuditStatus),
+        channels=list(AuditChannel),
+        sites=[site.name for site in await visit.rooms.operate.sites.all()],
+        formats=FORMATS,
+        query=urlencode(asked.read, doseq=True),
+        is_filtered=bool(asked.given),
+        has_more=not is_view and bool(asked.given.keys() - {"actor", "target", "site", "about"}),
+        zone=asked.zone,
+        given=asked.given,
+        errors=asked.errors,
+        link_with=lambda **more: address(PATH, zoned, **more),
+        here=address(PATH, zoned, cursor=cursor, open=query.get("open")),
+    )
+
+
+async def export(visit: Visit) -> Response:
+    """The whole of what the filter finds, as a file. By POST, since that it was taken is on record."""
+    form = await visit.form()
+    format_ = form.get("format", "")
+    if format_ not in FORMATS:
+        raise InvalidInput("export.format", f"format must be {' or '.join(FORMATS)}", field="format")
+    asked = _asked(QueryParams(form.get("query", "")))
+    if not asked.is_readable:
+        raise InvalidInput("filter.unreadable", "the filter cannot be read", hint="set it again on the page")
+    exported = await visit.rooms.operate.audit.export(visit.actor, asked.wanted)
+    headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
+    return StreamingResponse(to_file(exported, format_), headers=headers, media_type=MEDIA_TYPES[format_])
+
+
+def _asked(query: QueryParams) -> Asked[AuditFilter]:
+    return read_filter(query, FIELDS, parse, many=MANY)
+
+
+def _is_view(asked: Asked[AuditFilter], fields: Fields) -> bool:
+    return {name: set(value) for name, value in asked.read.items() if name not in ("from", "to")} == {
+        name: set(values) for name, values in fields.items()
+    }
+
+
+def _line(entry: AuditEntry, visit: Visit) -> Line:
+    tone, glyph = _TONES.get(entry.status, ("", ""))
+    said = entry.request_summary or entry.kind.value.replace("_", " ")
+    bulk = _BULK.fullmatch(said)
+    told = entry.error_message or entry.response_summary or _reason(entry)
+    return Line(
+        entry,
+        bulk["verb"] if bulk else said,
+        f"/bulk-acts/{bulk['act']}" if bulk else None,
+        bulk["reason"] if bulk else told,
+        tone,
+        glyph,
+        _target_path(entry, visit),
+        _about_path(entry),
+        tuple(_fields(entry)),
+    )
+
+
+def _reason(entry: AuditEntry) -> str | None:
+    """Why, where whoever acted has said so."""
+    reason = (entry.extra or {}).get("reason")
+    return None if reason is None else str(reason)
+
+
+def _target_path(entry: AuditEntry, visit: Visit) -> str | None:
+    if not entry.target:
+        return None
+    if entry.channel is AuditChannel.NOTIFICATION:
+        return f"/lists/{quote(entry.target, safe='')}"
+    noun, _, _ = (entry.request_summary or "").partition(".")
+    place = "/users" if noun in ("user", "password", "session") and visit.actor.role == "admin" else _PLACES.get(noun)
+    return f"{place}/{quote(entry.target, safe='')}" if place and entry.target != "all" else None
+
+
+def _about_path(entry: AuditEntry) -> str | None:
+    if entry.correlation_id is None:
+        return None
+    if entry.channel is AuditChannel.NOTIFICATION:
+        return f"/notifications/{entry.correlation_id}"
+    if entry.source_site_id is None:
+        return None
+    return f"/site-calls/{entry.correlation_id}?{urlencode({'site': entry.source_site_id})}"
+
+
+def _fields(entry: AuditEntry) -> list[tuple[str, str]]:
+    names = (name for name in AuditEntry.__dataclass_fields__ if name != "extra")
+    values = ((name.replace("_", " "), getattr(entry, name)) for name in names)
+    found = [(name, value) for name, value in values if value is not None and value is not False]
+    found += [(name.replace("_", " "), value) for name, value in (entry.extra or {}).items()]
+    return [(name, to_text(value) if name == "occurred at" else str(value)) for name, value in found]
+
+
+MENU = MenuLine("Audit log", PATH, "Records", "a")
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("POST", f"{PATH}/export", export, Access.ADMIN),
+)
