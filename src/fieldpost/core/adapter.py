@@ -4,10 +4,10 @@ An adapter returns an outcome for whatever the world does to it. What it raises 
 it happened to; cancellation passes through. It keeps nothing between calls that changes an outcome.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.outcome import Outcome
@@ -69,6 +69,47 @@ class Doubting(Protocol):
 
     def doubts(self, settings: Mapping[str, object]) -> list[str]:
         """A sentence for each, to be shown to whoever sets the channel up. Secrets are not among the settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingField:
+    """One setting as a form shows it. What it may be is judged by `check_settings` alone."""
+
+    name: str
+    doc: str
+    """What it means, in a few words."""
+    kind: Literal["text", "whole", "number", "choice"] = "text"
+    choices: tuple[str, ...] = ()
+    default: str = ""
+    """What is taken when it is left empty, as a person would say it; none for what must be given."""
+    is_required: bool = False
+    is_seldom: bool = False
+    """Whether most people leave it as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A step of an attempt, by the word that outcomes have in `phase`."""
+
+    name: str
+    title: str
+    advice: str
+    """What to do when it fails there."""
+    setting: str = ""
+    """It is gone through only where this setting says one of `values`; else always."""
+    values: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Described(Protocol):
+    """An adapter that says what a channel of its type can be told, so that people get fields for it."""
+
+    fields: Sequence[SettingField]
+    """All its settings, secrets included, in the order in which one fills them in."""
+    phases: Sequence[Phase]
+    """In the order of an attempt that goes well."""
+    guide: str
+    """For people, in Markdown."""
 
 
 @runtime_checkable

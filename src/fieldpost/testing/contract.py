@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from structlog.testing import capture_logs
 
-from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
+from fieldpost.core.adapter import Adapter, ClaimLost, Described, Envelope
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.notification import TargetStatus
@@ -278,6 +278,26 @@ class AdapterContract:
             assert adapter.check_settings(full) == full, "checked settings must pass the check unchanged"
             for name in adapter.secrets & set(full):
                 assert isinstance(full[name], Secret), f"{name} is a secret and must stay of that type"
+
+        self._run("accepts", check)
+
+    def test_what_it_says_of_its_settings_is_so(self) -> None:
+        """An adapter need not describe itself; people then get one field for all settings."""
+
+        async def check(adapter: Adapter, world: World) -> None:
+            described: object = adapter
+            if not isinstance(described, Described):
+                return
+            names = [field.name for field in described.fields]
+            assert len(set(names)) == len(names), "a setting is described twice"
+            assert adapter.secrets <= set(names), "a secret is not described"
+            full = adapter.check_settings(world.settings)
+            assert set(full) <= set(names), f"not described: {sorted(set(full).difference(names))}"
+            for field in described.fields:
+                without = {name: value for name, value in world.settings.items() if name != field.name}
+                if field.is_required:
+                    assert _refusal(adapter, without) is not None, f"{field.name} is not required"
+                assert bool(field.choices) == (field.kind == "choice"), f"{field.name}: choices are for a choice"
 
         self._run("accepts", check)
 

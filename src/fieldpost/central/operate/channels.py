@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,7 +18,7 @@ from fieldpost.central.store.engine import Store
 from fieldpost.central.store.keyring import NONCE_BYTES, Keyring
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.adapter import Adapter, Doubting, Envelope, Locating
+from fieldpost.core.adapter import Adapter, Described, Doubting, Envelope, Locating, Phase, SettingField
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.ids import NotificationId
@@ -40,6 +40,21 @@ class Tested:
 
     outcome: Outcome
     said: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelType:
+    """What a channel of a type can be told; of an adapter that does not describe itself only what is secret."""
+
+    type: str
+    secrets: frozenset[str]
+    fields: Sequence[SettingField] = ()
+    phases: Sequence[Phase] = ()
+    guide: str = ""
+
+    @property
+    def plain_fields(self) -> list[SettingField]:
+        return [field for field in self.fields if field.name not in self.secrets]
 
 
 class Channels:
@@ -156,6 +171,10 @@ class Channels:
         log.info("channel.tested", channel=name, actor=actor.name, outcome=outcome.word, error=outcome.error)
         return Tested(outcome, tuple(map(opened.scrub, said)))
 
+    def types(self) -> dict[str, ChannelType]:
+        """Of which types channels can be made, by name."""
+        return {name: _type_of(self._adapters[name]) for name in sorted(self._adapters)}
+
     def shown_secrets(self, channel: Channel) -> dict[str, str]:
         """Of each secret that there is one, and whether this node can read it; never what it says."""
         trouble = self._keyring.trouble_of(channel)
@@ -179,6 +198,13 @@ class Channels:
         checked = {n: v for n, v in _check_settings(adapter, merged).items() if n not in adapter.secrets}
         sealed = {n: self._keyring.seal(s, base.name, n, os.urandom(NONCE_BYTES)) for n, s in fresh.items()}
         return replace(base, settings=checked, secrets=kept | sealed)
+
+
+def _type_of(adapter: Adapter) -> ChannelType:
+    described: object = adapter
+    if not isinstance(described, Described):
+        return ChannelType(adapter.type, adapter.secrets)
+    return ChannelType(adapter.type, adapter.secrets, described.fields, described.phases, described.guide)
 
 
 async def _locate(adapter: object, settings: Mapping[str, object]) -> None:

@@ -43,17 +43,17 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-async def read_form(request: Request, secret: str | None) -> dict[str, str]:
+async def read_form(request: Request, secret: str | None, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
     """The form's fields, of one that was given more than once the last; Denied as `read_fields` is."""
-    return {name: values[-1] for name, values in (await read_fields(request, secret)).items()}
+    return {name: values[-1] for name, values in (await read_fields(request, secret, bytes_max)).items()}
 
 
-async def read_fields(request: Request, secret: str | None) -> dict[str, list[str]]:
+async def read_fields(request: Request, secret: str | None, bytes_max: int = FORM_BYTES_MAX) -> dict[str, list[str]]:
     """The form's fields, each with all its values; Denied unless it was sent from a page that this visitor got from
     us."""
     check_origin(request)
     check_content_type(request, "application/x-www-form-urlencoded")
-    data = await read_body(request, FORM_BYTES_MAX)
+    data = await read_body(request, bytes_max)
     try:
         pairs = parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:

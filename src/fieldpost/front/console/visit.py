@@ -12,7 +12,7 @@ from fieldpost.central.watch.signals import Signal
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front.auth import Access
-from fieldpost.front.console.forms import form_token, read_fields, read_form
+from fieldpost.front.console.forms import FORM_BYTES_MAX, form_token, read_fields, read_form
 from fieldpost.front.console.render import Renderer
 from fieldpost.front.proxies import is_loopback
 from fieldpost.front.rooms import Rooms
@@ -69,8 +69,8 @@ class Visit:
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
 
-    async def form(self) -> dict[str, str]:
-        return await read_form(self.request, self.secret)
+    async def form(self, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
+        return await read_form(self.request, self.secret, bytes_max)
 
     async def fields(self) -> dict[str, list[str]]:
         """The form with all values of each field, for those that may be repeated."""

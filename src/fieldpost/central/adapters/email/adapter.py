@@ -10,6 +10,7 @@ from fieldpost.central.adapters.email.address import check_address
 from fieldpost.central.adapters.email.attempt import Attempt
 from fieldpost.central.adapters.email.conversation import Conversation
 from fieldpost.central.adapters.email.deadline import Deadline
+from fieldpost.central.adapters.email.description import FIELDS, GUIDE, PHASES
 from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.pool import IDLE_S, Pool
 from fieldpost.central.adapters.email.settings import (
@@ -36,6 +37,9 @@ class EmailAdapter:
 
     type = "email"
     secrets = SECRETS
+    fields = FIELDS
+    phases = PHASES
+    guide = GUIDE
 
     def __init__(
         self,
