@@ -26,23 +26,16 @@ from pathlib import Path
 import asyncpg
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
+from sqlalchemy.schema import CreateIndex, DropIndex
 
+from bench import grown_beside
 from bench.material import BODY, add_lists
 from bench.stores import PostgresServer
 from fieldpost.central.store import terms
 from fieldpost.central.store.engine import open_store, parse_url, sqlite_module
-from fieldpost.central.store.migrate import upgrade_async
+from fieldpost.central.store.migrate import schema_of, upgrade_async
 from fieldpost.central.store.statement import Statement
-from fieldpost.central.store.tables import (
-    attempts,
-    audit,
-    metadata,
-    notifications,
-    search_terms,
-    targets,
-    tombstones,
-)
+from fieldpost.central.store.tables import metadata, notifications
 from fieldpost.core.times import from_microseconds, to_microseconds
 
 DAY_US = 86_400_000_000
@@ -92,8 +85,13 @@ class Grown:
             now = datetime.now(UTC)
             await _build(url, self.rows, now)
             mark.write_text(str(to_microseconds(now)))
-        await upgrade_async(url)
-        return GrownStore(url, from_microseconds(int(mark.read_text())), self.rows)
+        await _migrate(url)
+        found = GrownStore(url, from_microseconds(int(mark.read_text())), self.rows)
+        beside, wanted = self._folder / f"{name}.{kind}.beside", _beside()
+        if not beside.exists() or beside.read_text() != wanted:
+            await _put_beside(found)
+            beside.write_text(wanted)
+        return found
 
     @asynccontextmanager
     async def copy(self, kind: str) -> AsyncIterator[GrownStore]:
@@ -122,9 +120,9 @@ class Grown:
 
 @contextmanager
 def grown(rows: int) -> Iterator[Grown]:
-    """Where grown stores are kept: one place for each schema, so that a change of it builds them anew."""
+    """Where grown stores are kept: one place for each way to fill them, so that a change of it builds them anew."""
     place = Path(os.environ.get(FOLDER) or Path(tempfile.gettempdir()) / "fieldpost-bench")
-    folder = place / _schema()
+    folder = place / _filling()
     folder.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)
     folder.chmod(0o755)
@@ -159,15 +157,41 @@ class KeptServer(PostgresServer):
             await connection.close()
 
 
-def _schema() -> str:
-    """What the content of the large tables depends on; all others are brought up to date by migrations."""
-    large = (notifications, targets, attempts, audit, tombstones, search_terms)
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    made = [str(CreateTable(table).compile(dialect=dialect)) for table in large]
-    made += [str(CreateIndex(index).compile(dialect=dialect)) for table in large for index in table.indexes]
+def _filling() -> str:
+    """What the content depends on."""
     ways = [inspect.getsource(way) for way in (_statements, _index)]
     numbers = (SPAN_DAYS, RETENTION_DAYS, LIVE, PARKED, JUST_DELIVERED, SITES, SWEEP, RARE, BODY[:200])
-    return sha256("".join([*sorted(made), *ways, str(numbers)]).encode()).hexdigest()[:12]
+    return sha256("".join([*ways, str(numbers)]).encode()).hexdigest()[:12]
+
+
+def _beside() -> str:
+    """What the content of the smaller tables depends on."""
+    return sha256(inspect.getsource(grown_beside).encode()).hexdigest()
+
+
+async def _put_beside(kept: GrownStore) -> None:
+    """What people look at beside the notifications, in place of what an earlier version put there."""
+    if kept.url.startswith("sqlite"):
+        connection = sqlite_module.connect(parse_url(kept.url).database, isolation_level=None)
+        for statement in ("begin", *grown_beside.statements(grown_beside.SQLITE, kept.now), "commit"):
+            connection.execute(statement)
+        connection.close()
+    else:
+        connected = await asyncpg.connect(kept.url)
+        for statement in grown_beside.statements(grown_beside.POSTGRESQL, kept.now):
+            await connected.execute(statement)
+        await connected.close()
+    await _settle(kept.url)
+
+
+async def _migrate(url: str) -> None:
+    """Bring the schema up to date; the databases learn of new indexes as they do in a quiet night."""
+    store = open_store(url)
+    schema = await store.read(schema_of)
+    await store.close()
+    if schema.current != schema.wanted:
+        await upgrade_async(url)
+        await _settle(url)
 
 
 async def _build(url: str, rows: int, now: datetime) -> None:
