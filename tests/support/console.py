@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlencode
 
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Dialog, Page, expect
@@ -26,8 +27,9 @@ async def watched(context: BrowserContext) -> AsyncIterator[Page]:
     assert [text for text in complaints if "status of 401" not in text] == []
 
 
-async def log_in(front: Front, page: Page, name: str) -> None:
-    await page.goto("/login")
+async def log_in(front: Front, page: Page, name: str, path: str = "/") -> None:
+    """As this person, to the page that he wanted."""
+    await page.goto(f"/login?{urlencode({'next': path})}")
     await page.get_by_label("Name").fill(name)
     await page.get_by_label("Password").fill(front.password(name))
     await page.get_by_role("button", name="Log in").click()

@@ -7,7 +7,7 @@ misses a beat loses nothing, since pages also ask by themselves every now and th
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 import structlog
 
@@ -31,17 +31,18 @@ class Pulse:
         self._marks: Marks = {}
         self._changed = asyncio.Event()
         self._is_closed = False
-        self._listeners = 0
+        self.listeners = 0
+        """How many pages listen."""
         self._beating: asyncio.Task[None] | None = None
 
     def check_room(self) -> None:
         """Unavailable when so many listen already that this page had better ask by itself."""
-        if self._listeners >= LISTENERS_MAX:
+        if self.listeners >= LISTENERS_MAX:
             raise Unavailable("pulse.full", f"{LISTENERS_MAX} pages listen to this node already")
 
-    async def changes(self) -> AsyncIterator[frozenset[str]]:
+    async def changes(self) -> AsyncGenerator[frozenset[str]]:
         """The topics in which something changed, as it changes; none at all after a while of silence."""
-        self._listeners += 1
+        self.listeners += 1
         if self._beating is None:
             self._marks = {}
             self._beating = asyncio.create_task(self._beat(), name="pulse")
@@ -56,8 +57,8 @@ class Pulse:
                 yield frozenset(topic for topic in now if seen and now[topic] != seen.get(topic))
                 seen = now
         finally:
-            self._listeners -= 1
-            if self._listeners == 0 and self._beating is not None:
+            self.listeners -= 1
+            if self.listeners == 0 and self._beating is not None:
                 self._beating.cancel()
                 self._beating = None
 

@@ -37,7 +37,7 @@ async def test_a_wrong_password_is_refused_with_the_same_page_for_known_and_unkn
             login = await client.get("/login")
             answer = await post_login(front, client, login, name, password="wrong")
             answers.append((answer.status_code, re.sub("viewer|nobody|[0-9a-f]{64}", "", answer.text)))
-            assert (await client.get("/")).status_code == 303
+            assert (await client.get("/notifications")).status_code == 303
     assert answers[0] == answers[1]
     assert answers[0][0] == 401
 
@@ -69,12 +69,12 @@ async def test_a_login_begins_a_new_session_and_a_logout_ends_it_at_central(fron
         cookie = client.cookies.get("fieldpost-session", domain="127.0.0.1")
         assert cookie is not None
         assert "planted" not in cookie
-        page = await client.get("/")
+        page = await client.get("/notifications")
         assert page.status_code == 200
         await client.post("/logout", data={"csrf": token_in(page)})
     async with front.client() as client:
         client.cookies.set("fieldpost-session", cookie, domain="127.0.0.1")
-        assert (await client.get("/")).status_code == 303
+        assert (await client.get("/notifications")).status_code == 303
 
 
 @pytest.mark.threat(10)
@@ -91,7 +91,7 @@ async def test_a_form_that_was_not_sent_from_our_page_does_nothing(front: Front,
         login = await client.get("/login")
         await post_login(front, client, login, "operator")
         await post_login(front, stranger, await stranger.get("/login"), "operator")
-        form = {"version": str(before.version), "csrf": token_in(await client.get("/"))}
+        form = {"version": str(before.version), "csrf": token_in(await client.get("/notifications"))}
         headers: dict[str, str] = {}
         match forgery:
             case "no token":
@@ -112,7 +112,7 @@ async def test_a_form_that_was_not_sent_from_our_page_does_nothing(front: Front,
         assert answer.status_code == 403
         assert "nothing was done" in answer.text
         assert await front.centre.get(parked) == before
-        form["csrf"] = token_in(await client.get("/"))
+        form["csrf"] = token_in(await client.get("/notifications"))
         good = {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1"}
         assert (await client.post(f"/notifications/{parked}/{verb}", data=form, headers=good)).status_code == 303
     assert (await front.centre.get(parked)).status is not Status.PARKED
@@ -135,7 +135,8 @@ async def test_a_link_does_nothing_that_a_form_does(front: Front, verb: str) -> 
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "operator")
         answer = await client.get(f"/notifications/{parked}/{verb}", headers={"accept": "text/html"})
-    assert answer.status_code == 405
+    # What cannot be taken back is asked for first, on a page of its own.
+    assert answer.status_code == (405 if verb == "retry" else 200)
     assert (await front.centre.get(parked)).status is Status.PARKED
 
 
@@ -149,8 +150,8 @@ async def test_a_form_of_an_expired_session_leads_to_the_login_and_does_nothing(
         form = {"version": str((await front.centre.get(parked)).version), "csrf": token_in(page)}
         answer = await client.post(f"/notifications/{parked}/retry", data=form)
         assert (answer.status_code, answer.headers["location"]) == (303, "/login")
-        live = await client.get("/", headers={"hx-request": "true"})
-        assert (live.status_code, live.headers["hx-redirect"]) == (401, "/login")
+        live = await client.get("/notifications", headers={"hx-request": "true"})
+        assert (live.status_code, live.headers["hx-redirect"]) == (401, "/login?next=%2Fnotifications")
     assert (await front.centre.get(parked)).status is Status.PARKED
 
 
@@ -201,7 +202,7 @@ async def test_parked_rows_offer_retry_and_discard_and_stuck_rows_carry_a_badge(
     await front.centre.send("ops", subject="New one")
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "operator")
-        rows = rows_of(await client.get("/"))
+        rows = rows_of(await client.get("/notifications"))
     offers = {name: ("/retry" in row, "/discard" in row) for name, row in rows.items()}
     none = (False, False)
     assert offers == {"Parked one": (True, True), "Delivered one": none, "Old one": none, "New one": none}
@@ -213,7 +214,7 @@ async def test_a_viewer_is_offered_nothing_and_told_why(front: Front) -> None:
     parked = await front.park(subject="Parked one")
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "viewer")
-        assert "/retry" not in rows_of(await client.get("/"))["Parked one"]
+        assert "/retry" not in rows_of(await client.get("/notifications"))["Parked one"]
         page = await client.get(f"/notifications/{parked}")
     assert "/retry" not in page.text
     assert "needs the role operator; you are viewer" in page.text
@@ -224,17 +225,17 @@ async def test_filters_are_in_the_address_and_survive_an_act(front: Front) -> No
     await front.deliver(subject="Delivered one")
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "operator")
-        page = await client.get("/?status=parked&site=plant-7&list=ops")
+        page = await client.get("/notifications?status=parked&site=plant-7&list=ops")
         assert list(rows_of(page)) == ["Parked one"]
         path = re.search(r'action="(/notifications/[^"]*/retry)"', page.text)
         assert path
-        back = "/?status=parked&site=plant-7&list=ops"
+        back = "/notifications?status=parked&site=plant-7&list=ops"
         form = {"csrf": token_in(page), "version": version_in(page), "next": back}
         answer = await client.post(path[1], data=form)
         assert answer.headers["location"] == f"{back}&done=retried"
         assert "pending again" in (await client.get(answer.headers["location"])).text
-        assert list(rows_of(await client.get("/?status=nonsense&site=&list="))) == ["Delivered one", "Parked one"]
-        assert rows_of(await client.get("/?site=elsewhere")) == {}
+        assert list(rows_of(await client.get("/notifications?status=&site=&list="))) == ["Delivered one", "Parked one"]
+        assert rows_of(await client.get("/notifications?site=elsewhere")) == {}
 
 
 async def test_older_pages_are_reached_by_links(front: Front) -> None:
@@ -243,7 +244,7 @@ async def test_older_pages_are_reached_by_links(front: Front) -> None:
         front.clock.advance(1)
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "viewer")
-        first = await client.get("/")
+        first = await client.get("/notifications")
         older = re.search(r'rel="next" href="([^"]*)"', first.text)
         assert older
         second = await client.get(older[1].replace("&amp;", "&"))
@@ -255,7 +256,7 @@ async def test_older_pages_are_reached_by_links(front: Front) -> None:
 async def test_a_cursor_that_was_tampered_with_is_explained(front: Front) -> None:
     async with front.client() as client:
         await post_login(front, client, await client.get("/login"), "viewer")
-        page = await client.get("/?cursor=AAAA")
+        page = await client.get("/notifications?cursor=AAAA")
     assert page.status_code == 422
     assert "begin again" in page.text.lower()
 
@@ -268,9 +269,9 @@ async def test_what_came_from_outside_is_escaped_wherever_it_is_shown(front: Fro
         await post_login(front, client, await client.get("/login"), "operator")
         filtered = {"site": evil, "list": evil}
         pages = [
-            await client.get("/"),
+            await client.get("/notifications"),
             await client.get(f"/notifications/{parked}"),
-            await client.get("/", params=filtered),
+            await client.get("/notifications", params=filtered),
             await client.get("/login", params={"next": f"/{evil}"}),
         ]
         wrong = await client.get("/notifications/" + evil.replace("/", ""))
@@ -289,7 +290,7 @@ async def test_no_page_has_code_or_styles_of_its_own(front: Front) -> None:
         await post_login(front, client, login, "operator")
         pages = [
             login,
-            await client.get("/"),
+            await client.get("/notifications"),
             await client.get(f"/notifications/{parked}"),
             await client.get("/nowhere"),
         ]

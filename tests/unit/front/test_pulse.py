@@ -1,0 +1,98 @@
+"""The pulse: pages that listen are told where something changed, by one look for all of them."""
+
+import asyncio
+
+import pytest
+
+from fieldpost.core.errors import Unavailable
+from fieldpost.front import pulse as beats
+from fieldpost.front.pulse import LISTENERS_MAX, Pulse
+
+
+class Store:
+    """What is looked at: a mark for each topic, and how often anybody looked."""
+
+    def __init__(self) -> None:
+        self.marks = {"notifications": "1", "sites": "1"}
+        self.looks = 0
+        self.looked = asyncio.Event()
+        self.is_away = False
+
+    async def look(self) -> dict[str, str]:
+        self.looks += 1
+        self.looked.set()
+        if self.is_away:
+            raise Unavailable("store.away", "the store is away")
+        return dict(self.marks)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beats, "INTERVAL_S", 0.01)
+
+
+async def test_each_listener_hears_where_something_changed_and_one_look_serves_all() -> None:
+    store = Store()
+    pulse = Pulse(store.look)
+    listening = [pulse.changes() for _ in range(20)]
+    assert await asyncio.gather(*(anext(one) for one in listening)) == [frozenset()] * 20, "what they begin from"
+    before = store.looks
+    store.marks["sites"] = "2"
+    assert await asyncio.gather(*(anext(one) for one in listening)) == [frozenset({"sites"})] * 20
+    assert store.looks - before < 10
+    for one in listening:
+        await one.aclose()
+
+
+async def test_nobody_looks_while_nobody_listens() -> None:
+    store = Store()
+    pulse = Pulse(store.look)
+    listening = pulse.changes()
+    await anext(listening)
+    await listening.aclose()
+    store.looked.clear()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await store.looked.wait()
+    store.marks["sites"] = "2"
+    again = pulse.changes()
+    assert await anext(again) == frozenset(), "what changed while nobody listened is in the page already"
+    await again.aclose()
+
+
+async def test_a_store_that_is_away_ends_nothing() -> None:
+    store = Store()
+    pulse = Pulse(store.look)
+    listening = pulse.changes()
+    await anext(listening)
+    store.is_away = True
+    store.looked.clear()
+    await store.looked.wait()
+    store.marks["notifications"], store.is_away = "2", False
+    assert await anext(listening) == {"notifications"}
+    await listening.aclose()
+
+
+async def test_a_node_that_stops_lets_its_listeners_go() -> None:
+    pulse = Pulse(Store().look)
+
+    async def listen() -> int:
+        return len([beat async for beat in pulse.changes()])
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0)
+    pulse.close()
+    async with asyncio.timeout(5):
+        assert await listening <= 2
+
+
+async def test_there_is_room_for_so_many_and_no_more() -> None:
+    pulse = Pulse(Store().look)
+    listening = [pulse.changes() for _ in range(LISTENERS_MAX)]
+    pulse.check_room()
+    await asyncio.gather(*(anext(one) for one in listening))
+    with pytest.raises(Unavailable, match=f"{LISTENERS_MAX} pages listen"):
+        pulse.check_room()
+    for one in listening:
+        await one.aclose()
+    pulse.check_room()
