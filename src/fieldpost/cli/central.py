@@ -40,9 +40,12 @@ def central(
     """
     from dataclasses import replace
 
-    from fieldpost.run import logs
-    from fieldpost.run.central import Started, run_central
-    from fieldpost.run.in_force import origins
+    from fieldpost.run.loading import without_collecting
+
+    with without_collecting():
+        from fieldpost.run import logs
+        from fieldpost.run.central import Started, run_central
+        from fieldpost.run.in_force import origins
 
     settings = settings_with(config, store, folder, host, port, log_level, log_json)
     front = settings.front

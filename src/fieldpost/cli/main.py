@@ -1,7 +1,7 @@
 """The command ``fieldpost``: every command's place, and what its errors look like.
 
-A new noun is one module beside this one and one line below. Such a module imports only typer and the standard library
-at its top, and the rest inside its functions, so that `fieldpost --help` stays quick.
+A new noun is one module beside this one and one line below; it is imported when it is asked for. Such a module imports
+only typer and the standard library at its top, and the rest inside its functions, so that `--help` stays quick.
 
 Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 invalid input, 4 not found, 5 conflict, 6 denied, 7 unavailable (try again
 later), 8 wrong configuration, 9 the doctor found something that fails, 10 the target refused it for good, 130
@@ -10,35 +10,13 @@ interrupted.
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, ClassVar, NoReturn
 
 import typer
 
 import fieldpost
-from fieldpost.cli import (
-    audit,
-    breakers,
-    bulk_acts,
-    central,
-    channels,
-    demo,
-    doctor,
-    intents,
-    kpis,
-    lists,
-    me,
-    notifications,
-    output,
-    profiles,
-    script,
-    secrets,
-    settings,
-    site,
-    site_calls,
-    sites,
-    tokens,
-    users,
-)
+from fieldpost.cli import output, profiles
+from fieldpost.cli.loading import CommandsOnDemand
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -60,42 +38,49 @@ EXIT_CODES: dict[type[FieldpostError], int] = {
     OperationFailed: 10,
 }
 
+
+class Commands(CommandsOnDemand):
+    places: ClassVar = {
+        "login": "profiles:login",
+        "logout": "profiles:logout",
+        "profiles": "profiles:profiles",
+        "me": "me:me",
+        "central": "central:central",
+        "migrate": "central:migrate",
+        "doctor": "doctor:doctor",
+        "kpis": "kpis:kpis",
+        "nodes": "kpis:nodes",
+        "send": "script:send",
+        "call": "script:call",
+        "write": "script:write",
+        "status": "script:status",
+        "demo": "demo:demo",
+        "site": "site:app",
+        "notifications": "notifications:app",
+        "bulk-acts": "bulk_acts:app",
+        "lists": "lists:app",
+        "channels": "channels:app",
+        "secrets": "secrets:app",
+        "sites": "sites:app",
+        "users": "users:app",
+        "tokens": "tokens:app",
+        "site-calls": "site_calls:app",
+        "intents": "intents:app",
+        "breakers": "breakers:app",
+        "audit": "audit:app",
+        "settings": "settings:app",
+        "sessions": "me:sessions",
+    }
+
+
 app = typer.Typer(
+    cls=Commands,
     name="fieldpost",
     help="Machines at sites notify people over links that fail.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(site.app, name="site")
-app.add_typer(notifications.app, name="notifications")
-app.add_typer(bulk_acts.app, name="bulk-acts")
-app.add_typer(lists.app, name="lists")
-app.add_typer(channels.app, name="channels")
-app.add_typer(secrets.app, name="secrets")
-app.add_typer(sites.app, name="sites")
-app.add_typer(users.app, name="users")
-app.add_typer(tokens.app, name="tokens")
-app.add_typer(site_calls.app, name="site-calls")
-app.add_typer(intents.app, name="intents")
-app.add_typer(breakers.app, name="breakers")
-app.add_typer(audit.app, name="audit")
-app.add_typer(settings.app, name="settings")
-app.add_typer(me.sessions, name="sessions")
-app.command()(profiles.login)
-app.command()(profiles.logout)
-app.command()(profiles.profiles)
-app.command()(me.me)
-app.command()(central.central)
-app.command()(central.migrate)
-app.command()(doctor.doctor)
-app.command()(kpis.kpis)
-app.command()(kpis.nodes)
-app.command()(script.send)
-app.command()(script.call)
-app.command()(script.write)
-app.command()(script.status)
-app.command()(demo.demo)
 
 
 def _print_version(is_wanted: bool) -> None:
