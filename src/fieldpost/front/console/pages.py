@@ -6,6 +6,8 @@ templates, which extend `base.html`. To add one, add its module to the list belo
 
 from fieldpost.front.console import (
     account,
+    bulk_acts,
+    bulk_ask,
     audit,
     health,
     intents,
@@ -13,11 +15,15 @@ from fieldpost.front.console import (
     notification,
     oidc,
     outbox,
+    parked_groups,
     sessions,
+    settings,
     site,
     site_calls,
     site_looks,
     sites,
+    tokens,
+    users,
 )
 from fieldpost.front.console.visit import MenuLine, PageRoute
 
@@ -31,6 +37,9 @@ MODULES = (
     site_looks,
     site,
     audit,
+    users,
+    tokens,
+    settings,
     account,
     sessions,
     oidc,

@@ -167,7 +167,8 @@ document.addEventListener("click", async (event) => {
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   const dialog = document.getElementById("asked");
   if (link.dataset.copy !== undefined) {
-    await navigator.clipboard.writeText(link.dataset.copy);
+    const copied = link.dataset.copy;
+    await navigator.clipboard.writeText(copied.startsWith("/") ? new URL(copied, location.href).href : copied);
     const text = link.textContent;
     link.textContent = "Copied";
     setTimeout(() => (link.textContent = text), 1500);
@@ -176,26 +177,38 @@ document.addEventListener("click", async (event) => {
     dialog.close();
   } else if (link.dataset.ask !== undefined) {
     event.preventDefault();
-    try {
-      const answer = await fetch(link.href, { headers: { Accept: "text/html" } });
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const asked = page.getElementById("ask");
-      if (!asked) throw new Error("no question there");
-      dialog.replaceChildren(document.importNode(asked, true));
-      tellLocalTimes(dialog);
-      dialog.showModal();
-      (dialog.querySelector("input:not([type=hidden]), textarea, select") || dialog.querySelector("button, a"))?.focus();
-    } catch {
-      window.location.href = link.href;
-    }
+    ask(link.href);
   }
 });
+
+async function ask(address) {
+  const dialog = document.getElementById("asked");
+  try {
+    const answer = await fetch(address, { headers: { Accept: "text/html" } });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const asked = page.getElementById("ask");
+    if (!asked) throw new Error("no question there");
+    dialog.replaceChildren(document.importNode(asked, true));
+    tellLocalTimes(dialog);
+    dialog.showModal();
+    const field = dialog.querySelector("input:not([type=hidden], [type=radio]), textarea, select");
+    (field || dialog.querySelector("button, a"))?.focus();
+  } catch {
+    window.location.href = address;
+  }
+}
 
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
   const question = button && button.dataset.confirm;
   if (question && !window.confirm(question)) {
     event.preventDefault();
+    return;
+  }
+  // A form with data-ask leads to a question as a link does, with what was selected.
+  if (event.target.dataset.ask !== undefined) {
+    event.preventDefault();
+    ask(`${event.target.action}?${new URLSearchParams(new FormData(event.target, button))}`);
     return;
   }
   // One press is enough; the button comes back if the browser shows this page again.

@@ -1,0 +1,37 @@
+"""The settings in force on this node: what was changed first, then all of them by section."""
+
+from itertools import groupby
+
+from starlette.responses import Response
+
+from fieldpost.core.search import words
+from fieldpost.core.setting import SettingInForce
+from fieldpost.front.auth import Access
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit
+
+PATH = "/settings"
+
+
+async def page(visit: Visit) -> Response:
+    asked = visit.request.query_params.get("q", "").strip()[:200]
+    in_force = visit.rooms.in_force
+    found = [one for one in in_force.settings if _fits(one, asked)]
+    return visit.page(
+        "settings.html",
+        node_id=in_force.node_id,
+        asked=asked,
+        changed=[one for one in found if not one.is_default],
+        sections=[(name, list(rows)) for name, rows in groupby(found, key=lambda one: one.section)],
+        count=len(found),
+        count_all=len(in_force.settings),
+    )
+
+
+def _fits(one: SettingInForce, asked: str) -> bool:
+    """Whether every word asked for begins a word of its name, its value, its origin or what is said of it."""
+    told = words(f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.says}")
+    return all(any(word.startswith(part) for word in told) for part in words(asked))
+
+
+MENU = MenuLine("Settings", PATH, "Records", "e", Access.ADMIN)
+ROUTES = (PageRoute("GET", PATH, page, Access.ADMIN),)

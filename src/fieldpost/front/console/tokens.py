@@ -1,0 +1,122 @@
+"""API tokens: programs act by them in somebody's name. All of them for an administrator, one's own for others."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.tokens import LIFE_DEFAULT, AddedToken
+from fieldpost.core.actor import Role
+from fieldpost.core.errors import Conflict, InvalidInput, NotFound
+from fieldpost.front.auth import Access
+from fieldpost.front.console.users import ROLES, errors_at, role_of
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
+
+PATH = "/tokens"
+LIVES = (("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("never", "for ever"))
+NOTICES = {"revoked": "The token is worth nothing from now on."}
+
+
+async def page(visit: Visit) -> Response:
+    return await _page(visit, notice=visit.notice(NOTICES))
+
+
+async def add(visit: Visit) -> Response:
+    form = await visit.form()
+    try:
+        added = await visit.rooms.operate.tokens.add(
+            visit.actor,
+            form.get("name", "").strip(),
+            role_of(form),
+            owner=form.get("owner", "") or None,
+            life=_life(form),
+        )
+    except NotFound as error:
+        return await _page(visit, given=form, errors=errors_at("owner", error))
+    except (InvalidInput, Conflict) as error:
+        # What a token may do depends on whose it is; its name must differ from that user's others.
+        return await _page(visit, given=form, errors=errors_at("role" if error.code == "token.role" else "name", error))
+    return _show(visit, added)
+
+
+async def ask_revoke(visit: Visit) -> Response:
+    token_id = visit.path("token_id")
+    found = next((one for one in await visit.rooms.operate.tokens.all(visit.actor) if one.prefix == token_id), None)
+    if found is None:
+        raise NotFound("token.unknown", "there is no such token, or none that you may revoke")
+    used = "It was used lately." if found.last_used_at else "It was never used."
+    return visit.page(
+        "ask.html",
+        title=f"Revoke {found.name or found.prefix}?",
+        text=f"Programs that use this token of {found.owner} are refused from now on. {used}",
+        action=f"{PATH}/{token_id}/revoke",
+        hidden={},
+        button="Revoke",
+        is_danger=True,
+        back=PATH,
+        why_not=None,
+        path=PATH,
+    )
+
+
+async def revoke(visit: Visit) -> Response:
+    await visit.form()
+    try:
+        await visit.rooms.operate.tokens.revoke(visit.actor, visit.path("token_id"))
+    except NotFound as error:
+        return await _page(visit, errors=field_errors(error), status=404)
+    return redirect(PATH, "revoked")
+
+
+def _life(form: Mapping[str, str]) -> timedelta | None:
+    text = form.get("life", str(LIFE_DEFAULT.days))
+    if text not in dict(LIVES):
+        raise InvalidInput("token.life", "choose how long the token lives", field="life")
+    return None if text == "never" else timedelta(days=int(text))
+
+
+def _show(visit: Visit, added: AddedToken) -> Response:
+    """This once, in the answer to the form itself."""
+    return visit.page(
+        "token_added.html",
+        added=added,
+        url=visit.rooms.options.public_url.rstrip("/") or "CENTRAL",
+        as_of=visit.rooms.operate.logins.now(),
+        path=PATH,
+    )
+
+
+async def _page(
+    visit: Visit,
+    notice: str | None = None,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+    status: int = 422,
+) -> Response:
+    is_admin = visit.may(Role.ADMIN)
+    users = await visit.rooms.operate.users.all(visit.actor) if is_admin else []
+    tokens = await visit.rooms.operate.tokens.all(visit.actor)
+    return visit.page(
+        "tokens.html",
+        status if errors else 200,
+        tokens=sorted(tokens, key=lambda token: token.created_at, reverse=True),
+        users=sorted(user.name for user in users if user.disabled_at is None),
+        roles=ROLES,
+        lives=LIVES,
+        life=str(LIFE_DEFAULT.days),
+        as_of=visit.rooms.operate.logins.now(),
+        notice=notice,
+        given=given or {},
+        errors=errors or {},
+        path=PATH,
+        here=PATH,
+    )
+
+
+MENU = MenuLine("Tokens", PATH, "Records", "t")
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("POST", PATH, add, Access.ADMIN),
+    PageRoute("GET", f"{PATH}/{{token_id}}/revoke", ask_revoke, Access.VIEWER),
+    PageRoute("POST", f"{PATH}/{{token_id}}/revoke", revoke, Access.VIEWER),
+)

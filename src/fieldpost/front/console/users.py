@@ -1,0 +1,217 @@
+"""Users: who may come in, and as what. What an administrator does with their accounts."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.users import Link, OperatorRecord
+from fieldpost.core.actor import Role
+from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
+from fieldpost.front.auth import Access
+from fieldpost.front.console.account import browser_of
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
+
+PATH = "/users"
+ROLES = (
+    (Role.VIEWER.value, "viewer: sees everything but bodies and settings"),
+    (Role.OPERATOR.value, "operator: retries, discards, resets"),
+    (Role.ADMIN.value, "admin: sets everything up"),
+)
+LAST_ADMIN = "The last administrator who may act; make somebody else admin first"
+NOTICES = {
+    "role": "The role is changed. It ended the user's sessions.",
+    "disabled": "The user is shut out: no session, no token is good any more.",
+    "enabled": "The user may come in again; tokens that had not expired are good again.",
+    "out": "The user is logged out everywhere.",
+    "removed": "The user is removed, with all sessions and tokens. What he did stays in the audit log.",
+}
+
+
+async def page(visit: Visit) -> Response:
+    return await _page(visit, notice=visit.notice(NOTICES))
+
+
+async def add(visit: Visit) -> Response:
+    form = await visit.form()
+    try:
+        link = await visit.rooms.operate.users.add(visit.actor, form.get("name", "").strip(), role_of(form))
+    except (InvalidInput, Conflict) as error:
+        return await _page(visit, given=form, errors=errors_at("name", error))
+    return _show_link(visit, link, f"{link.name} is added")
+
+
+async def one(visit: Visit) -> Response:
+    return await _one(visit, notice=visit.notice(NOTICES))
+
+
+async def change_role(visit: Visit) -> Response:
+    form = await visit.form()
+    try:
+        role = role_of(form)
+        await visit.rooms.operate.users.change(visit.actor, visit.path("name"), _version(form), role=role)
+    except (InvalidInput, Conflict) as error:
+        return await _one(visit, errors=errors_at("role", error), given=form)
+    return redirect(own_path(visit.path("name")), "role")
+
+
+async def disable(visit: Visit) -> Response:
+    return await _switch(visit, is_disabled=True)
+
+
+async def enable(visit: Visit) -> Response:
+    return await _switch(visit, is_disabled=False)
+
+
+async def reset_password(visit: Visit) -> Response:
+    await visit.form()
+    link = await visit.rooms.operate.users.reset_password(visit.actor, visit.path("name"))
+    return _show_link(visit, link, f"A link for {link.name}")
+
+
+async def log_out(visit: Visit) -> Response:
+    await visit.form()
+    name = visit.path("name")
+    await visit.rooms.operate.users.log_out(visit.actor, name)
+    return redirect(own_path(name), "out")
+
+
+async def ask_remove(visit: Visit) -> Response:
+    user = await visit.rooms.operate.users.get(visit.actor, visit.path("name"))
+    is_last = is_last_admin(user, await visit.rooms.operate.users.all(visit.actor))
+    return _ask_remove(visit, user.name, f"{LAST_ADMIN}." if is_last else None)
+
+
+async def remove(visit: Visit) -> Response:
+    await visit.form()
+    name = visit.path("name")
+    try:
+        await visit.rooms.operate.users.remove(visit.actor, name)
+    except Conflict as error:
+        return _ask_remove(visit, name, field_errors(error)[""], 409)
+    return redirect(PATH, "removed")
+
+
+def own_path(name: str) -> str:
+    return f"{PATH}/{quote(name, safe='')}"
+
+
+def role_of(form: Mapping[str, str]) -> Role:
+    text = form.get("role", "")
+    if text not in list(Role):
+        raise InvalidInput("role.unknown", f"role must be one of {', '.join(Role)}", field="role")
+    return Role(text)
+
+
+def errors_at(field: str, error: FieldpostError) -> dict[str, str]:
+    """What a form is told, at this field where the error names none."""
+    found = field_errors(error)
+    return {field: found[""]} if "" in found else found
+
+
+def is_last_admin(user: OperatorRecord, users: Sequence[OperatorRecord]) -> bool:
+    """Whether nobody could set anything up any more without this one."""
+    return [one.name for one in users if one.role == Role.ADMIN and one.disabled_at is None] == [user.name]
+
+
+async def _switch(visit: Visit, *, is_disabled: bool) -> Response:
+    form = await visit.form()
+    name = visit.path("name")
+    try:
+        await visit.rooms.operate.users.change(visit.actor, name, _version(form), is_disabled=is_disabled)
+    except Conflict as error:
+        return await _one(visit, errors=field_errors(error))
+    return redirect(own_path(name), "disabled" if is_disabled else "enabled")
+
+
+def _version(form: Mapping[str, str]) -> int:
+    text = form.get("version", "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise InvalidInput("form.version", "the form names no version", hint="open the page again")
+    return int(text)
+
+
+def _show_link(visit: Visit, link: Link, title: str) -> Response:
+    """This once, in the answer to the form itself: it stands in no address, and no page shows it again."""
+    base = visit.rooms.options.public_url.rstrip("/")
+    return visit.page("user_link.html", title=title, link=link, base=base, own_path=own_path(link.name), path=PATH)
+
+
+def _ask_remove(visit: Visit, name: str, why_not: str | None, status: int = 200) -> Response:
+    return visit.page(
+        "ask.html",
+        status,
+        title=f"Remove {name}?",
+        text="All sessions, tokens and links of this user end. What he did stays in the audit log under his name."
+        " To keep somebody out for a while, disable him instead.",
+        action=f"{own_path(name)}/remove",
+        hidden={},
+        button="Remove",
+        is_danger=True,
+        back=own_path(name),
+        why_not=why_not,
+        path=PATH,
+    )
+
+
+async def _page(
+    visit: Visit,
+    notice: str | None = None,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> Response:
+    return visit.page(
+        "users.html",
+        422 if errors else 200,
+        users=sorted(await visit.rooms.operate.users.all(visit.actor), key=lambda user: user.name),
+        as_of=visit.rooms.operate.logins.now(),
+        own_path=own_path,
+        roles=ROLES,
+        notice=notice,
+        given=given or {},
+        errors=errors or {},
+        path=PATH,
+        here=PATH,
+    )
+
+
+async def _one(
+    visit: Visit,
+    notice: str | None = None,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> Response:
+    users, name = visit.rooms.operate.users, visit.path("name")
+    user = await users.get(visit.actor, name)
+    return visit.page(
+        "user.html",
+        409 if errors else 200,
+        user=user,
+        is_last_admin=is_last_admin(user, await users.all(visit.actor)),
+        why_last=LAST_ADMIN,
+        sessions=await users.sessions(visit.actor, name),
+        tokens=[token for token in await visit.rooms.operate.tokens.all(visit.actor) if token.owner == name],
+        browser=browser_of,
+        as_of=visit.rooms.operate.logins.now(),
+        own_path=own_path(name),
+        roles=ROLES,
+        notice=notice,
+        given=given or {},
+        errors=errors or {},
+        here=own_path(name),
+    )
+
+
+MENU = MenuLine("Users", PATH, "Records", "u", Access.ADMIN)
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.ADMIN),
+    PageRoute("POST", PATH, add, Access.ADMIN),
+    PageRoute("GET", f"{PATH}/{{name}}", one, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/{{name}}/role", change_role, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/{{name}}/disable", disable, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/{{name}}/enable", enable, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/{{name}}/reset-password", reset_password, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/{{name}}/log-out", log_out, Access.ADMIN),
+    PageRoute("GET", f"{PATH}/{{name}}/remove", ask_remove, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/{{name}}/remove", remove, Access.ADMIN),
+)
