@@ -11,6 +11,8 @@ CODE := src tests tools $(wildcard bench examples)
 
 export PYTHON
 export UV_PYTHON_DOWNLOADS := never
+# The tests start hundreds of processes; one that may not keep what it compiled compiles it anew each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## list the targets
