@@ -1,7 +1,8 @@
 """Lists and channels, the rule that resolves a notification's list to its way out, and what changes between two."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.retry import RetryPolicy
@@ -134,6 +135,11 @@ def compare(before: NotificationList | None, after: NotificationList) -> ListCha
         _without(before.targets, after.targets),
         tuple(name for name, differs in properties.items() if differs),
     )
+
+
+def plan_mark(changes: Iterable[ListChange]) -> str:
+    """A mark of what an import would change: the same for the same changes, so that a plan can be held to."""
+    return sha256("\n".join(map(repr, changes)).encode()).hexdigest()
 
 
 def _without(targets: Collection[str], others: Collection[str]) -> tuple[str, ...]:

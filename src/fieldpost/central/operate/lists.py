@@ -4,9 +4,10 @@ However a list comes in, by the API, the command line or a file, it is written d
 the one `check` below.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 
 from sqlalchemy import Connection
 
@@ -19,12 +20,14 @@ from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.adapter import Adapter
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
-from fieldpost.core.lists import Directory, ListChange, NotificationList, compare
+from fieldpost.core.lists import Directory, ListChange, NotificationList, compare, plan_mark
 from fieldpost.core.retry import RetryPolicy, parse
 from fieldpost.core.text import check_label, check_list_name
 
 TARGETS_MAX = 10_000
 SITES_MAX = 1000
+FAULTS_MAX = 100
+"""So many faults of a file are told at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +102,20 @@ class Lists:
         """What an import would change, and nothing done; refused for the same reasons."""
         return await self._store.read(_plan, self._check_all(specs))
 
-    async def import_all(self, actor: Actor, specs: Sequence[ListSpec]) -> list[ListChange]:
-        """Make the lists what the file says, all of them or none; lists that it does not name stay as they are."""
+    def faults(self, specs: Sequence[ListSpec]) -> list[InvalidInput]:
+        """All that is wrong with a file in itself, in its order, where an import would name the first alone."""
+        found = (fault for spec in specs for fault in _faults(spec, self._adapters))
+        return list(islice(found, FAULTS_MAX))
+
+    async def import_all(self, actor: Actor, specs: Sequence[ListSpec], planned: str | None = None) -> list[ListChange]:
+        """Make the lists what the file says, all of them or none; lists that it does not name stay as they are.
+
+        With the mark of a plan (`core.lists.plan_mark`) exactly what was planned is done, or nothing: Conflict.
+        """
         require(actor, Role.ADMIN, "list.import")
         wanted = self._check_all(specs)
         now = self._clock.now()
-        changes = await commit(self._store, "a list", _import, wanted, actor, now, now=self._store.now())
+        changes = await commit(self._store, "a list", _import, wanted, actor, now, planned, now=self._store.now())
         self._store.wake.set()
         return changes
 
@@ -143,17 +154,40 @@ class Lists:
 def check(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
     """The list, or InvalidInput naming the field, and the place if it has one."""
     try:
-        return NotificationList(
-            name=check_list_name(spec.name),
-            type=spec.type,
-            channel_name=_check_channel_name(spec.channel),
-            targets=_check_targets(adapter_of(adapters, spec.type), spec.targets, spec.target_places),
-            park_uncertain=spec.park_uncertain,
-            retry=_check_retry(spec.retry),
-            allowed_sites=_check_sites(spec.allowed_sites),
-        )
+        frame = _frame(spec, adapters)
+        return replace(frame, targets=_check_targets(adapters[spec.type], spec.targets, spec.target_places))
     except InvalidInput as error:
         raise _at(spec.place, error) from None
+
+
+def _frame(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
+    """The list without its targets."""
+    return NotificationList(
+        name=check_list_name(spec.name),
+        type=adapter_of(adapters, spec.type).type,
+        channel_name=_check_channel_name(spec.channel),
+        park_uncertain=spec.park_uncertain,
+        retry=_check_retry(spec.retry),
+        allowed_sites=_check_sites(spec.allowed_sites),
+    )
+
+
+def _faults(spec: ListSpec, adapters: Mapping[str, Adapter]) -> Iterator[InvalidInput]:
+    """What is wrong with the list itself, and then with each of its targets."""
+    try:
+        _frame(spec, adapters)
+    except InvalidInput as error:
+        yield _at(spec.place, error)
+    adapter = adapters.get(spec.type)
+    if adapter is None:
+        return
+    if not spec.targets:
+        yield _at(spec.place, _no_targets())
+    for number, address in enumerate(spec.targets):
+        try:
+            _check_target(adapter, address, number, spec.target_places)
+        except InvalidInput as error:
+            yield _at(spec.place, error)
 
 
 def adapter_of(adapters: Mapping[str, Adapter], type_: str) -> Adapter:
@@ -197,15 +231,23 @@ def _check_targets(adapter: Adapter, targets: Iterable[str], places: Sequence[st
     for number, address in enumerate(targets):
         if number >= TARGETS_MAX:
             raise InvalidInput("list.too_many", f"targets are more than {TARGETS_MAX}", field="targets")
-        try:
-            target = adapter.check_target(address)
-        except InvalidInput as error:
-            field = places[number] if number < len(places) else f"targets[{number}]"
-            raise InvalidInput(error.code, f"{field}: {error.message}", hint=error.hint, field=field) from None
+        target = _check_target(adapter, address, number, places)
         checked.setdefault(adapter.target_key(target), target)
     if not checked:
-        raise InvalidInput("list.empty", "a list needs at least one target", field="targets")
+        raise _no_targets()
     return tuple(checked.values())
+
+
+def _check_target(adapter: Adapter, address: str, number: int, places: Sequence[str]) -> str:
+    try:
+        return adapter.check_target(address)
+    except InvalidInput as error:
+        field = places[number] if number < len(places) else f"targets[{number}]"
+        raise InvalidInput(error.code, f"{field}: {error.message}", hint=error.hint, field=field) from None
+
+
+def _no_targets() -> InvalidInput:
+    return InvalidInput("list.empty", "a list needs at least one target", field="targets")
 
 
 def _add(conn: Connection, added: NotificationList, actor: Actor, now: datetime) -> None:
@@ -252,10 +294,22 @@ def _plan(conn: Connection, wanted: Sequence[NotificationList]) -> list[ListChan
 
 
 def _import(
-    conn: Connection, wanted: Sequence[NotificationList], actor: Actor, at: datetime, *, now: datetime | None
+    conn: Connection,
+    wanted: Sequence[NotificationList],
+    actor: Actor,
+    at: datetime,
+    planned: str | None,
+    *,
+    now: datetime | None,
 ) -> list[ListChange]:
     before = rows.directory(conn)
     changes = _plan(conn, wanted)
+    if planned is not None and plan_mark(changes) != planned:
+        raise Conflict(
+            "import.changed",
+            "the lists were changed since the preview, so nothing was imported",
+            hint="look at the new preview, then import",
+        )
     entries = []
     for one, change in zip(wanted, changes, strict=True):
         if change.is_new:
