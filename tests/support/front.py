@@ -17,17 +17,23 @@ from argon2 import PasswordHasher
 from fastapi import FastAPI
 
 from fieldpost.central import adapters
+from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.operate.passwords import Passwords
 from fieldpost.central.store import identities
+from fieldpost.central.store.keys import SecretsOptions
+from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
+from fieldpost.core.setting import InForce
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.server import Server
 from fieldpost.link import credentials
+from fieldpost.run.in_force import in_force
+from fieldpost.run.settings import Settings
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre, open_centre
 
@@ -35,6 +41,18 @@ ADMIN = Actor("admin", Role.ADMIN)
 OPERATOR = Actor("operator", Role.OPERATOR)
 VIEWER = Actor("viewer", Role.VIEWER)
 URL = "http://127.0.0.1"
+NODE = "019b7892-1c00-7000-8000-000000000001"
+SETTINGS = Settings(
+    dispatch=DispatchOptions(slots=32),
+    upkeep=UpkeepOptions(audit_retention_days=90.0),
+    secrets=SecretsOptions(key="canary-key"),
+)
+"""What the node says that it works by."""
+ORIGINS = {
+    "dispatch.slots": "file /etc/fieldpost/fieldpost.toml",
+    "upkeep.audit_retention_days": "environment FIELDPOST_UPKEEP__AUDIT_RETENTION_DAYS",
+    "secrets.key": "environment FIELDPOST_SECRETS__KEY",
+}
 CHEAP = PasswordHasher(time_cost=1, memory_cost=64)
 """Passwords are hashed cheaply where the hash is not on trial."""
 
@@ -92,7 +110,8 @@ async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]
     async with open_centre(store_url, clock) as centre:
         operate = Operate.over(centre.store, adapters.load(), clock, centre.keyring, passwords=Passwords(CHEAP))
         watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics)
-        front = Front(centre, clock, operate, watch, create_app(operate, watch, centre.ingest))
+        app = create_app(operate, watch, centre.ingest, in_force=InForce(NODE, in_force(SETTINGS, ORIGINS)))
+        front = Front(centre, clock, operate, watch, app)
         for role in Role:
             await _add_account(front, role)
         front.tokens["site"] = (await operate.sites.add(ADMIN, SITE)).token
