@@ -97,7 +97,7 @@ _held_counts = Statement(
     f"""
     {_KEYS}
     select k, (
-        select count(*) from (select 1 from notifications n where n.held_by = keys.k limit :count_max) as some
+        select count(*) from (select 1 from notifications n where n.held_by = keys.k limit :count_max) as found
     ) as held
     from keys where k is not null
     """,
