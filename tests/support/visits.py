@@ -21,10 +21,15 @@ NOT_SEEN: dict[str, str] = {
 }
 """What answers a GET and is no page, with the reason."""
 
-NEEDED: dict[str, str] = {"/set-password": "?link={link}"}
+NEEDED: dict[str, str] = {
+    "/set-password": "?link={link}",
+    "/sites/{name:path}/rejected/ask": "?act=resubmit&id={notification_id}",
+}
 """What must follow a page's path, with values of `World.places`."""
 
 MORE: dict[str, Sequence[tuple[str, str]]] = {
+    "/": (("hour", "?span=hour"), ("week", "?span=week")),
+    "/sites": (("trouble", "?state=trouble"), ("none", "?name=unheard-of")),
     "/notifications": (
         ("parked", "?status=parked"),
         ("filtered", "?status=parked&site=plant-north&subject=filter"),

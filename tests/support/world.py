@@ -284,7 +284,7 @@ async def _people_act(world: World, end: datetime) -> None:
     world.go_to(max(end - timedelta(minutes=8), world.clock.now()))
     for kind, site, arguments in (
         (IntentKind.RETRY, "island", None),
-        (IntentKind.LIST_REJECTED, "plant-south", {"limit": 20}),
+        (IntentKind.LIST_REJECTED, "plant-north", {"limit": 20}),
         (IntentKind.QUERY_EVENTS, "plant-north", {"limit": 20}),
     ):
         about = [world.notable[f"call at {site}"]] if kind is IntentKind.RETRY else []
@@ -292,6 +292,10 @@ async def _people_act(world: World, end: datetime) -> None:
             OPERATOR, site, kind, message_ids=about, arguments=arguments, reason="the ERP is back" if about else None
         )
         world.places["intent_id"] = given[0].intent_id
+        if kind is IntentKind.LIST_REJECTED:
+            await operate.intents.to_send(given)
+            answer = CommandResult(intent_id=given[0].intent_id, outcome="applied", rows=(_rejected(world, end),))
+            await operate.intents.settle(site, answer)
     await operate.intents.to_send(given)
     await operate.intents.settle(
         "plant-north", CommandResult(intent_id=given[0].intent_id, outcome="applied", rows=_events(world, end))
@@ -357,20 +361,35 @@ def _half(error: str) -> PermanentFailure:
 
 def _events(world: World, end: datetime) -> tuple[dict[str, str | int | None], ...]:
     told = (
-        ("warning", "link.lost", "central does not answer"),
-        ("info", "link.opened", "by WebSocket"),
-        ("error", "call.parked", "erp POST /orders: 3 attempts"),
+        ("error", "parked", "HTTP 409: order 20931 exists already; 3 attempts"),
+        ("info", "forwarding_resumed", "after 2 min"),
+        ("warning", "forwarding_failed", "central does not answer"),
     )
     return tuple(
         {
-            "sequence": 4711 + number,
-            "occurred_at": to_text(end - timedelta(minutes=40 - 9 * number)),
+            "sequence": 4711 - number,
+            "occurred_at": to_text(end - timedelta(minutes=22 + 9 * number)),
             "severity": severity,
             "kind": kind,
             "text": text,
         }
         for number, (severity, kind, text) in enumerate(told)
     )
+
+
+def _rejected(world: World, end: datetime) -> dict[str, str | int | None]:
+    """A row of a site's rejected box, as it tells it."""
+    at = end - timedelta(minutes=51)
+    return {
+        "notification_id": new_id(at, world.chance.randbytes(10)),
+        "code": "submit.content",
+        "error": "the id was used before, for other content",
+        "created_at": to_text(at),
+        "rejected_at": to_text(at + timedelta(seconds=4)),
+        "list_name": "ops",
+        "subject": "Boiler 1: flame out",
+        "script": "watch_heat.py",
+    }
 
 
 async def _parked(world: World, list_name: str) -> Sequence[str]:

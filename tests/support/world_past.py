@@ -46,6 +46,7 @@ SITES = (
         "post_orders.py",
         "erp-gate",
         parked=2,
+        rejected=1,
         calls=(
             ("external_call", "erp POST /orders", "parked", CONFLICT, 409),
             ("external_call", "erp POST /orders", "delivered", None, 201),
@@ -57,7 +58,7 @@ SITES = (
             ("external_call", "erp POST /stock", "discarded", TIMED_OUT, None),
         ),
     ),
-    SiteRole("plant-south", 2, "watch_heat.py", "boiler-1", rejected=1, backlog=12),
+    SiteRole("plant-south", 2, "watch_heat.py", "boiler-1", backlog=12),
     SiteRole(
         "harbour",
         2,

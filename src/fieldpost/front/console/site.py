@@ -135,7 +135,10 @@ def since(state: SiteState, points: Points) -> datetime | None:
             return state.record.created_at
         case Standing.OFFLINE | Standing.LATE:
             return state.health.received_at if state.health else None
-        case Standing.FAILING | Standing.ONLINE:
+        case Standing.FAILING:
+            failing_s = state.health.report.failing_for_s if state.health else None
+            return state.health.received_at - timedelta(seconds=failing_s) if state.health and failing_s else None
+        case Standing.ONLINE:
             return _online_since(points)
 
 

@@ -1,0 +1,156 @@
+"""The health page: the figures at their stops, the worst trouble first, and how it was."""
+
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from fieldpost.central.operate.bulk_acts import Chosen
+from fieldpost.central.store import kpis, samples
+from fieldpost.core.bulk import Verb
+from fieldpost.core.kpi import Thresholds
+from fieldpost.core.outcome import Held
+from fieldpost.core.times import to_text
+from fieldpost.front.console.chart import SPANS
+from fieldpost.link.messages import Health
+from fieldpost.testing import ManualClock
+from support.centre import SITE
+from support.front import OPERATOR, Front, open_front
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+async def quick(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
+    """On one database, for what no database answers otherwise than another."""
+    async with open_front(sqlite_url, clock) as opened:
+        yield opened
+
+
+@pytest.mark.req("KPI-08", "DEC-16")
+async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_rows(quick: Front) -> None:
+    await quick.park()
+    waiting = await quick.centre.send("ops")
+    quick.clock.advance(11 * 60)
+    page = await seen(quick)
+    tiles = tiles_of(page.text)
+    assert tiles["queue depth"] == ("/notifications?status=pending&amp;status=retrying", "1")
+    assert tiles["stuck"] == ("/notifications?stuck=true", "1")
+    assert tiles["parked"] == ("/notifications?status=parked", "1")
+    assert tiles["overdue"][1] == "1", "nobody dispatches here"
+    assert tiles["oldest pending"][1] == "11 min"
+    assert tiles["delivered"] == ("/notifications?status=delivered", "0")
+    for words in ("longer than 10 min", "due for longer than 20 s", "in the last 1 min"):
+        assert words in page.text
+    async with quick.client() as client:
+        await log_in(quick, client)
+        oldest = await client.get(tiles["oldest pending"][0].replace("&amp;", "&"))
+    assert waiting in oldest.text
+
+
+@pytest.mark.req("KPI-09")
+async def test_what_waits_at_the_sites_is_told_apart_from_centrals_own_tiles(quick: Front) -> None:
+    await report(quick, backlog={"notification": 340, "external_call": 2}, rejected=1)
+    text = (await seen(quick)).text
+    assert tiles_of(text)["queue depth"][1] == "0", "central's own figure knows nothing of the site's report"
+    stop = text.split("At the sites", 1)[1].split("At central", 1)[0]
+    assert "<b>340</b> waiting there" in stop
+    assert "as the sites report" in stop
+    assert "tile" not in stop
+
+
+async def test_a_quiet_day_looks_quiet(quick: Front) -> None:
+    await quick.deliver()
+    await report(quick)
+    quick.centre.metrics.swept(0.01)
+    text = (await seen(quick)).text
+    assert "All is well: " not in text, "no node leads in this test"
+    troubles = re.findall(r'class="headline (\w+)"', text)
+    assert troubles == ["wait"]
+    assert 'class="tile wait some"' not in text
+    assert 'class="tile bad some"' not in text
+
+
+async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front) -> None:
+    await report(quick, backlog={"notification": 57})
+    await quick.park()
+    quick.centre.adapter.always["ops"] = Held("connection refused", phase="connect")
+    for _ in range(5):
+        await quick.centre.send("ops")
+        await quick.centre.deliver()
+        quick.clock.advance(20)
+    quick.centre.metrics.swept(0.01)
+    text = (await seen(quick)).text
+    headline = text.split('class="headline bad"', 1)[1].split("</p>", 1)[0]
+    assert 'href="/channels/mail"' in headline
+    assert "is blocked: connection refused" in headline
+    order = [text.index(word) for word in ("is blocked", f"{SITE} is offline", "is parked, for a person")]
+    assert order == sorted(order)
+    assert "0</b> of 1 channel open" in text
+
+
+async def test_a_bulk_act_under_way_shows_how_far_it_is(quick: Front) -> None:
+    parked = [await quick.park(), await quick.park()]
+    act = await quick.operate.bulk_acts.start(OPERATOR, Verb.RETRY, [Chosen(one) for one in parked], "mended")
+    text = (await seen(quick)).text
+    assert f'href="/bulk-acts/{act.act_id}"' in text
+    assert "0 of 2" in text
+
+
+@pytest.mark.req("DEC-17")
+async def test_trends_are_drawn_from_the_samples_for_the_hour_the_day_and_the_week(
+    front: Front, clock: ManualClock
+) -> None:
+    store, end = front.centre.store, clock.now()
+    await front.park()
+    for minutes in (200, 30, 29, 28):
+        now = end - minutes * MINUTE
+        snapshot = await store.read(kpis.snapshot, Thresholds(), now=clock.now())
+        await store.write(samples.add, now.replace(second=0, microsecond=0), snapshot)
+    found = await front.watch.kpis.trends(SPANS["hour"].length, SPANS["hour"].step)
+    assert [value for _, value in found["parked"].points] == [1, 1, 1]
+    async with front.client() as client:
+        await log_in(front, client)
+        for span, runs in (("hour", 1), ("day", 2), ("week", 2)):
+            text = (await client.get("/", params={"span": span})).text
+            assert f"Parked, last {span}" in text
+            assert f'href="/?span={span}" aria-current="true"' in text
+            line = re.search(r'class="line bad" d="([^"]*)"', text)
+            assert line and line[1].count("M") == runs, "a gap where there is no sample"
+        other = await client.get("/", params={"span": "century"})
+    assert (other.status_code, "Parked, last day" in other.text) == (200, True)
+
+
+async def test_without_samples_a_chart_says_so(quick: Front) -> None:
+    assert "Nothing is known of this time yet" in (await seen(quick)).text
+
+
+async def report(front: Front, **more: Any) -> None:
+    given = {"sent_at": to_text(front.clock.now()), "version": "1.0", "backlog": {}} | more
+    await front.centre.ingest.reports.health(SITE, Health(**given))
+
+
+async def seen(front: Front, name: str = "viewer") -> httpx2.Response:
+    async with front.client() as client:
+        await log_in(front, client, name)
+        page = await client.get("/")
+        assert page.status_code == 200, page.text
+        return page
+
+
+async def log_in(front: Front, client: httpx2.AsyncClient, name: str = "viewer") -> None:
+    token = re.search(r'name="csrf" value="([0-9a-f]{64})"', (await client.get("/login")).text)
+    assert token
+    form = {"csrf": token[1], "name": name, "password": front.password(name)}
+    assert (await client.post("/login", data=form)).status_code == 303
+
+
+def tiles_of(text: str) -> dict[str, tuple[str, str]]:
+    """Each tile by its label: where it leads, and its figure."""
+    found = re.findall(
+        r'<li class="tile[^"]*">\s*<a href="([^"]*)"[^>]*>\s*<span class="label">([^<]*)</span> <b>([^<]*)</b>', text
+    )
+    return {label: (path, value) for path, label, value in found}
