@@ -1,0 +1,233 @@
+"""`console`: every page of the console on a table that has grown for a year (`bench/grown.py`), over real HTTP.
+
+5,000,000 rows, 200,000 with --quick, or as many as --rows says, on both stores. Central's front runs in a process of
+its own, without the dispatcher; pages are asked for one after the other over one kept connection, by turns so that a
+slow moment of the machine hits all. No look is shared between two requests. Whatever the table of pages answers by GET
+is asked for, with filters, words, times and the like as people use them; a page that this file cannot fill is named and
+nothing is measured.
+
+Figures are pages a second, by the median; the notes say p50 and p95 in milliseconds, and how many bytes the first load
+takes with all that the page needs, headers included, compressed. Where a page is mostly one question, the reference is
+that question by hand on one bare connection (`bench/table_by_hand.py`): no session, no menu, no HTML. Others have none.
+"""
+
+import asyncio
+import gzip
+import re
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlencode
+
+import aiohttp
+
+from bench.grown import GrownStore, grown
+from bench.grown_beside import STORY, bulk_act_id, call_id, intent_id
+from bench.harness import Figure, Report, percentile
+from bench.stores import Stores
+from bench.table_by_hand import Hand, HandPostgres, HandSqlite
+from fieldpost.core.fingerprint import fingerprint_key
+from fieldpost.core.kpi import Thresholds
+from fieldpost.core.times import to_microseconds, to_text
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from support.visits import NEEDED, fill, seen
+
+P95_MS_MAX = 100
+FIRST_LOAD_BYTES_MAX = 150_000
+BY = Thresholds()
+ERROR = "451 try again later"
+
+Call = Callable[[], Awaitable[object]]
+
+
+@dataclass
+class Visit:
+    """One address, and what came of asking for it."""
+
+    path: str
+    by_hand: Call | None = None
+    first_load_bytes: int = 0
+    took_s: list[float] = field(default_factory=list)
+    hand_took_s: list[float] = field(default_factory=list)
+
+
+async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] = ()) -> None:
+    for count in rows or ((200_000,) if quick else (5_000_000,)):
+        with grown(count) as built:
+            for kind in ("sqlite", "postgresql"):
+                kept = await built.build(kind)
+                async with _served(kept) as (session, places), _hand(kept) as hand:
+                    visits = _visits(places, hand, kept)
+                    await _measure(session, visits, 7 if quick else 25)
+                _tell(report, f"console {kind}", visits, count)
+
+
+def _visits(places: Mapping[str, str], hand: Hand, kept: GrownStore) -> list[Visit]:
+    """Every page as it is, and those that can be filtered as people filter them."""
+    by_hand: dict[str, Call] = {
+        "/": lambda: hand.kpis(BY),
+        "/notifications": lambda: hand.page(None),
+        "/parked-groups": hand.parked_groups,
+    }
+    visits = []
+    for page in seen():
+        path = fill(page.path, places) + NEEDED.get(page.path, "").format_map(places)
+        visits.append(Visit(path, by_hand.get(page.path)))
+        visits += [Visit(f"{path}?{urlencode(query)}", asked) for query, asked in _filters(page.path, hand, kept)]
+    return visits
+
+
+def _filters(path: str, hand: Hand, kept: GrownStore) -> list[tuple[dict[str, str], Call | None]]:
+    long_ago = kept.now - timedelta(days=100)
+    times = {"from": to_text(long_ago - timedelta(days=1)), "to": to_text(long_ago)}
+    known: dict[str, list[tuple[dict[str, str], Call | None]]] = {
+        "/": [({"span": "hour"}, None), ({"span": "week"}, None)],
+        "/notifications": [
+            ({"status": "parked"}, lambda: hand.of_status("parked")),
+            ({"status": "delivered"}, lambda: hand.of_status("delivered")),
+            ({"site": "site-7"}, lambda: hand.of_term("site")),
+            ({"list": "ops7"}, lambda: hand.of_term("list")),
+            ({"type": "email"}, lambda: hand.page(None)),
+            (times, lambda: hand.before(long_ago)),
+            ({"stuck": "true"}, lambda: hand.stuck(kept.now - BY.stuck_after)),
+            ({"subject": "flood"}, lambda: hand.of_term("rare")),
+            ({"subject": "stopped"}, lambda: hand.of_term("common")),
+            ({"status": "parked", "error": fingerprint_key(ERROR)}, None),
+            ({"status": "parked", "site": "site-7", "subject": "pump stopped"}, None),
+        ],
+        "/site-calls": [({"status": "parked"}, None), ({"site": "site-7"}, None), ({"stuck": "true"}, None)],
+        "/sites": [({"state": "trouble"}, None), ({"name": "site-7"}, None)],
+        "/audit": [
+            ({"actor": "person-7"}, None),
+            ({"site": "site-7"}, None),
+            ({"target": "ops7"}, None),
+            ({"status": "parked"}, None),
+            (times, None),
+        ],
+    }
+    return known.get(path, [])
+
+
+async def _measure(session: aiohttp.ClientSession, visits: Sequence[Visit], rounds: int) -> None:
+    for visit in visits:
+        visit.first_load_bytes = await _first_load(session, visit.path)
+    for number in range(rounds + 1):
+        for visit in visits:
+            began = time.perf_counter()
+            async with session.get(visit.path, allow_redirects=False) as answer:
+                await answer.read()
+            took_s = time.perf_counter() - began
+            if number:  # the first warms up
+                visit.took_s.append(took_s)
+        for visit in visits:
+            if visit.by_hand is not None and number:
+                began = time.perf_counter()
+                await visit.by_hand()
+                visit.hand_took_s.append(time.perf_counter() - began)
+
+
+async def _first_load(session: aiohttp.ClientSession, path: str) -> int:
+    """How much a browser that was never here fetches: the page, and what it names."""
+    async with session.get(path, allow_redirects=False) as answer:
+        page = await answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"console: {path} answered {answer.status}, so it cannot be measured")
+        count = _transferred(answer, page)
+        text = _plain(answer, page).decode()
+    for url in sorted(set(re.findall(r'(?:src|href)="(/static/[^"]+)"', text))):
+        async with session.get(url.replace("&amp;", "&")) as answer:
+            count += _transferred(answer, await answer.read())
+    return count
+
+
+def _transferred(answer: aiohttp.ClientResponse, body: bytes) -> int:
+    return len(body) + sum(len(name) + len(value) + 4 for name, value in answer.raw_headers)
+
+
+def _plain(answer: aiohttp.ClientResponse, body: bytes) -> bytes:
+    return gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
+
+
+def _tell(report: Report, name: str, visits: Sequence[Visit], rows: int) -> None:
+    for visit in visits:
+        rates, hand = [1 / t for t in visit.took_s], [1 / t for t in visit.hand_took_s]
+        median = statistics.median(rates)
+        notes = f"p50 {_p(visit, 0.5):.1f} ms, p95 {_p(visit, 0.95):.1f} ms"
+        if hand:
+            notes += f", by hand {1000 / statistics.median(hand):.1f} ms"
+        notes += f"; first load {visit.first_load_bytes / 1000:.0f} kB; {rows:,} rows"
+        reference = statistics.median(hand) if hand else None
+        spread = (max(rates) - min(rates)) / median
+        report.add(Figure(f"{name} {_short(visit.path)}", median, "pages/s", reference, spread, notes))
+    slowest = max(visits, key=lambda visit: _p(visit, 0.95))
+    heaviest = max(visits, key=lambda visit: visit.first_load_bytes)
+    report.add(
+        Figure(f"{name} slowest p95", _p(slowest, 0.95), "ms", notes=f"{slowest.path}; at most {P95_MS_MAX} is wanted")
+    )
+    wanted = f"{heaviest.path}; at most {FIRST_LOAD_BYTES_MAX / 1000:.0f} is wanted"
+    report.add(Figure(f"{name} heaviest first load", heaviest.first_load_bytes / 1000, "kB", notes=wanted))
+
+
+def _p(visit: Visit, part: float) -> float:
+    return percentile(visit.took_s, part) * 1000
+
+
+def _short(path: str) -> str:
+    """An id says nothing, and a table has an end."""
+    path = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", path)
+    path = re.sub(r"link=[^&]*", "link=…", path)
+    return path if len(path) <= 44 else path[:43] + "…"
+
+
+@asynccontextmanager
+async def _served(kept: GrownStore) -> AsyncIterator[tuple[aiohttp.ClientSession, dict[str, str]]]:
+    """A session with a central on this store, and values for the parameters of its pages."""
+    central = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bench.console_central",
+        kept.url,
+        str(to_microseconds(kept.now)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert central.stdin is not None
+    assert central.stdout is not None
+    try:
+        url, cookie, token_id, link = (await central.stdout.readline()).decode().split()
+        places = {
+            "notification_id": STORY,
+            "operation_id": call_id(7),
+            "intent_id": intent_id(50),
+            "act_id": bulk_act_id(1),
+            "token_id": token_id,
+            "link": link,
+            "site": "site-7",
+            "sites": "site-7",
+            "lists": "ops7",
+            "channels": "mail",
+            "users": "bench",
+        }
+        headers = {"Accept-Encoding": "gzip", "Sec-Fetch-Site": "none", "Accept": "text/html"}
+        jar = aiohttp.CookieJar(unsafe=True)
+        jar.update_cookies({"fieldpost-session": cookie})
+        async with aiohttp.ClientSession(url, headers=headers, cookie_jar=jar, auto_decompress=False) as session:
+            yield session, places
+    finally:
+        central.stdin.close()
+        await central.wait()
+
+
+@asynccontextmanager
+async def _hand(kept: GrownStore) -> AsyncIterator[Hand]:
+    hand: Hand = HandSqlite(kept) if kept.url.startswith("sqlite") else await HandPostgres.connect(kept)
+    try:
+        yield hand
+    finally:
+        await hand.close()

@@ -1,0 +1,107 @@
+"""Central's front over a grown store, as a process of its own: what `console` asks for pages.
+
+`python -m bench.console_central URL MICROSECONDS` prints its address, a session's cookie, a token's id and a link, and
+serves until its input ends. Its time begins when the store was grown. Nothing is dispatched, purged or sampled, so that
+the store stays as it is, but for the account of who looks.
+
+Several looks are shared for a moment by all who ask (`watch.glance`). Here each request of a page comes so long after
+the one before that none is: what is measured is the page that somebody opens first.
+"""
+
+import asyncio
+import socket
+import sys
+from datetime import datetime, timedelta
+
+import uvloop
+from argon2 import PasswordHasher
+from sqlalchemy import Connection, text
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bench.harness import log_to_nowhere
+from fieldpost.central import adapters
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.operate.logins import Origin
+from fieldpost.central.operate.operate import Operate
+from fieldpost.central.operate.passwords import Passwords
+from fieldpost.central.store import identities
+from fieldpost.central.store.engine import open_store
+from fieldpost.central.watch.watch import Watch
+from fieldpost.clock import SystemClock
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.times import from_microseconds
+from fieldpost.front.app import create_app
+from fieldpost.front.server import Server
+
+NAME = "bench"
+PASSWORD = "a password for looking"
+LEAP_S = 15.0
+
+
+class LookClock(SystemClock):
+    """Goes on from a given moment, and can leap for those who measure durations."""
+
+    def __init__(self, start: datetime) -> None:
+        self._behind = super().now() - start
+        self._leapt_s = 0.0
+
+    def now(self) -> datetime:
+        return super().now() - self._behind
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._leapt_s
+
+    def leap(self) -> None:
+        self._leapt_s += LEAP_S
+
+
+class Leaping:
+    """Between any two pages lies a while."""
+
+    def __init__(self, app: ASGIApp, clock: LookClock) -> None:
+        self._app = app
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope.get("path", "").startswith("/static/"):
+            self._clock.leap()
+        await self._app(scope, receive, send)
+
+
+async def main(url: str, now: datetime) -> None:
+    clock = LookClock(now)
+    store = open_store(url, clock)
+    passwords = Passwords(PasswordHasher(time_cost=1, memory_cost=64))
+    operate = Operate.over(store, adapters.load(), clock, passwords=passwords)
+    app = create_app(operate, Watch.over(store, clock), Ingest(store, clock))
+    app.add_middleware(Leaping, clock=clock)
+    server = Server(app, socket.create_server(("127.0.0.1", 0)))
+    serving = asyncio.create_task(server.serve())
+    await store.write(_forget)
+    hashed = await passwords.hash(PASSWORD)
+    await store.write(identities.add_operator, NAME, hashed, Role.ADMIN.value, clock.now())
+    session = await operate.logins.log_in(NAME, PASSWORD, Origin("127.0.0.1", "bench"))
+    token = await operate.tokens.add(Actor(NAME, Role.ADMIN), "bench", Role.VIEWER, life=timedelta(days=1))
+    link = await operate.users.reset_password(Actor(NAME, Role.ADMIN), NAME)
+    await server.ready()
+    print(server.url, session.token, token.token_id, link.token, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.should_exit = True
+    await serving
+    await store.write(_forget)
+    await store.close()
+
+
+def _forget(conn: Connection) -> None:
+    for statement in (
+        "delete from login_links where operator_name = :name",
+        "delete from tokens where owner = :name",
+        "delete from operators where name = :name",
+        "delete from audit where actor = :name and kind = 'operator_act'",
+    ):
+        conn.execute(text(statement), {"name": NAME})
+
+
+if __name__ == "__main__":
+    log_to_nowhere()
+    uvloop.run(main(sys.argv[1], from_microseconds(int(sys.argv[2]))))
