@@ -23,6 +23,7 @@ NOT_SEEN: dict[str, str] = {
 
 NEEDED: dict[str, str] = {
     "/set-password": "?link={link}",
+    "/bulk-acts/new": "?verb=retry&pace=stages&error={error_key}",
     "/sites/{name:path}/rejected/ask": "?act=resubmit&id={notification_id}",
 }
 """What must follow a page's path, with values of `World.places`."""
@@ -35,6 +36,8 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
         ("filtered", "?status=parked&site=plant-north&subject=filter"),
         ("stuck", "?stuck=true"),
         ("none", "?subject=unheard-of"),
+        ("within", "?last=day&list=maintenance"),
+        ("wrong", "?status=unheard-of&from=tomorrow"),
     ),
 }
 """Other forms of a page that are worth a look: a name for each, and what follows the page's path."""

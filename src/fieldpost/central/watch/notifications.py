@@ -1,6 +1,6 @@
 """Notifications as people and sites see them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -114,6 +114,10 @@ class Notifications:
             raise NotFound("notification.unknown", "there is no such notification")
         return await self._store.read(_detail, notification_id, self._stuck_after, now=self._store.now())
 
+    async def these(self, ids: Sequence[str]) -> tuple[Mapping[str, Summary], datetime]:
+        """Those of these that are there, by their ids, and as of when."""
+        return await self._store.read(_these, ids, now=self._store.now())
+
     async def of_site(self, notification_id: str, site: str) -> Notification:
         """The site's own notification; another site's is as unknown to it as one that never was."""
         found = await self._store.read(rows.get, notification_id, site) if is_id(notification_id) else None
@@ -143,6 +147,10 @@ def _page(
         for n in found.notifications
     )
     return Page(lines, to_cursor(found.end) if found.end else None, as_of)
+
+
+def _these(conn: Connection, ids: Sequence[str], *, now: datetime | None) -> tuple[Mapping[str, Summary], datetime]:
+    return rows.without_bodies(conn, ids), moment(conn, now)
 
 
 def _grouped(errors: Sequence[search.ParkedError]) -> tuple[ErrorGroup, ...]:

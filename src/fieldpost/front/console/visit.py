@@ -143,6 +143,8 @@ class MenuLine:
     access: Access = Access.VIEWER
     signal: str | None = None
     """The field of `Signal` that is shown beside it when there is something."""
+    also: tuple[str, ...] = ()
+    """What the paths of other pages begin with that belong to it."""
 
 
 def redirect(path: str, done: str | None = None) -> Response:

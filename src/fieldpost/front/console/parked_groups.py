@@ -1,0 +1,47 @@
+"""What is parked, by what went wrong: one trouble is mended once, however many notifications it has parked."""
+
+from starlette.responses import Response
+
+from fieldpost.central.watch.notifications import LIMIT_MAX
+from fieldpost.core.bulk import BulkAct
+from fieldpost.front.auth import Access
+from fieldpost.front.console.bulk_acts import NEW
+from fieldpost.front.console.filters import address
+from fieldpost.front.console.outbox import PATH as OUTBOX
+from fieldpost.front.console.visit import PageRoute, Visit
+
+PATH = "/parked-groups"
+
+
+async def page(visit: Visit) -> Response:
+    found = await visit.rooms.watch.notifications.parked_groups()
+    acts = await visit.rooms.watch.bulk_acts.page(limit=LIMIT_MAX)
+    return visit.page(
+        "parked_groups.html",
+        found=found,
+        total=sum(group.count for group in found.groups),
+        as_of=acts.as_of,
+        lately=_by_group(acts.acts),
+        shown=_shown,
+        ask=_ask,
+    )
+
+
+def _by_group(acts: tuple[BulkAct, ...]) -> dict[str, BulkAct]:
+    """The newest act about each group of errors and nothing narrower."""
+    found: dict[str, BulkAct] = {}
+    for act in acts:
+        if act.wanted is not None and set(act.wanted) == {"status", "error"}:
+            found.setdefault(str(act.wanted["error"]), act)
+    return found
+
+
+def _shown(key: str) -> str:
+    return address(OUTBOX, {"status": "parked", "error": key})
+
+
+def _ask(key: str, verb: str, pace: str | None = None) -> str:
+    return address(NEW, {"verb": verb, "error": key}, pace=pace, back=PATH)
+
+
+ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER),)
