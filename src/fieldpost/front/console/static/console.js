@@ -245,6 +245,27 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("input[data-select], input[data-select-all]")) tellSelection();
 });
 
+// A file may be chosen for a text (input[data-fill], the text's id) or dropped on it (textarea[data-drop]).
+function fill(text, file) {
+  if (!text || !file) return;
+  file.text().then((content) => {
+    text.value = content;
+    text.focus();
+  });
+}
+document.addEventListener("change", (event) => {
+  if (event.target.matches("input[data-fill]")) fill(document.getElementById(event.target.dataset.fill), event.target.files[0]);
+});
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    const text = event.target.closest?.("textarea[data-drop]");
+    if (!text || !event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    text.toggleAttribute("data-over", kind === "dragover");
+    if (kind === "drop") fill(text, event.dataTransfer.files[0]);
+  });
+}
+
 // --- Keys ------------------------------------------------------------------------------------------------------------
 
 let isAfterG = false;
@@ -291,7 +312,7 @@ document.addEventListener("keydown", (event) => {
 
 tellLocalTimes(document);
 tellSelection();
-for (const hint of document.querySelectorAll(".keys-hint")) hint.hidden = false;
+for (const hint of document.querySelectorAll(".keys-hint, [data-file-hint]")) hint.hidden = false;
 // What an act came to is said once: the address keeps nothing of it.
 const address = new URL(window.location.href);
 if (address.searchParams.has("done")) {

@@ -1,0 +1,94 @@
+"""Many lists at once: a file pasted, what it would change, and then exactly that; and all lists as a file."""
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.list_files import from_csv, from_json, to_csv, to_json
+from fieldpost.central.operate.lists import ListSpec
+from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
+from fieldpost.core.lists import plan_mark
+from fieldpost.front.auth import Access
+from fieldpost.front.console.lists import PATH as LISTS_PATH
+from fieldpost.front.console.lists import path_of
+from fieldpost.front.console.visit import PageRoute, Visit, field_errors, redirect
+from fieldpost.link.codec import check_json
+
+PATH = "/import/lists"
+EXPORT_PATH = "/export/lists"
+FORM_BYTES_MAX = 4 * 1024 * 1024
+"""What is larger goes by the command line, which takes four times as much."""
+
+
+async def page(visit: Visit) -> Response:
+    return _page(visit, "")
+
+
+async def preview(visit: Visit) -> Response:
+    """What the file would change, and nothing done."""
+    text = (await visit.form(FORM_BYTES_MAX)).get("text", "")
+    return await _preview(visit, text)
+
+
+async def apply(visit: Visit) -> Response:
+    """What was previewed, or nothing."""
+    form = await visit.form(FORM_BYTES_MAX)
+    text = form.get("text", "")
+    try:
+        await visit.rooms.operate.lists.import_all(visit.actor, _specs(text), form.get("plan", ""))
+    except (InvalidInput, Conflict) as error:
+        return await _preview(visit, text, error)
+    return redirect(LISTS_PATH, "imported")
+
+
+async def export(visit: Visit) -> Response:
+    """All lists as a file; audited, since it holds everybody's address."""
+    format_ = visit.request.query_params.get("format", "csv")
+    if format_ not in ("csv", "json"):
+        raise InvalidInput("export.format", "format must be csv or json", field="format")
+    lists = await visit.rooms.operate.lists.export(visit.actor)
+    text, kind = (to_csv(lists), "text/csv") if format_ == "csv" else (to_json(lists), "application/json")
+    headers = {"Content-Disposition": f'attachment; filename="lists.{format_}"', "Cache-Control": "no-store"}
+    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+async def _preview(visit: Visit, text: str, trouble: FieldpostError | None = None) -> Response:
+    lists = visit.rooms.operate.lists
+    warning = None if trouble is None else field_errors(trouble)[trouble.field or ""]
+    try:
+        specs = _specs(text)
+        if faults := lists.faults(specs):
+            return _page(visit, text, 422, faults=[fault.message for fault in faults], warning=warning)
+        changes = await lists.plan_import(specs)
+    except (InvalidInput, Conflict) as error:
+        return _page(visit, text, 422, faults=[error.message], warning=warning)
+    present = {found.name for found in await lists.all()}
+    return _page(
+        visit,
+        text,
+        409 if trouble is not None else 200,
+        changes=[change for change in changes if not change.is_empty],
+        unchanged=[change.name for change in changes if change.is_empty],
+        untouched=len(present.difference(change.name for change in changes)),
+        plan=plan_mark(changes),
+        warning=warning,
+    )
+
+
+def _page(visit: Visit, text: str, status: int = 200, **values: object) -> Response:
+    shown: dict[str, object] = {"faults": (), "changes": None, "unchanged": (), "untouched": 0, "plan": ""}
+    return visit.page("import_lists.html", status, text=text, path=LISTS_PATH, path_of=path_of, **shown | values)
+
+
+def _specs(text: str) -> list[ListSpec]:
+    """The lists in the file: JSON if it begins like that, else CSV."""
+    if text.lstrip().startswith("{"):
+        check_json(text.encode())
+        return from_json(text)
+    return from_csv(text)
+
+
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/preview", preview, Access.ADMIN),
+    PageRoute("POST", PATH, apply, Access.ADMIN),
+    PageRoute("GET", EXPORT_PATH, export, Access.ADMIN),
+)

@@ -1,0 +1,247 @@
+"""Lists: who hears of what. The table, one list with its form, and the question before one is removed."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.lists import ListSpec
+from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
+from fieldpost.core.lists import ListChange, NotificationList, compare
+from fieldpost.core.notification import Status
+from fieldpost.core.retry import to_text
+from fieldpost.core.search import Filter
+from fieldpost.front.auth import Access
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
+
+PATH = "/lists"
+NEW_PATH = "/new/list"
+FORM_BYTES_MAX = 2 * 1024 * 1024
+"""Room for as many targets as a list may have, as a browser sends them."""
+COUNT_MAX = 100
+NOTICES = {
+    "added": "The list is there. Notifications for it go out from the next sweep on.",
+    "changed": "The list is changed. It counts for notifications whose first attempt is still to come.",
+    "removed": "The list is removed.",
+    "imported": "The lists are imported.",
+}
+_TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
+_WAITING = (Status.PENDING, Status.RETRYING)
+
+
+async def page(visit: Visit) -> Response:
+    ways = await visit.rooms.watch.channels.all()
+    channel_of = {name: state.channel.name for state in ways.channels for name in state.lists}
+    blocked = {state.channel.name for state in ways.channels if state.is_blocked}
+    lists = await visit.rooms.operate.lists.all()
+    # A list without a way out parks all that comes for it: that is to be seen first.
+    lists.sort(key=lambda found: (found.name in channel_of, found.name))
+    return visit.page(
+        "lists.html",
+        lists=lists,
+        channel_of=channel_of,
+        blocked=blocked,
+        path_of=path_of,
+        as_of=ways.as_of,
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def one(visit: Visit) -> Response:
+    found = await visit.rooms.operate.lists.get(visit.path("name"))
+    if visit.request.query_params.get("ask") == "remove":
+        return await _ask_remove(visit, found)
+    return await _one(visit, found, notice=visit.notice(NOTICES))
+
+
+async def new(visit: Visit) -> Response:
+    return await _form(visit, None)
+
+
+async def add(visit: Visit) -> Response:
+    form = await visit.form(FORM_BYTES_MAX)
+    targets = _lines(form.get("targets", ""))
+    try:
+        added = await visit.rooms.operate.lists.add(
+            visit.actor,
+            ListSpec(
+                name=form.get("name", "").strip(),
+                type=form.get("type", "email"),
+                targets=[text for _, text in targets],
+                channel=form.get("channel") or None,
+                park_uncertain=form.get("park_uncertain") == "true",
+                retry=form.get("retry", "").strip() or None,
+                allowed_sites=_sites(form),
+            ),
+        )
+    except InvalidInput as error:
+        return await _form(visit, None, 422, form, _errors(error, targets))
+    except Conflict as error:
+        return await _form(visit, None, 409, form, {"name": field_errors(error)[""]})
+    return redirect(path_of(added.name), "added")
+
+
+async def change(visit: Visit) -> Response:
+    form = await visit.form(FORM_BYTES_MAX)
+    name, targets = visit.path("name"), _lines(form.get("targets", ""))
+    try:
+        await visit.rooms.operate.lists.change(
+            visit.actor,
+            name,
+            _version(form),
+            targets=[text for _, text in targets],
+            channel=form.get("channel") or None,
+            park_uncertain=form.get("park_uncertain") == "true",
+            retry=form.get("retry", "").strip() or None,
+            allowed_sites=_sites(form),
+        )
+    except InvalidInput as error:
+        found = await visit.rooms.operate.lists.get(name)
+        return await _one(visit, found, 422, form, _errors(error, targets))
+    except Conflict as error:
+        found = await visit.rooms.operate.lists.get(name)
+        return await _one(visit, found, 409, form, trouble=error.message, differs=_differs(found, form, targets))
+    return redirect(path_of(name), "changed")
+
+
+async def remove(visit: Visit) -> Response:
+    await visit.form()
+    await visit.rooms.operate.lists.remove(visit.actor, visit.path("name"))
+    return redirect(PATH, "removed")
+
+
+async def _one(
+    visit: Visit,
+    found: NotificationList,
+    status: int = 200,
+    form: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+    *,
+    trouble: str | None = None,
+    differs: ListChange | None = None,
+    notice: str | None = None,
+) -> Response:
+    values = {
+        "waiting": await _count(visit, found.name, _WAITING),
+        "parked": await _count(visit, found.name, (Status.PARKED,)),
+        "trouble": trouble,
+        "differs": differs,
+        "notice": notice,
+    }
+    return await _form(visit, found, status, form, errors, **values)
+
+
+async def _form(
+    visit: Visit,
+    found: NotificationList | None,
+    status: int = 200,
+    form: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+    **values: object,
+) -> Response:
+    ways = await visit.rooms.watch.channels.all()
+    given = dict(form or {})
+    return visit.page(
+        "list.html" if found else "new_list.html",
+        status,
+        found=found,
+        own_path=path_of(found.name) if found else PATH,
+        retry_text=to_text(found.retry) if found and found.retry else "",
+        types=list(visit.rooms.operate.channels.types()),
+        channels=[(s.channel.name, s.channel.type) for s in ways.channels if not found or s.channel.type == found.type],
+        used=next((s for s in ways.channels if found and found.name in s.lists), None),
+        sites=[site.name for site in await visit.rooms.operate.sites.all()],
+        as_of=ways.as_of,
+        path=PATH,
+        here=path_of(found.name) if found else NEW_PATH,
+        given=given,
+        is_parking=given.get("park_uncertain") == "true" if given else bool(found and found.park_uncertain),
+        errors=errors or {},
+        **values,
+    )
+
+
+async def _ask_remove(visit: Visit, found: NotificationList) -> Response:
+    waiting = await _count(visit, found.name, _WAITING)
+    return visit.page(
+        "ask.html",
+        title=f"Remove the list {found.name}?",
+        text=(f"{waiting} now: at the next attempt each of them parks, naming the list. " if waiting else "")
+        + "What comes for it later parks too, until there is a list of this name again.",
+        action=f"{path_of(found.name)}/remove",
+        hidden={},
+        button="Remove",
+        is_danger=True,
+        back=path_of(found.name),
+        path=PATH,
+        why_not=None,
+    )
+
+
+async def _count(visit: Visit, name: str, statuses: tuple[Status, ...]) -> str:
+    """How many there are, as far as one look tells; empty for none."""
+    wanted = Filter(statuses=statuses, list_name=name)
+    found = await visit.rooms.watch.notifications.page(wanted, limit=COUNT_MAX)
+    count, word = len(found.lines), "parked" if statuses == (Status.PARKED,) else "waiting"
+    if found.next_cursor is not None:
+        return f"{count} or more {word}"
+    return f"{count} {word}" if count else ""
+
+
+def path_of(name: str) -> str:
+    return f"{PATH}/{quote(name)}"
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """What stands on each line that is not empty, with its number."""
+    return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _sites(form: Mapping[str, str]) -> list[str] | None:
+    return [text for _, text in _lines(form.get("allowed_sites", ""))] or None
+
+
+def _errors(error: FieldpostError, targets: Sequence[tuple[int, str]]) -> dict[str, str]:
+    """At its field; of a target, by the line on which it stands."""
+    match = _TARGET.fullmatch(error.field or "")
+    if match and int(match[1]) < len(targets):
+        number, text = targets[int(match[1])]
+        rule = error.message.partition(": ")[2] or error.message
+        return {"targets": f"Line {number} ({text[:80]}): {rule}."}
+    told = field_errors(error)
+    return {"name": told["list_name"]} if "list_name" in told else told
+
+
+def _differs(found: NotificationList, form: Mapping[str, str], targets: Sequence[tuple[int, str]]) -> ListChange:
+    """What the form would make of the list as it is now, as far as it can be told before it is checked."""
+    sites = _sites(form)
+    mine = replace(
+        found,
+        targets=tuple(text for _, text in targets),
+        channel_name=form.get("channel") or None,
+        park_uncertain=form.get("park_uncertain") == "true",
+        allowed_sites=tuple(sorted(set(sites))) if sites else None,
+    )
+    told = compare(found, mine)
+    is_other_rule = form.get("retry", "").strip() != (to_text(found.retry) if found.retry else "")
+    return replace(told, properties=(*told.properties, "retry")) if is_other_rule else told
+
+
+def _version(form: Mapping[str, str]) -> int:
+    text = form.get("version", "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise InvalidInput("form.version", "the form names no version", field="version")
+    return int(text)
+
+
+MENU = MenuLine("Lists", PATH, "Set up", "l")
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("POST", PATH, add, Access.ADMIN),
+    PageRoute("GET", NEW_PATH, new, Access.ADMIN),
+    PageRoute("POST", PATH + "/{name:path}/change", change, Access.ADMIN),
+    PageRoute("POST", PATH + "/{name:path}/remove", remove, Access.ADMIN),
+    PageRoute("GET", PATH + "/{name:path}", one, Access.VIEWER),
+)
