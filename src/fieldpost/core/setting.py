@@ -9,7 +9,7 @@ Value = str | int | float | bool
 
 _PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):\S*@")
 _PARAMETER = re.compile(r"([?&]\w*password=)[^&\s]*", re.IGNORECASE)
-_UNITS = {"_per_s": "per second", "_s": "seconds", "_h": "hours", "_days": "days", "_bytes": "bytes"}
+_UNITS = {"bytes_per_s": "bytes per second", "_per_s": "per second", "_s": "seconds", "_h": "hours", "_days": "days", "_bytes": "bytes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
