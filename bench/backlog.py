@@ -75,7 +75,7 @@ async def forward_all(file: Path, url: str, token: str) -> dict[str, float]:
     """What the child does, and what it says of it."""
     began = time.perf_counter()
     buffer = Buffer(file)
-    first = buffer.take(Category.NOTIFICATION, datetime.now(UTC), items_max=500, bytes_max=1_000_000)
+    first = buffer.take(datetime.now(UTC), items_max=500, bytes_max=1_000_000)
     ready_s = time.perf_counter() - began
     assert first
     total = buffer.depth().waiting[Category.NOTIFICATION]

@@ -17,7 +17,6 @@ import typer
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.adapters.email.settings import Settings as EmailSettings
 from fieldpost.cli.main import EXIT_CODES, app
-from fieldpost.core.message import Category
 from fieldpost.link import credentials
 from fieldpost.run.settings import Settings
 from fieldpost.site.buffer import Buffer
@@ -159,7 +158,7 @@ def test_the_first_script_of_the_readme_sends(project: Path, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     exec(compile(script, "README.md", "exec"), {})
     buffer = Buffer(tmp_path / "pump-station" / "buffer.db")
-    (message,) = buffer.take(Category.NOTIFICATION, datetime.now(UTC), items_max=10, bytes_max=10_000)
+    (message,) = buffer.take(datetime.now(UTC), items_max=10, bytes_max=10_000)
     buffer.close()
     assert "Pump 3 stopped" in message.payload
 

@@ -64,8 +64,6 @@ class BufferMachine(RuleBasedStateMachine):
         row = Row(new_id(START, self.made.to_bytes(5, "big") * 2), payload, self.now)
         self.buffer.add(
             message_id=row.message_id,
-            category=Category.NOTIFICATION,
-            target="central",
             payload=payload,
             created_at=self.now,
         )
@@ -73,7 +71,7 @@ class BufferMachine(RuleBasedStateMachine):
 
     @rule(items_max=st.integers(1, 6), bytes_max=st.integers(1, 150), data=st.data())
     def sweep(self, items_max: int, bytes_max: int, data: st.DataObject) -> None:
-        taken = self.buffer.take(Category.NOTIFICATION, self.now, items_max=items_max, bytes_max=bytes_max)
+        taken = self.buffer.take(self.now, items_max=items_max, bytes_max=bytes_max)
         due = [row for row in self.rows if is_due(row.due_at, self.now)]
         assert [message.message_id for message in taken] == [row.message_id for row in due[: len(taken)]]
         assert len(taken) <= items_max

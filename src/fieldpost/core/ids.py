@@ -18,9 +18,8 @@ _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f
 
 def new_id(now: datetime, entropy: bytes) -> str:
     """A UUIDv7 from the time and ten bytes of entropy; ids made later sort later, to the millisecond."""
-    time = f"{int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF:012x}"
-    random = entropy.hex()
-    return f"{time[:8]}-{time[8:]}-7{random[:3]}-{_VARIANT[random[3]]}{random[4:7]}-{random[7:19]}"
+    digits = (int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF).to_bytes(6, "big").hex() + entropy.hex()
+    return f"{digits[:8]}-{digits[8:12]}-7{digits[12:15]}-{_VARIANT[digits[15]]}{digits[16:19]}-{digits[19:31]}"
 
 
 def new_ids(now: datetime, entropy: bytes) -> list[str]:

@@ -8,7 +8,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def to_text(moment: datetime) -> str:
     """`2026-11-15T08:00:00.000000Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
 
 
 def from_text(text: str) -> datetime | None:

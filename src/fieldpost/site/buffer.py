@@ -17,7 +17,7 @@ import apsw
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.forwarding import WAIT_MAX, Box, CallDecision, Clear, Decision, TryAgain
 from fieldpost.core.ids import OperationId
-from fieldpost.core.message import Category, Message, Operation, OperationRecord, RejectedMessage
+from fieldpost.core.message import CENTRAL, Category, Message, Operation, OperationRecord, RejectedMessage
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site import claims, events, keys
 from fieldpost.site.committer import Committer
@@ -29,39 +29,52 @@ from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, Rows, message_from, r
 
 T = TypeVar("T")
 
-_MESSAGES = Rows("messages", ("message_id", "category", "tracked_operation_id", "target", "payload", "created_at"))
+_NOTIFICATIONS = Rows(
+    "messages",
+    ("message_id", "payload", "created_at"),
+    {"category": f"'{Category.NOTIFICATION.value}'", "target": f"'{CENTRAL}'"},
+)
 
 # Walked in commit order. A due time beyond the longest wait is one that the clock has jumped away from: due as well.
 _TAKE = f"""
 SELECT {COLUMNS}, octet_length(payload) FROM messages
-WHERE category = :category AND status <> 'parked' AND sequence > :after
-    AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
+WHERE sequence > :after AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
 ORDER BY sequence LIMIT :items_max
 """
 
-_FIND = f"SELECT {COLUMNS} FROM messages WHERE message_id = :message_id"
+_FIND = f"""
+SELECT {COLUMNS} FROM messages WHERE message_id = :message_id
+UNION ALL SELECT {COLUMNS} FROM calls WHERE message_id = :message_id
+"""
 
-_CLEAR = "DELETE FROM messages WHERE message_id = :message_id AND tracked_operation_id IS NULL"
+_CLEAR = "DELETE FROM messages WHERE message_id = :message_id"
 
 _BOX = f"""
 INSERT INTO rejected ({REJECTED_COLUMNS})
 SELECT message_id, category, target, payload, :code, :error, retry_count, created_at, :now
-FROM messages WHERE message_id = :message_id AND tracked_operation_id IS NULL
+FROM messages WHERE message_id = :message_id
 ON CONFLICT (message_id) DO NOTHING
 """
 
 _TRY_AGAIN = """
 UPDATE messages
 SET status = 'retrying', retry_count = retry_count + 1, last_error = :error, last_attempt_at = :now, due_at = :due_at
-WHERE message_id = :message_id AND tracked_operation_id IS NULL
+WHERE message_id = :message_id
 """
 
 _FIND_REJECTED = f"SELECT {REJECTED_COLUMNS} FROM rejected WHERE message_id = :message_id"
 _LIST_REJECTED = f"SELECT {REJECTED_COLUMNS} FROM rejected ORDER BY rejected_at, message_id LIMIT :limit"
 
-_DEPTH = "SELECT category, count(*) FROM messages GROUP BY category"
-_OLDEST = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
-_OLDEST_OF = "SELECT created_at FROM messages WHERE category = :category ORDER BY sequence LIMIT 1"
+_DEPTH = f"""
+SELECT '{Category.NOTIFICATION.value}', count(*) FROM messages
+UNION ALL SELECT category, count(*) FROM calls GROUP BY category
+"""
+_OLDEST_OF = "SELECT created_at FROM {table} ORDER BY sequence LIMIT 1"
+_OLDEST_NOTIFICATION = _OLDEST_OF.format(table="messages")
+_OLDEST = f"""
+SELECT min(created_at)
+FROM (SELECT * FROM ({_OLDEST_NOTIFICATION}) UNION ALL SELECT * FROM ({_OLDEST_OF.format(table="calls")}))
+"""
 _COUNT_REJECTED = "SELECT count(*) FROM rejected"
 
 
@@ -109,24 +122,21 @@ class Buffer:
         self,
         *,
         message_id: str,
-        category: Category,
-        target: str,
         payload: str,
         created_at: datetime,
-        tracked_operation_id: str | None = None,
         key: Key | None = None,
     ) -> str:
-        """Put a message into the buffer; it is on disk when this returns, and absent when this raises.
+        """Put a notification into the buffer; it is on disk when this returns, and absent when this raises.
 
         Returns its id, or that of the message which the same key stands for. Raises Unavailable with the code
         `buffer.busy`, `buffer.full`, `buffer.over_budget` or `buffer.io`, Conflict for an id that is there or a key
         that was used for something else.
         """
-        row = (message_id, category.value, tracked_operation_id, target, payload, to_microseconds(created_at))
+        row = (message_id, payload, to_microseconds(created_at))
         try:
             if key is None and not self._needs_more_than_rows:
                 self._refuse_when_spent()
-                self._again_when_full(self._open.insert, _MESSAGES, row)
+                self._again_when_full(self._open.insert, _NOTIFICATIONS, row)
                 return message_id
             return self._write_new(lambda cursor: self._add(cursor, row, created_at, key))
         except apsw.ConstraintError as error:
@@ -142,7 +152,7 @@ class Buffer:
             self._refuse_beyond_budget(cursor)
         if key is not None:
             keys.remember(cursor, key, message_id, created_at)
-        _MESSAGES.insert(cursor, [row])
+        _NOTIFICATIONS.insert(cursor, [row])
         if self._tells_all:
             events.append(cursor, [_of_notification(EventKind.QUEUED, created_at, "queued", message_id)])
         return message_id
@@ -166,14 +176,12 @@ class Buffer:
         except apsw.ConstraintError as error:
             raise _not_new(operation.operation_id, error) from error
 
-    def take(
-        self, category: Category, now: datetime, *, items_max: int, bytes_max: int, after: int = 0
-    ) -> list[Message]:
-        """The oldest messages that are due, at most so many, with at most so many bytes of payload (one at least).
+    def take(self, now: datetime, *, items_max: int, bytes_max: int, after: int = 0) -> list[Message]:
+        """The oldest notifications that are due, at most so many, with at most so many bytes of payload (one at least).
 
         Only those committed after the one of the sequence `after`: those up to it are on their way.
         """
-        return self._open.read(lambda cursor: _take(cursor, category, now, items_max, bytes_max, after))
+        return self._open.read(lambda cursor: _take(cursor, now, items_max, bytes_max, after))
 
     def settle(self, decisions: Sequence[tuple[str, Decision]], now: datetime) -> None:
         """Carry out what was decided for these notifications, all in one transaction."""
@@ -255,10 +263,9 @@ class Buffer:
         """How much waits and since when."""
         return self._open.read(_depth)
 
-    def oldest(self, category: Category) -> datetime | None:
-        """When the message of this category that waits longest was added; None when none waits."""
-        parameters = {"category": category.value}
-        rows: list[tuple[Any, ...]] = self._open.read(lambda c: c.execute(_OLDEST_OF, parameters).fetchall())
+    def oldest_notification(self) -> datetime | None:
+        """When the notification that waits longest was added; None when none waits."""
+        rows: list[tuple[Any, ...]] = self._open.read(lambda c: c.execute(_OLDEST_NOTIFICATION).fetchall())
         return from_microseconds(rows[0][0]) if rows else None
 
     def change_mark(self) -> tuple[int, int]:
@@ -339,12 +346,10 @@ class Buffer:
         return self._committer
 
 
-def _take(
-    cursor: apsw.Cursor, category: Category, now: datetime, items_max: int, bytes_max: int, after: int
-) -> list[Message]:
+def _take(cursor: apsw.Cursor, now: datetime, items_max: int, bytes_max: int, after: int) -> list[Message]:
     taken: list[Message] = []
     size = 0
-    parameters = {"category": category.value, "now": to_microseconds(now), "items_max": items_max, "after": after}
+    parameters = {"now": to_microseconds(now), "items_max": items_max, "after": after}
     for *columns, payload_bytes in cursor.execute(_TAKE, parameters):
         size += payload_bytes
         if taken and size > bytes_max:
@@ -367,10 +372,10 @@ def _find(cursor: apsw.Cursor, message_id: str) -> Message | RejectedMessage | N
 
 
 def _depth(cursor: apsw.Cursor) -> Depth:
-    waiting = {Category(category): count for category, count in cursor.execute(_DEPTH)}
-    oldest = cursor.execute(_OLDEST).fetchone()
-    rejected = cursor.execute(_COUNT_REJECTED).fetchone()
-    return Depth(waiting, rejected[0] if rejected else 0, from_microseconds(oldest[0]) if oldest else None)
+    waiting = {Category(category): count for category, count in cursor.execute(_DEPTH) if count}
+    figures: list[Any] = [cursor.execute(statement).fetchall()[0][0] for statement in (_OLDEST, _COUNT_REJECTED)]
+    oldest, rejected = figures
+    return Depth(waiting, rejected, None if oldest is None else from_microseconds(oldest))
 
 
 def _not_new(message_id: str, error: apsw.ConstraintError) -> Conflict:

@@ -27,9 +27,10 @@ from fieldpost.site.background import Background, abandon, at_exit, background
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers import CallCarrier, D
 from fieldpost.site.definitions import Database, External
+from fieldpost.site.entropy import entropy
 from fieldpost.site.keys import key_for
 from fieldpost.site.payloads import DatabaseWrite, ExternalCall, Scalar, check_call, check_write, encode, target_summary
-from fieldpost.site.provenance import Given, provenance_of
+from fieldpost.site.provenance import Labels, provenance_of
 
 CLOSE_S = 5.0
 
@@ -158,14 +159,14 @@ class Caller(Generic[D]):
         definition: D,
         payload: ExternalCall | DatabaseWrite,
         site: str,
-        given: Given,
+        given: Labels,
         key_text: str | None,
     ) -> OperationId:
         """Buffer the call, try it once, settle what came of it. Raises OperationFailed when it was refused for good."""
         now = self._clock.now()
         content = encode(payload)
         operation = Operation(
-            operation_id=OperationId(new_id(now, os.urandom(10))),
+            operation_id=OperationId(new_id(now, entropy())),
             category=self._category,
             target=target,
             target_summary=target_summary(target, payload),

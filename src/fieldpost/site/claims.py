@@ -27,24 +27,24 @@ CLAIM_MAX = timedelta(hours=1)
 """No claim lasts longer."""
 
 _INSERT = """
-INSERT INTO messages
+INSERT INTO calls
     (message_id, category, tracked_operation_id, target, payload, created_at, claimed_by, claim_token, claimed_until)
 VALUES (:message_id, :category, :message_id, :target, :payload, :created_at, :claimant, 1, :until)
 """
 
-_TRIED = "tracked_operation_id IS NOT NULL AND status <> 'parked'"
+_TRIED = "status <> 'parked'"
 _FREE = "(claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :claim_end)"
 
 # From one target to the next by the index, however many rows each has.
 _TARGETS = f"""
 WITH RECURSIVE targets (name) AS (
-    SELECT min(target) FROM messages WHERE category = :category AND {_TRIED}
+    SELECT min(target) FROM calls WHERE category = :category AND {_TRIED}
     UNION ALL
-    SELECT (SELECT min(target) FROM messages WHERE category = :category AND target > name AND {_TRIED})
+    SELECT (SELECT min(target) FROM calls WHERE category = :category AND target > name AND {_TRIED})
     FROM targets WHERE name IS NOT NULL
 )
 """
-_OF_TARGET = f"FROM messages WHERE category = :category AND target = name AND {_TRIED}"
+_OF_TARGET = f"FROM calls WHERE category = :category AND target = name AND {_TRIED}"
 
 _DUE_TARGETS = f"""
 {_TARGETS} SELECT name FROM targets
@@ -57,13 +57,13 @@ _NEXT_DUE = f"""
 
 # A due time so far away cannot have been meant: the clock has jumped.
 _REPAIR = f"""
-UPDATE messages SET due_at = 0 WHERE category = :category AND target = :target AND {_TRIED} AND due_at > :far
+UPDATE calls SET due_at = 0 WHERE category = :category AND target = :target AND {_TRIED} AND due_at > :far
 """
 
 _CLAIM = f"""
-UPDATE messages SET claimed_by = :claimant, claim_token = claim_token + 1, claimed_until = :until
+UPDATE calls SET claimed_by = :claimant, claim_token = claim_token + 1, claimed_until = :until
 WHERE sequence IN (
-    SELECT sequence FROM messages
+    SELECT sequence FROM calls
     WHERE category = :category AND target = :target AND {_TRIED} AND due_at <= :now AND {_FREE}
     ORDER BY due_at, sequence LIMIT :items_max
 )
@@ -72,26 +72,26 @@ RETURNING {COLUMNS}
 
 _HELD = "message_id = :message_id AND claim_token = :token AND claimed_by IS NOT NULL"
 
-_END = f"DELETE FROM messages WHERE {_HELD} RETURNING retry_count"
+_END = f"DELETE FROM calls WHERE {_HELD} RETURNING retry_count"
 
 _KEEP = f"""
-UPDATE messages
+UPDATE calls
 SET status = :status, retry_count = retry_count + :counted, last_error = :error, last_attempt_at = :now,
     due_at = :due_at, claimed_by = NULL, claimed_until = NULL
 WHERE {_HELD}
 RETURNING retry_count
 """
 
-_RELEASE = f"UPDATE messages SET claimed_by = NULL, claimed_until = NULL WHERE {_HELD}"
+_RELEASE = f"UPDATE calls SET claimed_by = NULL, claimed_until = NULL WHERE {_HELD}"
 
 _RETRY = """
-UPDATE messages SET status = 'pending', retry_count = 0, last_error = NULL, due_at = 0
-WHERE message_id = :message_id AND tracked_operation_id IS NOT NULL AND status = 'parked'
+UPDATE calls SET status = 'pending', retry_count = 0, last_error = NULL, due_at = 0
+WHERE message_id = :message_id AND status = 'parked'
 RETURNING target
 """
 
 _DISCARD = """
-DELETE FROM messages WHERE message_id = :message_id AND tracked_operation_id IS NOT NULL AND status = 'parked'
+DELETE FROM calls WHERE message_id = :message_id AND status = 'parked'
 RETURNING target, retry_count, last_error
 """
 

@@ -41,6 +41,7 @@ class Committer:
 
     def __init__(self, path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self._path = path
+        self._name = str(path)
         self._busy_timeout_ms = busy_timeout_ms
         self._connection: apsw.Connection | None = None
         self._identity: tuple[int, int] | None = None
@@ -226,7 +227,7 @@ class Committer:
         while True:
             cursor = self._connect().cursor()
             cursor.execute("BEGIN IMMEDIATE")
-            if self._identity == _identity(self._path):
+            if self._identity == _identity(self._name):
                 return cursor
             cursor.execute("ROLLBACK")
             self._disconnect()
@@ -254,7 +255,7 @@ class Committer:
     def _connect(self) -> apsw.Connection:
         if self._connection is None:
             self._connection = connect(self._path, self._busy_timeout_ms)
-            self._identity = _identity(self._path)
+            self._identity = _identity(self._name)
             self._pid = os.getpid()
         elif self._pid != os.getpid():
             raise Conflict(
@@ -349,7 +350,7 @@ def _apply(cursor: apsw.Cursor, turns: "Sequence[_Turn[Any]]") -> None:
                     turn.apply(cursor)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Which file has this name now; None if there is none."""
     try:
         found = os.stat(path)

@@ -12,7 +12,7 @@ from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
 from fieldpost.site.care.pages import is_log_header_damaged
 from fieldpost.site.reserve import RESERVE_BYTES, reserve_size
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SQLITE_MIN = (3, 51, 3)
 """Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
 BUSY_TIMEOUT_MS = 30_000
@@ -144,7 +144,9 @@ def _bring_schema(connection: apsw.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     version = connection.pragma("user_version")
     if version < SCHEMA_VERSION:
-        connection.execute(_schema("schema.sql" if version == 0 else f"schema_from_{version}.sql"))
+        steps = [f"schema_from_{step}.sql" for step in range(version, SCHEMA_VERSION)] if version else ["schema.sql"]
+        for name in steps:
+            connection.execute(_schema(name))
         connection.pragma("user_version", SCHEMA_VERSION)
     connection.execute("COMMIT")
     if version > SCHEMA_VERSION:

@@ -1,6 +1,6 @@
 """The forwarder of notifications: takes what is due out of the buffer, gives it to its carrier, settles the outcome.
 
-Theory of operation. A sweep takes the oldest due messages of its category, batch after batch while there are more and
+Theory of operation. A sweep takes the oldest due notifications, batch after batch while there are more and
 the other side is ready for them, several on their way at a time (`flight.py`). What was taken over there is cleared
 here, what was refused for good goes to the rejected box, all else stays: a crash at any point only means that a message
 is forwarded again, which central absorbs.
@@ -143,7 +143,6 @@ class Forwarder:
     async def _take(self, room: Room, after: int) -> list[Message]:
         return await self._do(
             self._buffer.take,
-            self._carrier.category,
             self._clock.now(),
             items_max=min(room.items, self._options.batch_items),
             bytes_max=min(room.bytes, self._options.batch_bytes),

@@ -23,10 +23,12 @@ EVENTS_WITHIN = timedelta(hours=1)
 EVENTS_MAX = 10_000
 """So many lines of the event log are counted at most."""
 
-_BUFFERED = "SELECT category, count(*) FROM messages GROUP BY category"
+_BUFFERED = """
+SELECT 'notification', count(*) FROM messages UNION ALL SELECT category, count(*) FROM calls GROUP BY category
+"""
 _PARKED = "SELECT category, count(*) FROM tracking WHERE terminal_at IS NULL AND status = 'parked' GROUP BY category"
 _REJECTED = "SELECT count(*) FROM rejected"
-_OLDEST_NOTIFICATION = "SELECT created_at FROM messages WHERE category = 'notification' ORDER BY sequence LIMIT 1"
+_OLDEST_NOTIFICATION = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
 _OLDEST_CALL = "SELECT min(created_at) FROM tracking WHERE terminal_at IS NULL AND status = :status"
 _EVENTS = "SELECT severity, occurred_at FROM events ORDER BY sequence DESC LIMIT :limit"
 
@@ -72,7 +74,7 @@ class HealthReport:
 def _look(cursor: apsw.Cursor, now: datetime) -> dict[str, Any]:
     # Every statement is answered by an index, however full the buffer is.
     parked: Counter[str] = Counter(dict(_rows(cursor, _PARKED)))
-    backlog = {category: count - parked[category] for category, count in _rows(cursor, _BUFFERED)}
+    backlog = {category: count - parked[category] for category, count in _rows(cursor, _BUFFERED) if count}
     oldest = [row[0] for row in _rows(cursor, _OLDEST_NOTIFICATION)]
     for status in ("pending", "retrying"):
         oldest += [row[0] for row in _rows(cursor, _OLDEST_CALL, status=status) if row[0] is not None]

@@ -4,7 +4,6 @@
 notification that has left the site is central's, so `status` asks there, and says so when it cannot.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,15 +14,16 @@ import msgspec
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Denied, NotFound, Unavailable
 from fieldpost.core.ids import NotificationId, new_id, parse_notification_id
-from fieldpost.core.message import CENTRAL, Category, RejectedMessage
+from fieldpost.core.message import Category, RejectedMessage
 from fieldpost.core.text import check_body, check_list_name, check_subject
 from fieldpost.core.times import from_text, to_text
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item, StatusAnswer
 from fieldpost.link.status import ask_status
 from fieldpost.site.buffer import Buffer
+from fieldpost.site.entropy import entropy
 from fieldpost.site.keys import key_for
-from fieldpost.site.provenance import provenance_of
+from fieldpost.site.provenance import labels_of
 
 StatusWord = Literal["forwarding", "rejected", "unknown", "pending", "retrying", "delivered", "parked", "discarded"]
 
@@ -57,11 +57,10 @@ class NotificationStatus:
 class Notify:
     """The notifications of one site; you have it as `site.notify`."""
 
-    def __init__(self, buffer: Buffer, endpoint: Callable[[], Endpoint], clock: Clock, site: str) -> None:
+    def __init__(self, buffer: Buffer, endpoint: Callable[[], Endpoint], clock: Clock) -> None:
         self._buffer = buffer
         self._endpoint = endpoint
         self._clock = clock
-        self._site = site
 
     def to(self, list_name: str) -> "Recipients":
         """The list to notify. Any list, of any type: whom it means, and by which channel, is decided at central.
@@ -69,7 +68,7 @@ class Notify:
         Raises InvalidInput if the name is empty, too long or holds control characters. Whether the list exists is
         found out at central.
         """
-        return Recipients(self._buffer, self._clock, self._site, check_list_name(list_name))
+        return Recipients(self._buffer, self._clock, check_list_name(list_name))
 
     def status(self, notification_id: NotificationId | str) -> NotificationStatus:
         """Where the notification stands: answered from the buffer while it is there, else asked of central.
@@ -106,10 +105,9 @@ class Notify:
 class Recipients:
     """A list that `notify.to` named."""
 
-    def __init__(self, buffer: Buffer, clock: Clock, site: str, list_name: str) -> None:
+    def __init__(self, buffer: Buffer, clock: Clock, list_name: str) -> None:
         self._buffer = buffer
         self._clock = clock
-        self._site = site
         self._list_name = list_name
 
     def send(
@@ -141,22 +139,11 @@ class Recipients:
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); not accepted.
         """
         now = self._clock.now()
-        provenance = provenance_of(self._site, (instance, script, execution_id, parent_execution_id))
-        item = Item(
-            notification_id=new_id(now, os.urandom(10)),
-            list_name=self._list_name,
-            subject=check_subject(subject),
-            body=check_body(body),
-            enqueued_at=to_text(now),
-            instance=provenance.instance,
-            script=provenance.script,
-            execution_id=provenance.execution_id,
-            parent_execution_id=provenance.parent_execution_id,
-        )
+        labels = labels_of((instance, script, execution_id, parent_execution_id))
+        notification_id = new_id(now, entropy())
+        item = Item(notification_id, self._list_name, check_subject(subject), check_body(body), to_text(now), *labels)
         stood = self._buffer.add(
-            message_id=item.notification_id,
-            category=Category.NOTIFICATION,
-            target=CENTRAL,
+            message_id=notification_id,
             payload=_encode(item).decode(),
             created_at=now,
             key=key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),

@@ -9,44 +9,37 @@ The context belongs to the thread or task that entered it, and to what that star
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
 
 from fieldpost.core.notification import Provenance
 from fieldpost.core.text import check_label
 
+Labels = tuple[str | None, str | None, str | None, str | None]
+"""Instance, script, execution id and parent execution id."""
 
-@dataclass(frozen=True, slots=True)
-class _Context:
-    instance: str | None = None
-    script: str | None = None
-    execution_id: str | None = None
-    parent_execution_id: str | None = None
-
-
-_NAMES = tuple(field.name for field in fields(_Context))
-_current: ContextVar[_Context] = ContextVar("fieldpost_provenance", default=_Context())  # noqa: B039
+_current: ContextVar[Labels] = ContextVar("fieldpost_provenance", default=(None, None, None, None))
 
 
 @contextmanager
-def provenance_context(**given: str | None) -> Iterator[None]:
+def provenance_context(given: Labels) -> Iterator[None]:
     """Set what is given for all that is sent within; what is None stays as it was outside. Raises InvalidInput."""
-    checked = {name: check_label(value, name) for name, value in given.items() if value is not None}
-    token = _current.set(replace(_current.get(), **checked))
+    token = _current.set(labels_of(given))
     try:
         yield
     finally:
         _current.reset(token)
 
 
-Given = tuple[str | None, str | None, str | None, str | None]
-"""Instance, script, execution id and parent execution id, as a call gives them."""
-
-
-def provenance_of(site: str, given: Given) -> Provenance:
+def labels_of(given: Labels) -> Labels:
     """What was given with the call, and from the context what was not. Raises InvalidInput."""
-    context = _current.get()
-    found = [
-        getattr(context, name) if value is None else check_label(value, name)
-        for name, value in zip(_NAMES, given, strict=True)
-    ]
-    return Provenance(site, *found)
+    instance, script, execution_id, parent_execution_id = _current.get()
+    return (
+        instance if given[0] is None else check_label(given[0], "instance"),
+        script if given[1] is None else check_label(given[1], "script"),
+        execution_id if given[2] is None else check_label(given[2], "execution_id"),
+        parent_execution_id if given[3] is None else check_label(given[3], "parent_execution_id"),
+    )
+
+
+def provenance_of(site: str, given: Labels) -> Provenance:
+    """The same, at this site."""
+    return Provenance(site, *labels_of(given))

@@ -1,6 +1,6 @@
 """Rows of the buffer: as the core's types, and on their way in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -17,6 +17,11 @@ REJECTED_COLUMNS = "message_id, category, target, payload, code, error, retry_co
 # By the hundred thousand: looking a member up costs a tenth of asking its class for it.
 _CATEGORIES = {category.value: category for category in Category}
 _STATUSES = {status.value: status for status in MessageStatus}
+
+
+def table_of_message(tracked_operation_id: object) -> str:
+    """Where a message belongs: cached calls, which are tracked, have a table of their own."""
+    return "messages" if tracked_operation_id is None else "calls"
 
 
 def message_from(row: Sequence[Any]) -> Message:
@@ -59,12 +64,15 @@ def rejected_from(row: Sequence[Any]) -> RejectedMessage:
 class Rows:
     """A table and those of its columns that are given, for rows that are inserted one by one, or many by one statement.
 
+    The `same` columns have one SQL expression for all rows.
+
     Every step of a statement lets other threads in between, which with many of them costs more than the step itself.
     """
 
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
-        self._begin = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
-        self._marks = f"({', '.join('?' * len(columns))})"
+    def __init__(self, table: str, columns: Sequence[str], same: Mapping[str, str] | None = None) -> None:
+        same = same or {}
+        self._begin = f"INSERT INTO {table} ({', '.join([*columns, *same])}) VALUES "
+        self._marks = f"({', '.join(['?'] * len(columns) + list(same.values()))})"
         self._statements: dict[int, str] = {}
 
     def insert(self, cursor: apsw.Cursor, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -1,32 +1,50 @@
--- The site's buffer, version 2 (PRAGMA user_version). Times are integer microseconds since 1970 in UTC.
+-- The site's buffer, version 3 (PRAGMA user_version). Times are integer microseconds since 1970 in UTC.
 
 -- What waits to leave the site. A row ends when its message does: outcomes that end it are never a status here.
+
+-- The notifications, taken in the order of their commits. Each costs the script that sends it one page of the table and
+-- one of the index of ids, which is why cached calls have a table of their own and there is no other index.
 CREATE TABLE messages (
     sequence             INTEGER PRIMARY KEY,               -- commit order; the site's clock never orders anything
-    message_id           TEXT    NOT NULL UNIQUE,           -- a notification's or an operation's id
-    category             TEXT    NOT NULL CHECK (category IN ('notification', 'external_call', 'database_write')),
-    tracked_operation_id TEXT,
-    target               TEXT    NOT NULL,                  -- 'central', an external system, a database connection
+    message_id           TEXT    NOT NULL UNIQUE,           -- the notification's id
+    category             TEXT    NOT NULL CHECK (category = 'notification'),
+    tracked_operation_id TEXT    CHECK (tracked_operation_id IS NULL),
+    target               TEXT    NOT NULL,                  -- 'central'
     payload              TEXT    NOT NULL,                  -- JSON, in the shape its carrier sends
-    status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
+    status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status = 'pending' OR status = 'retrying'),
     retry_count          INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
     last_error           TEXT,
     created_at           INTEGER NOT NULL,
     last_attempt_at      INTEGER,
     due_at               INTEGER NOT NULL DEFAULT 0,        -- 0 means at once, so that a wrong clock delays nothing new
-    claimed_by           TEXT,                              -- who tries a cached call now; notifications need no claim
-    claim_token          INTEGER NOT NULL DEFAULT 0,        -- grows with each claim; whoever settles must show it
-    claimed_until        INTEGER,
-    CHECK ((category = 'notification') = (tracked_operation_id IS NULL)),
-    CHECK (category <> 'notification' OR status <> 'parked')
+    claimed_by           TEXT,                              -- never used, like the two below: calls stood here up to
+    claim_token          INTEGER NOT NULL DEFAULT 0,        -- version 2, and to drop a column rewrites all rows, for
+    claimed_until        INTEGER                            -- which a full disk has no room
 ) STRICT;
 
--- Notifications are taken in the order of their commits, however many cached calls stand before them.
-CREATE INDEX messages_by_category ON messages (category);
+-- The cached calls: external calls and database writes.
+CREATE TABLE calls (
+    sequence             INTEGER PRIMARY KEY,               -- commit order
+    message_id           TEXT    NOT NULL UNIQUE,           -- the operation's id
+    category             TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
+    tracked_operation_id TEXT    NOT NULL,
+    target               TEXT    NOT NULL,                  -- an external system, a database connection
+    payload              TEXT    NOT NULL,
+    status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
+    retry_count          INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    last_error           TEXT,
+    created_at           INTEGER NOT NULL,
+    last_attempt_at      INTEGER,
+    due_at               INTEGER NOT NULL DEFAULT 0,
+    claimed_by           TEXT,                              -- who tries it now
+    claim_token          INTEGER NOT NULL DEFAULT 0,        -- grows with each claim; whoever settles must show it
+    claimed_until        INTEGER
+) STRICT;
+
+CREATE INDEX calls_by_category ON calls (category);
 
 -- Cached calls are taken per target, so that a dead one hides nobody behind it.
-CREATE INDEX messages_due ON messages (category, target, due_at)
-WHERE tracked_operation_id IS NOT NULL AND status <> 'parked';
+CREATE INDEX calls_due ON calls (category, target, due_at) WHERE status <> 'parked';
 
 -- The rejected box: what central refused for good. It stays until a person deals with it.
 CREATE TABLE rejected (

@@ -1,10 +1,6 @@
 -- From version 1 of the site's buffer to version 2: cached calls, callers' keys, the event log. All rows stay.
--- What it makes stands in schema.sql too, with its reasons; a test holds the two together.
-
-CREATE INDEX messages_by_category ON messages (category);
-
-CREATE INDEX messages_due ON messages (category, target, due_at)
-WHERE tracked_operation_id IS NOT NULL AND status <> 'parked';
+-- What it makes stands in schema.sql too, with its reasons; a test holds the two together. Two indexes of version 2 are
+-- left out, since version 3 has them no more.
 
 CREATE TABLE tracking (
     operation_id        TEXT    PRIMARY KEY,

@@ -43,7 +43,7 @@ class Site:
         self._folder = folder
         self._clock = clock
         self._buffer = Buffer(folder.buffer_path, folder.buffer, folder.events)
-        self.notify = Notify(self._buffer, folder.endpoint, clock, folder.name)
+        self.notify = Notify(self._buffer, folder.endpoint, clock)
         self.tracking = Tracking(self._buffer.read)
         self._external = Caller(self._buffer, Category.EXTERNAL_CALL, self._external_carrier, clock)
         self._database = Caller(self._buffer, Category.DATABASE_WRITE, self._database_carrier, clock)
@@ -107,12 +107,7 @@ class Site:
 
         It holds for the thread or task that entered the block. Raises InvalidInput, on entering, for a bad text.
         """
-        return provenance_context(
-            instance=instance,
-            script=script,
-            execution_id=execution_id,
-            parent_execution_id=parent_execution_id,
-        )
+        return provenance_context((instance, script, execution_id, parent_execution_id))
 
     def close(self) -> None:
         """Give back the buffer. Closing twice is fine; using the site afterwards raises Conflict."""

@@ -99,7 +99,7 @@ class Upkeep:
 
     async def _tell_waiting(self, now: datetime) -> None:
         """Tell once that notifications wait too long; and then not again before none does."""
-        oldest = await asyncio.to_thread(self._buffer.oldest, Category.NOTIFICATION)
+        oldest = await asyncio.to_thread(self._buffer.oldest_notification)
         was_waiting, self._is_waiting_long = self._is_waiting_long, False
         if oldest is None or (now - oldest).total_seconds() <= self._events.waiting_s:
             return

@@ -67,7 +67,7 @@ def test_a_message_survives_a_restart_with_all_its_fields(path: Path) -> None:
         sequence=1,
         message_id=message_id,
         category=Category.NOTIFICATION,
-        target="central",
+        target=CENTRAL,
         payload='{"subject":"é"}',
         created_at=NOW,
         tracked_operation_id=None,
@@ -92,27 +92,30 @@ def test_an_id_is_taken_once(path: Path) -> None:
 
 @pytest.mark.req("SF-01", "SF-08", "MSG-02", "MSG-03", "MSG-10")
 @pytest.mark.parametrize(
-    ("category", "operation", "status", "is_taken"),
+    ("table", "category", "operation", "status", "is_taken"),
     [
-        ("notification", None, "pending", True),
-        ("notification", None, "retrying", True),
-        ("external_call", "operation-1", "parked", True),
-        ("database_write", "operation-1", "pending", True),
-        ("gossip", None, "pending", False),
-        ("notification", None, "delivered", False),
-        ("notification", None, "parked", False),
-        ("notification", "operation-1", "pending", False),
-        ("external_call", None, "pending", False),
+        ("messages", "notification", None, "pending", True),
+        ("messages", "notification", None, "retrying", True),
+        ("messages", "gossip", None, "pending", False),
+        ("messages", "notification", None, "delivered", False),
+        ("messages", "notification", None, "parked", False),
+        ("messages", "notification", "m", "pending", False),
+        ("messages", "external_call", "m", "pending", False),
+        ("calls", "external_call", "m", "parked", True),
+        ("calls", "database_write", "m", "pending", True),
+        ("calls", "notification", "m", "pending", False),
+        ("calls", "external_call", None, "pending", False),
+        ("calls", "external_call", "m", "delivered", False),
     ],
 )
-def test_the_table_itself_keeps_the_rules(
-    path: Path, category: str, operation: str | None, status: str, is_taken: bool
+def test_the_tables_themselves_keep_the_rules(
+    path: Path, table: str, category: str, operation: str | None, status: str, is_taken: bool
 ) -> None:
     Buffer(path).close()
     connection = connect(path)
-    statement = """INSERT INTO messages
+    statement = f"""INSERT INTO {table}
         (message_id, category, tracked_operation_id, target, payload, status, created_at)
-        VALUES ('m', ?, ?, 't', '{}', ?, 0)"""
+        VALUES ('m', ?, ?, 't', '{{}}', ?, 0)"""
     try:
         if is_taken:
             connection.execute(statement, (category, operation, status))
@@ -199,7 +202,7 @@ def test_a_full_disk_is_a_typed_error_and_what_was_buffered_can_still_be_read(tm
         accepted, error = fill(buffer)
         assert error.code == "buffer.full"
         assert accepted
-        taken = buffer.take(Category.NOTIFICATION, NOW, items_max=500, bytes_max=10**9)
+        taken = buffer.take(NOW, items_max=500, bytes_max=10**9)
         assert [message.message_id for message in taken] == accepted
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         accepted.append(add(buffer, "x" * 10_000))
@@ -225,26 +228,24 @@ def test_the_oldest_are_taken_first_by_the_order_of_commits_whatever_the_clock_s
     early = new_id(datetime(1999, 1, 1, tzinfo=UTC), bytes(10))
     buffer.add(
         message_id=early,
-        category=Category.NOTIFICATION,
-        target=CENTRAL,
         payload="{}",
         created_at=datetime(1999, 1, 1, tzinfo=UTC),
     )
-    taken = buffer.take(Category.NOTIFICATION, NOW, items_max=10, bytes_max=1000)
+    taken = buffer.take(NOW, items_max=10, bytes_max=1000)
     assert [message.message_id for message in taken] == [*ids, early]
     buffer.close()
 
 
 def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
-    """The hot query walks its category in order and stops; it sorts nothing, and sees no other category."""
+    """The hot query walks its table in order and stops; it sorts nothing, and sees no cached call."""
     Buffer(path).close()
     connection = connect(path)
     from fieldpost.site.buffer import _TAKE
 
-    parameters = {"category": "notification", "now": 0, "items_max": 5, "after": 7}
+    parameters = {"now": 0, "items_max": 5, "after": 7}
     plan = list(connection.execute("EXPLAIN QUERY PLAN " + _TAKE, parameters))
     connection.close()
-    assert [row[3] for row in plan] == ["SEARCH messages USING INDEX messages_by_category (category=? AND rowid>?)"]
+    assert [row[3] for row in plan] == ["SEARCH messages USING INTEGER PRIMARY KEY (rowid>?)"]
 
 
 def test_a_closed_buffer_says_so(path: Path) -> None:

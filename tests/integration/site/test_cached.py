@@ -77,7 +77,7 @@ def test_a_call_is_in_the_buffer_before_it_is_tried_and_nobody_else_may_take_it(
         call = pool.submit(plant.site.external("erp").call, "POST", "/orders")
         plant.server.received()
         [(operation_id,)] = plant.site._buffer.read(
-            lambda cursor: cursor.execute("SELECT message_id FROM messages").fetchall()
+            lambda cursor: cursor.execute("SELECT message_id FROM calls").fetchall()
         )
         assert plant.record(str(operation_id)).status is OperationStatus.PENDING
         assert plant.sweep() == 0, "the caller holds it"

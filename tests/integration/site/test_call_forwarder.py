@@ -341,5 +341,5 @@ def test_taking_calls_walks_the_index_of_what_is_due_and_never_the_table(plant: 
             str(row[3]) for row in cursor.execute("EXPLAIN QUERY PLAN " + statement, dict.fromkeys(names, 0))
         ]
     )
-    assert any("messages_due" in step for step in plan)
-    assert not any(step.startswith("SCAN messages") for step in plan)
+    assert any("calls_due" in step for step in plan)
+    assert not any(step.startswith("SCAN calls") for step in plan)

@@ -9,7 +9,7 @@ import pytest
 
 from fieldpost.core.forwarding import Box
 from fieldpost.core.ids import new_id
-from fieldpost.core.message import Category, MessageStatus
+from fieldpost.core.message import MessageStatus
 from fieldpost.link.messages import Command, CommandResult, Item
 from fieldpost.site import commands, events
 from fieldpost.site.commands import Commands
@@ -40,8 +40,6 @@ def rejected(calls: Calls, subject: str = "Pump 3 stopped") -> str:
     item = Item(notification_id, "ops", subject, "")
     calls.buffer.add(
         message_id=notification_id,
-        category=Category.NOTIFICATION,
-        target="central",
         payload=msgspec.json.encode(item).decode(),
         created_at=calls.clock.now(),
     )
@@ -167,7 +165,7 @@ def test_rejected_notifications_are_listed_submitted_again_and_discarded(calls: 
     assert (rows[two]["subject"], rows[two]["list_name"], rows[two]["code"]) == ("Wörk", "ops", "list.unknown")
     asked = command(calls, "resubmit_rejected", one)
     assert [apply(calls, asked).outcome for _ in range(2)] == ["applied"] * 2
-    (waiting,) = calls.buffer.take(Category.NOTIFICATION, calls.clock.now(), items_max=10, bytes_max=10_000)
+    (waiting,) = calls.buffer.take(calls.clock.now(), items_max=10, bytes_max=10_000)
     assert (waiting.message_id, waiting.retry_count) == (one, 0)
     assert apply(calls, command(calls, "discard_rejected", two)).outcome == "applied"
     assert apply(calls, command(calls, "resubmit_rejected", two)).outcome == "not_parked"

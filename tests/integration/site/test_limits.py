@@ -36,7 +36,7 @@ def fill(buffer: Buffer, payload_bytes: int) -> tuple[list[str], Unavailable]:
 def drain(buffer: Buffer, clock: ManualClock) -> list[str]:
     """Clear all that waits, batch by batch, as the forwarder does; the ids in their order."""
     cleared: list[str] = []
-    while taken := buffer.take(Category.NOTIFICATION, clock.now(), items_max=100, bytes_max=MIB):
+    while taken := buffer.take(clock.now(), items_max=100, bytes_max=MIB):
         buffer.settle([(message.message_id, Clear()) for message in taken], clock.now())
         cleared += [message.message_id for message in taken]
     return cleared
@@ -66,7 +66,7 @@ def test_beyond_its_budget_the_buffer_refuses_what_is_new_and_drops_nothing(tmp_
     assert error.code == "buffer.over_budget"
     assert "bytes_max" in error.message
     assert 150 <= len(accepted) <= 205
-    taken = buffer.take(Category.NOTIFICATION, clock.now(), items_max=50, bytes_max=MIB)
+    taken = buffer.take(clock.now(), items_max=50, bytes_max=MIB)
     assert [message.message_id for message in taken] == accepted[: len(taken)]
     again = [(message.message_id, TryAgain(clock.now(), "busy")) for message in taken]
     buffer.settle(again, clock.now())
@@ -110,7 +110,7 @@ def test_on_a_full_disk_what_is_buffered_still_leaves_and_what_is_new_is_refused
         buffer.close()
         fill_up(disk)
         buffer = Buffer(disk / "buffer.db")
-        taken = buffer.take(Category.NOTIFICATION, clock.now(), items_max=100, bytes_max=MIB)
+        taken = buffer.take(clock.now(), items_max=100, bytes_max=MIB)
         buffer.settle([(message.message_id, Clear()) for message in taken], clock.now())
         assert (disk / SPENT_FILE).stat().st_size == 0, "the reserve was given up"
         leave(disk, 512 * KIB)

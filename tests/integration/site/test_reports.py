@@ -9,7 +9,6 @@ import pytest
 import fieldpost
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.forwarding import Park
-from fieldpost.core.message import Category
 from fieldpost.link.messages import Message, Reconcile, TelemetryAck
 from fieldpost.link.messages import Telemetry as Told
 from fieldpost.site.forwarder import ForwardHealth
@@ -35,8 +34,6 @@ def calls(tmp_path: Path, clock: ManualClock) -> Iterator[Calls]:
 def notify(calls: Calls, message_id: str) -> None:
     calls.buffer.add(
         message_id=message_id,
-        category=Category.NOTIFICATION,
-        target="central",
         payload="{}",
         created_at=calls.clock.now(),
     )

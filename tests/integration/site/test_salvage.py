@@ -311,8 +311,7 @@ def test_a_buffer_of_the_first_version_is_salvaged_into_the_present_one(path: Pa
     message_id = add(buffer)
     buffer.close()
     connection = connect(path)
-    connection.execute("DROP INDEX messages_by_category; DROP INDEX messages_due")
-    for table in ("tracking", "events", "keys", "commands", "facts"):
+    for table in ("calls", "tracking", "events", "keys", "commands", "facts"):
         connection.execute(f"DROP TABLE {table}")
     connection.pragma("user_version", 1)
     connection.close()
@@ -327,11 +326,13 @@ def test_no_table_and_no_column_is_forgotten_by_salvage_or_export(path: Path) ->
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     assert tables - {"sqlite_sequence"} == set(TABLES)
     left_out = {
-        "messages": {"sequence", "due_at", "claimed_by", "claim_token", "claimed_until"},
+        "messages": (unsaid := {"sequence", "due_at", "claimed_by", "claim_token", "claimed_until"}),
+        "calls": unsaid,
         "tracking": {"change_sequence"},
         "rejected": set(),
     }
-    for table, kind in (("messages", MessageLine), ("tracking", TrackingLine), ("rejected", RejectedLine)):
+    kinds = {"messages": MessageLine, "calls": MessageLine, "tracking": TrackingLine, "rejected": RejectedLine}
+    for table, kind in kinds.items():
         columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         assert columns == set(kind.__struct_fields__) | left_out[table], table
     connection.close()
@@ -345,7 +346,7 @@ def test_a_salvage_without_a_buffer_says_so(path: Path) -> None:
 
 
 TRACKED = """
-INSERT INTO messages (message_id, category, tracked_operation_id, target, payload, status, created_at)
+INSERT INTO calls (message_id, category, tracked_operation_id, target, payload, status, created_at)
 VALUES (:id, 'external_call', :id, 'erp', '{}', :status, 0)
 """
 RECORD = """
@@ -364,7 +365,7 @@ def test_messages_and_records_agree_after_rows_came_from_elsewhere(path: Path) -
     connection.execute(RECORD, {"id": "lives", "status": "retrying", "error": None, "end": None, "change": 8})
     connection.execute(RECORD, {"id": "lost", "status": "pending", "error": None, "end": None, "change": 9})
     mend(connection.cursor(), NOW)
-    messages = {row[0] for row in connection.execute("SELECT message_id FROM messages")}
+    messages = {row[0] for row in connection.execute("SELECT message_id FROM calls")}
     rows = connection.execute("SELECT operation_id, status, change_sequence FROM tracking").fetchall()
     fact = connection.execute("SELECT value FROM facts WHERE name = 'change_sequence'").fetchall()
     connection.close()

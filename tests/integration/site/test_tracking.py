@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from fieldpost.core.errors import NotFound, OperationFailed
-from fieldpost.core.message import Category, OperationStatus
+from fieldpost.core.message import OperationStatus
 from fieldpost.site import events, keys, tracking
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.connection import SCHEMA_VERSION, connect
@@ -75,7 +75,7 @@ def test_a_file_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tmp_pa
     connection.execute(VERSION_1)
     connection.close()
     buffer = Buffer(old)
-    taken = buffer.take(Category.NOTIFICATION, NOW, items_max=10, bytes_max=1000)
+    taken = buffer.take(NOW, items_max=10, bytes_max=1000)
     assert [(message.message_id, message.payload, message.retry_count) for message in taken] == [
         ("n-1", "{}", 0),
         ("n-2", '{"é":1}', 7),
@@ -84,7 +84,7 @@ def test_a_file_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tmp_pa
     buffer.close()
     Buffer(new).close()
     assert shape(old) == shape(new)
-    assert connect(old).pragma("user_version") == SCHEMA_VERSION == 2
+    assert connect(old).pragma("user_version") == SCHEMA_VERSION == 3
 
 
 def test_each_new_file_has_an_incarnation_of_its_own(tmp_path: Path) -> None:

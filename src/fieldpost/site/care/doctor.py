@@ -35,7 +35,9 @@ FINDINGS_MAX = 5
 """How many lines of what SQLite finds wrong are told; there may be thousands."""
 REPAIR = "run `fieldpost site salvage`"
 
-_COUNTS = "SELECT category, status, count(*), min(created_at) FROM messages GROUP BY category, status ORDER BY 1, 2"
+_COUNTS = "SELECT category, status, count(*), min(created_at) FROM {table} GROUP BY category, status ORDER BY 1, 2"
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('calls', 'messages') ORDER BY name"
+"""Up to version 2 cached calls were among the messages."""
 _REJECTED = "SELECT count(*) FROM rejected"
 _OPERATIONS = "SELECT status, count(*) FROM tracking GROUP BY status ORDER BY 1"
 _EVENTS = "SELECT count(*) FROM events"
@@ -106,10 +108,11 @@ def read_contents(connection: apsw.Connection) -> Contents:
     oldest: datetime | None = None
     connection.execute("BEGIN")
     try:
-        for category, status, count, created_at in _rows(connection, _COUNTS):
-            messages.setdefault(category, {})[status] = count
-            created = from_microseconds(created_at)
-            oldest = created if oldest is None else min(oldest, created)
+        for (table,) in _rows(connection, _TABLES):
+            for category, status, count, created_at in _rows(connection, _COUNTS.format(table=table)):
+                messages.setdefault(category, {})[status] = count
+                created = from_microseconds(created_at)
+                oldest = created if oldest is None else min(oldest, created)
         rejected = _rows(connection, _REJECTED)[0][0]
         operations = dict(_rows(connection, _OPERATIONS))
         events = _rows(connection, _EVENTS)[0][0]

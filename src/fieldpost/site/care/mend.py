@@ -16,7 +16,7 @@ WHERE name = 'change_sequence'
 """
 
 _DROP_ENDED = """
-DELETE FROM messages WHERE tracked_operation_id IN (SELECT operation_id FROM tracking WHERE terminal_at IS NOT NULL)
+DELETE FROM calls WHERE tracked_operation_id IN (SELECT operation_id FROM tracking WHERE terminal_at IS NOT NULL)
 """
 
 _TRACK_UNTRACKED = """
@@ -25,8 +25,8 @@ INSERT INTO tracking (operation_id, category, target_summary, status, retry_coun
 SELECT tracked_operation_id, category, target, status, retry_count,
     coalesce(last_error, CASE status WHEN 'parked' THEN 'parked; why was not kept' END), created_at, :now,
     1, (SELECT value FROM facts WHERE name = 'change_sequence') + row_number() OVER (ORDER BY sequence)
-FROM messages
-WHERE tracked_operation_id IS NOT NULL AND tracked_operation_id NOT IN (SELECT operation_id FROM tracking)
+FROM calls
+WHERE tracked_operation_id NOT IN (SELECT operation_id FROM tracking)
 """
 
 _END_LOST = """
@@ -36,8 +36,7 @@ SET status = 'failed', terminal_at = :now, updated_at = :now, version = version 
     change_sequence = (SELECT value FROM facts WHERE name = 'change_sequence') + later.place
 FROM (
     SELECT operation_id AS id, row_number() OVER (ORDER BY change_sequence) AS place FROM tracking
-    WHERE terminal_at IS NULL AND operation_id NOT IN
-        (SELECT tracked_operation_id FROM messages WHERE tracked_operation_id IS NOT NULL)
+    WHERE terminal_at IS NULL AND operation_id NOT IN (SELECT tracked_operation_id FROM calls)
 ) AS later
 WHERE later.id = operation_id
 """

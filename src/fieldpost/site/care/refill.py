@@ -19,10 +19,13 @@ from fieldpost.site.care.mend import mend
 from fieldpost.site.care.pages import Pages, judge_log
 from fieldpost.site.care.trees import Row, Trees
 from fieldpost.site.connection import connect, log_of
+from fieldpost.site.rows import table_of_message
 
-TABLES = ("tracking", "messages", "rejected", "keys", "commands", "events", "facts")
+TABLES = ("tracking", "messages", "calls", "rejected", "keys", "commands", "events", "facts")
 
-_FREE_CLAIMS = "UPDATE messages SET claimed_by = NULL, claimed_until = NULL WHERE claimed_by IS NOT NULL"
+_FREE_CLAIMS = "UPDATE calls SET claimed_by = NULL, claimed_until = NULL WHERE claimed_by IS NOT NULL"
+
+_HAS = "SELECT 1 FROM messages WHERE message_id = ?1 UNION ALL SELECT 1 FROM calls WHERE message_id = ?1"
 
 _SAY = "INSERT INTO events (occurred_at, kind, severity, text) VALUES (:now, 'salvaged', 'warning', :text)"
 
@@ -97,7 +100,8 @@ class _Filling:
             for row in rows:
                 if _is_schema(row.values):
                     continue
-                candidates = [table for table in TABLES if _fits(row.values, self._columns[table])]
+                # The two tables of messages have the same columns; which of them it goes into, `_put` sees.
+                candidates = [t for t in TABLES if t != "calls" and _fits(row.values, self._columns[t])]
                 damaged_rows += len(candidates) != 1 or not self._put(candidates[0], row)
         self._result.damaged_pages = max(self._result.damaged_pages, len(self._trees.damaged_pages))
         self._result.damaged_rows = max(self._result.damaged_rows, damaged_rows + self._trees.damaged_cells)
@@ -115,7 +119,7 @@ class _Filling:
                 case ["table", str(name), str(), int(root), str(statement)] if name in TABLES:
                     self._columns[name] = _columns_as_told(statement, name) or self._columns[name]
                     roots[name] = root
-                case ["index", "sqlite_autoindex_messages_1", str(), int(root), None]:
+                case ["index", "sqlite_autoindex_messages_1" | "sqlite_autoindex_calls_1", str(), int(root), None]:
                     indexes.append(root)
                 case _:
                     pass
@@ -132,12 +136,12 @@ class _Filling:
             values[alias] = row.row_id
         if table == "facts":
             return self._put_fact(values)
+        is_message = table in ("messages", "calls")
+        if is_message:
+            # Up to version 2 cached calls were among the messages.
+            table = table_of_message(values.get("tracked_operation_id"))
         try:
-            if (
-                not self._insert(table, values)
-                and table == "messages"
-                and not _has(self._connection, values["message_id"])
-            ):
+            if not self._insert(table, values) and is_message and not _has(self._connection, values["message_id"]):
                 # Its place in the order was given to another one after it had left an older log.
                 self._insert(table, {**values, "sequence": None})
         except apsw.Error:
@@ -161,7 +165,7 @@ class _Filling:
 
 
 def _has(connection: apsw.Connection, message_id: object) -> bool:
-    return connection.execute("SELECT 1 FROM messages WHERE message_id = ?", (message_id,)).fetchone() is not None
+    return connection.execute(_HAS, (message_id,)).fetchone() is not None
 
 
 @dataclass(frozen=True, slots=True)

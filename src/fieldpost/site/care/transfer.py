@@ -22,6 +22,7 @@ from fieldpost.link.messages import Item
 from fieldpost.site.care.mend import mend
 from fieldpost.site.committer import Committer
 from fieldpost.site.connection import SCHEMA_VERSION
+from fieldpost.site.rows import table_of_message
 
 FORMAT_VERSION = 1
 LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -85,6 +86,7 @@ Line = MessageLine | RejectedLine | TrackingLine
 
 _TABLES: tuple[tuple[str, type[Line], str], ...] = (
     ("tracking", TrackingLine, "change_sequence"),
+    ("calls", MessageLine, "sequence"),
     ("messages", MessageLine, "sequence"),
     ("rejected", RejectedLine, "rejected_at, message_id"),
 )
@@ -93,6 +95,7 @@ _TIMES = {"created_at", "updated_at", "terminal_at", "last_attempt_at", "rejecte
 _ABSENT = {
     TrackingLine: "NOT EXISTS (SELECT 1 FROM tracking WHERE operation_id = :operation_id)",
     MessageLine: """NOT EXISTS (SELECT 1 FROM messages WHERE message_id = :message_id)
+        AND NOT EXISTS (SELECT 1 FROM calls WHERE message_id = :message_id)
         AND NOT EXISTS (SELECT 1 FROM rejected WHERE message_id = :message_id)
         AND NOT EXISTS (SELECT 1 FROM tracking WHERE operation_id = :message_id AND terminal_at IS NOT NULL)""",
     RejectedLine: """NOT EXISTS (SELECT 1 FROM rejected WHERE message_id = :message_id)
@@ -229,6 +232,8 @@ def _check_payload(number: int, line: MessageLine) -> None:
 
 
 def _table_of(line: Line) -> str:
+    if isinstance(line, MessageLine):
+        return table_of_message(line.tracked_operation_id)
     return next(table for table, kind, _ in _TABLES if isinstance(line, kind))
 
 

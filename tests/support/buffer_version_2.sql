@@ -1,0 +1,111 @@
+-- The site's buffer as version 2 made it, for tests that open a file of that version. Never edited.
+
+-- What waits to leave the site. A row ends when its message does: outcomes that end it are never a status here.
+CREATE TABLE messages (
+    sequence             INTEGER PRIMARY KEY,               -- commit order; the site's clock never orders anything
+    message_id           TEXT    NOT NULL UNIQUE,           -- a notification's or an operation's id
+    category             TEXT    NOT NULL CHECK (category IN ('notification', 'external_call', 'database_write')),
+    tracked_operation_id TEXT,
+    target               TEXT    NOT NULL,                  -- 'central', an external system, a database connection
+    payload              TEXT    NOT NULL,                  -- JSON, in the shape its carrier sends
+    status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
+    retry_count          INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    last_error           TEXT,
+    created_at           INTEGER NOT NULL,
+    last_attempt_at      INTEGER,
+    due_at               INTEGER NOT NULL DEFAULT 0,        -- 0 means at once, so that a wrong clock delays nothing new
+    claimed_by           TEXT,                              -- who tries a cached call now; notifications need no claim
+    claim_token          INTEGER NOT NULL DEFAULT 0,        -- grows with each claim; whoever settles must show it
+    claimed_until        INTEGER,
+    CHECK ((category = 'notification') = (tracked_operation_id IS NULL)),
+    CHECK (category <> 'notification' OR status <> 'parked')
+) STRICT;
+
+-- Notifications are taken in the order of their commits, however many cached calls stand before them.
+CREATE INDEX messages_by_category ON messages (category);
+
+-- Cached calls are taken per target, so that a dead one hides nobody behind it.
+CREATE INDEX messages_due ON messages (category, target, due_at)
+WHERE tracked_operation_id IS NOT NULL AND status <> 'parked';
+
+-- The rejected box: what central refused for good. It stays until a person deals with it.
+CREATE TABLE rejected (
+    message_id  TEXT    PRIMARY KEY,
+    category    TEXT    NOT NULL,
+    target      TEXT    NOT NULL,
+    payload     TEXT    NOT NULL,
+    code        TEXT    NOT NULL,
+    error       TEXT    NOT NULL,
+    retry_count INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    rejected_at INTEGER NOT NULL
+) STRICT;
+
+-- One row per cached call, from the moment a script issues it: the record of what became of it.
+CREATE TABLE tracking (
+    operation_id        TEXT    PRIMARY KEY,
+    category            TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
+    target_summary      TEXT    NOT NULL,
+    status              TEXT    NOT NULL
+                        CHECK (status IN ('pending', 'retrying', 'delivered', 'parked', 'failed', 'discarded')),
+    retry_count         INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    last_error          TEXT,
+    http_status         INTEGER,
+    instance            TEXT,
+    script              TEXT,
+    execution_id        TEXT,
+    parent_execution_id TEXT,
+    created_at          INTEGER NOT NULL,
+    updated_at          INTEGER NOT NULL,
+    terminal_at         INTEGER,                            -- null while it lives, and while it is parked
+    version             INTEGER NOT NULL DEFAULT 1,         -- grows with every change of the row
+    change_sequence     INTEGER NOT NULL UNIQUE,            -- grows over all rows; never used twice
+    CHECK ((terminal_at IS NOT NULL) = (status IN ('delivered', 'failed', 'discarded'))),
+    CHECK (status NOT IN ('parked', 'failed') OR last_error IS NOT NULL)
+) STRICT;
+
+CREATE INDEX tracking_terminal ON tracking (terminal_at) WHERE terminal_at IS NOT NULL;
+CREATE INDEX tracking_live ON tracking (status, created_at) WHERE terminal_at IS NULL;
+
+-- The site's event log: what a person at the site may want to read afterwards.
+CREATE TABLE events (
+    sequence    INTEGER PRIMARY KEY AUTOINCREMENT,          -- never used twice, so that a reader can follow it
+    occurred_at INTEGER NOT NULL,
+    kind        TEXT    NOT NULL,
+    severity    TEXT    NOT NULL CHECK (severity IN ('info', 'warning', 'error')),
+    category    TEXT,
+    message_id  TEXT,
+    target      TEXT,
+    instance    TEXT,
+    script      TEXT,
+    text        TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX events_by_message ON events (message_id) WHERE message_id IS NOT NULL;
+
+-- The keys that callers gave, so that the same call made twice is one.
+CREATE TABLE keys (
+    key        TEXT    PRIMARY KEY,
+    message_id TEXT    NOT NULL,
+    digest     BLOB    NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX keys_by_age ON keys (created_at);
+
+-- Central's commands that were carried out here, so that one which comes twice acts once.
+CREATE TABLE commands (
+    intent_id  TEXT    PRIMARY KEY,
+    outcome    TEXT    NOT NULL,
+    detail     TEXT,
+    applied_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE facts (
+    name  TEXT PRIMARY KEY,
+    value ANY  NOT NULL
+) STRICT;
+
+INSERT INTO facts (name, value) VALUES
+    ('incarnation', lower(hex(randomblob(16)))),            -- another one means that the file was replaced
+    ('change_sequence', 0);
