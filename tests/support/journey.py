@@ -21,6 +21,7 @@ from sqlalchemy import Connection, text
 from fieldpost import Site
 from fieldpost.central.store.engine import open_store
 from fieldpost.testing import MailServer
+from support import nursery
 from support.running_central import MAIN, STOP_S, RunningCentral, call, until
 from support.site_writers import ids_in
 from support.verdict import Verdict, deliveries_of, judge
@@ -42,7 +43,7 @@ class RunningAgent:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | nursery.Forked | None = None
 
     @property
     def is_running(self) -> bool:
@@ -50,9 +51,13 @@ class RunningAgent:
 
     async def start(self) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("FIELDPOST_")}
+        arguments = ["site", "--folder", str(self._folder)]
         with (self._folder / "agent.log").open("ab") as log:
+            if nursery.can_fork():
+                self._process = await nursery.start(arguments, environment, self._folder, log)
+                return
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", MAIN, "site", "--folder", str(self._folder)),
+                *(sys.executable, "-P", "-c", MAIN, *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=log,

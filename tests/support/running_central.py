@@ -11,12 +11,14 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+
+from support import nursery
 
 START_S = 40.0
 STOP_S = 30.0
@@ -34,7 +36,8 @@ MAIN = "from fieldpost.cli.main import main; main()"
 
 
 class RunningCentral:
-    """One node. `first` is what its process does first."""
+    """One node. `first` is what its process does first, `under` a command to run it under: then it is started by the
+    interpreter, else it is forked (support/nursery.py)."""
 
     def __init__(
         self,
@@ -42,17 +45,20 @@ class RunningCentral:
         folder: Path,
         *,
         first: str = "",
+        under: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         port: int = 0,
     ) -> None:
         self.folder = folder
         self.url = ""
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: asyncio.subprocess.Process | nursery.Forked | None = None
         self._log = folder / f"central-{secrets.token_hex(4)}.log"
-        self._command = [sys.executable, "-P", "-c", TETHER + first + MAIN, "central"]
-        self._command += ["--store", store_url, "--folder", str(folder), "--port", str(port), "--log-json"]
+        self._arguments = ["central", "--store", store_url, "--folder", str(folder), "--port", str(port), "--log-json"]
+        self._command = [*under, sys.executable, "-P", "-c", TETHER + first + MAIN, *self._arguments]
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("FIELDPOST_")}
         self._environment |= QUICK | dict(environment or {})
+        # What is preloaded is so by the loader, at a program's start.
+        self._is_forked = nursery.can_fork() and not first and not under and "LD_PRELOAD" not in self._environment
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -76,8 +82,21 @@ class RunningCentral:
     async def start(self) -> None:
         """Start it, again if need be, and return once it serves."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        stdout = await self._begin()
+        async with asyncio.timeout(START_S):
+            while line := (await stdout.readline()).decode():
+                if line.startswith("Central serves at "):
+                    self.url = line.split()[-1]
+                    return
+        raise AssertionError(f"central did not start:\n{self._log.read_text()[-4000:]}")
+
+    async def _begin(self) -> asyncio.StreamReader:
         with self._log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
+            if self._is_forked:
+                forked = await nursery.start(self._arguments, self._environment, self.folder, log)
+                self.process = forked
+                return await forked.read_stdout()
+            process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
@@ -85,13 +104,9 @@ class RunningCentral:
                 env=self._environment,
                 cwd=self.folder,
             )
-        assert self.process.stdout is not None
-        async with asyncio.timeout(START_S):
-            while line := (await self.process.stdout.readline()).decode():
-                if line.startswith("Central serves at "):
-                    self.url = line.split()[-1]
-                    return
-        raise AssertionError(f"central did not start:\n{self._log.read_text()[-4000:]}")
+            self.process = process
+            assert process.stdout is not None
+            return process.stdout
 
     async def kill(self) -> None:
         """As the machine's end would: nothing is given back."""

@@ -76,9 +76,8 @@ def quicken(folder: Path) -> None:
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_central_without_a_log_delivers(tmp_path: Path, is_closed: bool) -> None:
     with small_disk(tmp_path / "node", 4) as folder:
-        node = RunningCentral(f"sqlite:///{tmp_path / 'central.db'}", folder)
-        if is_closed:
-            node._command = [*WITHOUT_STDERR, *node._command]
+        under = WITHOUT_STDERR if is_closed else ()
+        node = RunningCentral(f"sqlite:///{tmp_path / 'central.db'}", folder, under=under)
         async with MailServer() as mail, node:
             token = (node.folder / "api-token").read_text().strip()
             settings = {"host": mail.host, "port": mail.port, "tls": "none", "from_address": "a@plant.example"}
