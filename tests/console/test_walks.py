@@ -1,0 +1,202 @@
+"""Whole walks of an operator through the console, from what he sees first to what he wanted."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from fieldpost import Site
+from fieldpost.central.operate.bulk_turn import turn
+from fieldpost.core.message import OperationStatus
+from fieldpost.core.notification import Status
+from fieldpost.core.outcome import PermanentFailure
+from fieldpost.testing import HttpServer
+from support.centre import SITE
+from support.console import log_in, watched
+from support.front import Front
+from support.journey import RunningAgent
+from support.running_central import RunningCentral, until
+
+REFUSED = "535 5.7.8 authentication failed"
+
+
+async def test_at_the_first_start_one_chooses_a_password_by_the_link_and_logs_in_with_it(
+    sqlite_url: str, tmp_path: Path, browser: Browser
+) -> None:
+    async with RunningCentral(sqlite_url, tmp_path / "central") as central:
+        link = (central.folder / "first-login").read_text().strip()
+        async with watched(await browser.new_context()) as page:
+            await page.goto(link)
+            await page.get_by_label("Password", exact=True).fill("several words of mine")
+            await page.get_by_label("The same again").fill("several words of mine")
+            await page.get_by_role("button", name="Set password and log in").click()
+            await expect(page.get_by_role("heading", name="Health", level=1)).to_be_visible()
+            await page.get_by_role("button", name="Log out").click()
+            await page.get_by_label("Name").fill("admin")
+            await page.get_by_label("Password").fill("several words of mine")
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.get_by_role("heading", name="Health", level=1)).to_be_visible()
+            # What was the key to the first start opens nothing a second time.
+            used = await page.request.get(link)
+            assert used.status == 404
+            assert 'name="password"' not in await used.text()
+
+
+async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(front: Front, page: Page) -> None:
+    ids = await park_many(front, 500)
+    await log_in(front, page, "operator", "/notifications?status=parked")
+    await page.get_by_role("link", name="Retry all…").click()
+    question = page.get_by_role("dialog")
+    await expect(question).to_contain_text("Retry 500 parked notifications?")
+    await expect(question.get_by_label("Some of them")).to_contain_text(REFUSED)
+    await question.get_by_label("Reason").fill("the password was renewed")
+    await question.get_by_role("button", name="Retry 500").click()
+    await page.wait_for_url("**/bulk-acts/*")
+    act_id = re.sub(r".*/bulk-acts/([0-9a-f-]+).*", r"\1", page.url)
+    progress = page.locator(".act-progress")
+
+    for said in (None, "200 of 500 done", "400 of 500 done", "500 of 500 done"):
+        await front.centre.store.write(turn, act_id, now=front.clock.now())
+        if said is not None:
+            # By itself, without a reload.
+            await expect(progress).to_contain_text(said)
+    await expect(page.locator(".act-state")).to_contain_text("It has done what it could")
+    await expect(page.locator("main")).to_contain_text("the password was renewed")
+    assert {(await front.centre.get(one)).status for one in (ids[0], ids[250], ids[499])} == {Status.PENDING}
+
+
+async def test_a_viewer_is_told_which_role_it_needs_and_is_refused_where_he_tries(
+    front: Front, browser: Browser, url: str
+) -> None:
+    parked = await front.park(subject="Pump 3 is hot")
+    # The browser notes a refusal in its console by itself, so nobody watches that here.
+    page = await browser.new_page(base_url=url)
+    await log_in(front, page, "viewer", f"/notifications/{parked}")
+    await expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+    await expect(page.locator("main")).to_contain_text("needs the role operator; you are viewer")
+    await page.goto(f"/notifications/{parked}/discard")
+    await expect(page.locator("main")).to_contain_text("operator")
+    # A form that is not offered, sent all the same.
+    await page.goto("/account")
+    await page.evaluate(
+        """(path) => {
+            const form = document.querySelector("form[action='/logout']");
+            form.action = path;
+            form.submit();
+        }""",
+        f"/notifications/{parked}/retry",
+    )
+    await expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
+    await expect(page.locator("main")).to_contain_text("operator")
+    assert (await front.centre.get(parked)).status is Status.PARKED
+
+
+@pytest.mark.bad_input(55)
+async def test_of_two_tabs_the_later_one_is_told_kindly_that_it_is_too_late(
+    front: Front, browser: Browser, url: str
+) -> None:
+    parked = await front.park(subject="Pump 3 is hot")
+    context = await browser.new_context(base_url=url, java_script_enabled=False)
+    first, second = await context.new_page(), await context.new_page()
+    await log_in(front, first, "operator", f"/notifications/{parked}")
+    await second.goto(f"/notifications/{parked}")
+    await first.get_by_role("button", name="Retry").click()
+    await expect(first.get_by_role("status").filter(has_text="pending again")).to_be_visible()
+
+    # The other tab still shows a parked one, and its button.
+    await second.get_by_role("button", name="Retry").click()
+    await expect(second.locator("main")).to_contain_text("Nothing was done")
+    await expect(second.locator("main")).to_contain_text("pending")
+    assert await retries(front, parked) == 1
+    # Nor do reloading that page and going back to the form make it happen again.
+    await second.go_back()
+    await second.get_by_role("button", name="Retry").click()
+    await expect(second.locator("main")).to_contain_text("Nothing was done")
+    assert await retries(front, parked) == 1
+
+
+@pytest.mark.bad_input(55)
+async def test_a_button_pressed_twice_acts_once(front: Front, browser: Browser, url: str) -> None:
+    parked = await front.park(subject="Pump 3 is hot")
+    page = await browser.new_page(base_url=url)
+    await log_in(front, page, "operator", f"/notifications/{parked}")
+    statuses = await page.evaluate(
+        """async () => {
+            const form = document.querySelector("form[action$='/retry']");
+            const send = () => fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+            return (await Promise.all([send(), send(), send()])).map((answer) => answer.status);
+        }"""
+    )
+    assert sorted(statuses) == [200, 409, 409]
+    assert await retries(front, parked) == 1
+
+
+async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_done(
+    front: Front, page: Page, url: str, tmp_path: Path
+) -> None:
+    async with HttpServer() as erp, site_agent(tmp_path / "site", url, front.tokens["site"], erp.url) as (site, agent):
+        erp.on().answer(503)
+        errands = asyncio.create_task(front.app.state.errands.run())
+        operation_id = await asyncio.to_thread(lambda: site.external("erp").call("POST", "/orders", json={"order": 7}))
+        await log_in(front, page, "operator", "/site-calls?status=parked")
+        row = page.locator("tr[data-row]", has_text="erp")
+        await expect(row).to_contain_text("parked", timeout=15_000)
+
+        assert await agent.stop() == 0
+        front.clock.advance(90)
+        await page.goto(f"/sites/{SITE}")
+        await expect(page.locator("main")).to_contain_text("offline")
+        await page.goto(f"/site-calls/{operation_id}")
+        await page.get_by_role("link", name="Retry").first.click()
+        question = page.get_by_role("dialog")
+        await question.get_by_role("button", name="Retry").click()
+        await expect(page.locator("main")).to_contain_text("waiting")
+
+        erp.behave()
+        await agent.start()
+        # By itself: the site comes, hears of it, does it and tells.
+        await expect(page.locator("main")).to_contain_text("applied", timeout=15_000)
+        await until(lambda: site.tracking.status(operation_id).status is OperationStatus.DELIVERED)
+        await page.goto(f"/sites/{SITE}")
+        await expect(page.locator("main")).to_contain_text("online")
+        errands.cancel()
+
+
+async def park_many(front: Front, count: int) -> list[str]:
+    """So many that parked for one reason."""
+    await front.centre.add_channel()
+    await front.centre.add_list("billing")
+    front.centre.adapter.always["billing"] = PermanentFailure(REFUSED, phase="auth", reply=REFUSED)
+    ids = await front.centre.send_many(count, "billing", subject="Meter readings are ready")
+    await front.centre.deliver(slots=256, slots_per_key=256, batch_size=500)
+    front.clock.advance(1)
+    return ids
+
+
+async def retries(front: Front, notification_id: str) -> int:
+    return sum(line.startswith("operator_act") for line in await front.centre.story(notification_id))
+
+
+@asynccontextmanager
+async def site_agent(folder: Path, url: str, token: str, erp_url: str) -> AsyncIterator[tuple[Site, RunningAgent]]:
+    """A site with an external system that it gives up on soon, and its agent, which runs."""
+    with Site.create(folder, SITE, url, token) as made:
+        with (folder / "site.toml").open("a") as settings:
+            settings.write(
+                "\n[forward]\ninterval_s = 0.2\npoll_s = 0.05\n"
+                "[report]\nhealth_interval_s = 0.5\npoll_s = 0.1\nreconnect_interval_s = 0.2\n"
+                f'[external.erp]\nurl = "{erp_url}"\nretry_interval_s = 0.2\nretries_max = 1\n'
+            )
+        made.close()
+    with Site.open(folder) as site:
+        agent = RunningAgent(folder)
+        await agent.start()
+        try:
+            yield site, agent
+        finally:
+            if agent.is_running:
+                await agent.kill()
