@@ -161,7 +161,7 @@ def _contents(contents: "Contents") -> dict[str, object]:
 
 
 def _tell(moved: "Moved", verb: str, stream: IO[str]) -> None:
-    counts = ", ".join(f"{count} {table}" for table, count in moved.tables.items()) or "nothing"
+    counts = ", ".join(f"{count} {kind}" for kind, count in moved.lines.items()) or "nothing"
     there = f"; {moved.already_there} were there already" if moved.already_there else ""
     print(f"{verb}: {counts}{there}", file=stream)
 

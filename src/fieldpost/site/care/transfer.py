@@ -90,6 +90,7 @@ _TABLES: tuple[tuple[str, type[Line], str], ...] = (
     ("messages", MessageLine, "sequence"),
     ("rejected", RejectedLine, "rejected_at, message_id"),
 )
+_COUNTED = {TrackingLine: "tracking", MessageLine: "messages", RejectedLine: "rejected"}
 _TIMES = {"created_at", "updated_at", "terminal_at", "last_attempt_at", "rejected_at"}
 
 _ABSENT = {
@@ -105,9 +106,9 @@ _NEXT_CHANGE = "UPDATE facts SET value = value + 1 WHERE name = 'change_sequence
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """How much was moved, by table."""
+    """How much was moved, by kind of line."""
 
-    tables: dict[str, int]
+    lines: dict[str, int]
     already_there: int = 0
 
 
@@ -125,7 +126,7 @@ def export(path: Path, site: str, now: datetime, out: IO[bytes]) -> Moved:
                 names = kind.__struct_fields__
                 for row in cursor.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY {order}"):
                     out.write(encode(kind(**_told(names, row))) + b"\n")
-                    counts[table] += 1
+                    counts[_COUNTED[kind]] += 1
         finally:
             cursor.execute("COMMIT")
         return Moved(dict(counts))
@@ -153,7 +154,7 @@ def import_(path: Path, site: str, now: datetime, file: IO[bytes], *, any_site: 
         counts = Counter[str]()
         for number, line in _lines(file, site, any_site):
             try:
-                counts[_table_of(line) if _add(cursor, line) else ""] += 1
+                counts[_COUNTED[type(line)] if _add(cursor, line) else ""] += 1
             except apsw.ConstraintError as error:
                 raise _wrong(number, f"no table takes it: {error}") from None
         mend(cursor, now)
@@ -232,9 +233,7 @@ def _check_payload(number: int, line: MessageLine) -> None:
 
 
 def _table_of(line: Line) -> str:
-    if isinstance(line, MessageLine):
-        return table_of_message(line.tracked_operation_id)
-    return next(table for table, kind, _ in _TABLES if isinstance(line, kind))
+    return table_of_message(line.tracked_operation_id) if isinstance(line, MessageLine) else _COUNTED[type(line)]
 
 
 def _told(names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
