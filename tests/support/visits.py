@@ -39,6 +39,8 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
         ("within", "?last=day&list=maintenance"),
         ("wrong", "?status=unheard-of&from=tomorrow"),
     ),
+    "/audit": (("errors", "?status=failed,parked,discarded"), ("none", "?actor=unheard-of")),
+    "/settings": (("search", "?q=lease"),),
 }
 """Other forms of a page that are worth a look: a name for each, and what follows the page's path."""
 

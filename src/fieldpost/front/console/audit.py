@@ -113,7 +113,7 @@ def _is_view(asked: Asked[AuditFilter], fields: Fields) -> bool:
 
 def _line(entry: AuditEntry, visit: Visit) -> Line:
     tone, glyph = _TONES.get(entry.status, ("", ""))
-    said = entry.request_summary or entry.kind.value.replace("_", " ")
+    said = _what(entry)
     bulk = _BULK.fullmatch(said)
     told = entry.error_message or entry.response_summary or _reason(entry)
     return Line(
@@ -127,6 +127,15 @@ def _line(entry: AuditEntry, visit: Visit) -> Line:
         _about_path(entry),
         tuple(_fields(entry)),
     )
+
+
+def _what(entry: AuditEntry) -> str:
+    if entry.request_summary:
+        return entry.request_summary
+    if entry.kind is AuditKind.OPERATOR_ACT:
+        # An act on one notification is told by what it made of it.
+        return "discard" if entry.status is AuditStatus.DISCARDED else "retry"
+    return entry.kind.value.replace("_", " ")
 
 
 def _reason(entry: AuditEntry) -> str | None:
