@@ -7,8 +7,6 @@ is searched: the log, what the commands print, every answer of the API, the expo
 
 import asyncio
 import base64
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ import pytest
 from aiohttp import web
 
 from fieldpost.testing import MailServer
+from support.commands import fieldpost_here
 from support.running_central import RunningCentral, call, until
 from support.sender import Sender
 
@@ -79,19 +78,9 @@ class Reader:
         self.shown: dict[str, str] = {}
 
     async def run(self, *arguments: str) -> None:
-        environ = {"PATH": os.environ["PATH"], "FIELDPOST_URL": self.node.url, "FIELDPOST_TOKEN": self.token}
-        process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("fieldpost")),
-            *arguments,
-            cwd=self.folder,
-            env=environ | {"FIELDPOST_TRACEBACK": "1", "COLUMNS": "300"},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        async with asyncio.timeout(60):
-            out, _ = await process.communicate()
-        self.shown[f"fieldpost {' '.join(arguments)}"] = out.decode()
+        environ = {"FIELDPOST_URL": self.node.url, "FIELDPOST_TOKEN": self.token, "COLUMNS": "300"}
+        ran = await asyncio.to_thread(fieldpost_here, *arguments, environ=environ, folder=self.folder)
+        self.shown[f"fieldpost {' '.join(arguments)}"] = (ran.stdout + ran.stderr).decode()
 
     async def get(self, path: str) -> str:
         headers = {"Authorization": f"Bearer {self.token}"}
