@@ -151,6 +151,28 @@ def test_every_verb_of_the_api_has_its_command_or_a_reason_for_none(
         page_verbs.check()
 
 
+def test_every_verb_of_the_api_has_its_page_in_the_console_or_a_reason_for_none(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And every page of the console has its verb, or is the console's own."""
+    monkeypatch.syspath_prepend(str(project / "tools/reference"))
+    import console_pages
+    import page_verbs
+
+    page_verbs.check()
+    assert len(console_pages.WITHOUT_PAGE) < 10
+    assert all([*console_pages.WITHOUT_PAGE.values(), *console_pages.OWN.values()])
+    for table, name in (
+        (console_pages.PAGES_OF, "notifications_retry"),
+        (console_pages.PAGES_OF, "audit_page"),
+        (console_pages.OWN, "POST /logout"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.delitem(table, name)
+            with pytest.raises(LookupError, match=name):
+                page_verbs.check()
+
+
 def test_the_first_script_of_the_readme_sends(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (script,) = re.findall(r"^```python\n(.*?)^```", (project / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     token = credentials.issue("site", bytes(credentials.ENTROPY_BYTES)).text

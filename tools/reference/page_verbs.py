@@ -1,9 +1,10 @@
-"""verbs.md: every verb of the API and the command that does the same, side by side. A hole is an error, not a gap."""
+"""verbs.md: every verb of the API, the page of the console and the command that do the same. A hole is an error."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import console_pages
 import typer
 from markdown import code, page, table
 from page_api import who
@@ -14,8 +15,9 @@ from fieldpost.front.api.promise import promise_of
 from fieldpost.front.api.routes import ROUTES
 
 INTRODUCTION = """\
-Made by `make docs`. Every verb of the API (`GET /api/v1/openapi.json` describes them all) and the commands that use it;
-a test fails on a verb without a command that is not named below with its reason."""
+Made by `make docs`. Every verb of the API (`GET /api/v1/openapi.json` describes them all), the page of the console and
+the commands that do the same; a test fails on a verb without a page or a command that is not named below with its
+reason. A page that is reached by a button is shown as its `POST`."""
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "health_show": ("doctor",),
@@ -122,13 +124,23 @@ def render(_root: Path) -> str:
         if promise_of(route.handler) is not None:
             name = operation_id(route)
             commands = "<br>".join(code(f"fieldpost {command}") for command in COMMANDS.get(name, ()))
+            pages = "<br>".join(_page(each) for each in console_pages.PAGES_OF.get(name, ()))
             rows.append(
-                (code(route.method), code(plain(route.path)), who(route.access), commands or WITHOUT_COMMAND[name])
+                (
+                    code(route.method),
+                    code(plain(route.path)),
+                    who(route.access),
+                    pages or console_pages.WITHOUT_PAGE[name],
+                    commands or WITHOUT_COMMAND[name],
+                )
             )
     return page(
         "Verbs",
         INTRODUCTION,
-        table(("method", "path", "who", "command, or why there is none"), rows),
+        table(
+            ("method", "path", "who", "page of the console, or why there is none", "command, or why there is none"),
+            rows,
+        ),
         "The paths below `/link/` are what sites speak, and [their own protocol](../explanation/link.md). Commands that"
         " ask no API act on this machine: "
         + ", ".join(code(f"fieldpost {command}") for command in sorted(LOCAL))
@@ -137,8 +149,9 @@ def render(_root: Path) -> str:
 
 
 def check() -> None:
-    """Raise LookupError naming a verb without a command, or a command without a verb."""
+    """Raise LookupError naming a verb without a command or a page, or one of these without a verb."""
     verbs = {operation_id(route) for route in ROUTES if promise_of(route.handler) is not None}
+    console_pages.check(verbs)
     known = {*COMMANDS, *WITHOUT_COMMAND}
     commands = {name for name in _commands(typer.main.get_command(cli.app), []) if not _is_local(name)}
     used = {name for names in COMMANDS.values() for name in names}
@@ -150,6 +163,11 @@ def check() -> None:
     ):
         if holes:
             raise LookupError(f"{what}: {', '.join(sorted(holes))} (see tools/reference/page_verbs.py)")
+
+
+def _page(name: str) -> str:
+    method, path = name.split()
+    return code(plain(path) if method == "GET" else f"{method} {plain(path)}")
 
 
 def _is_local(name: str) -> bool:
