@@ -7,6 +7,7 @@ stands what the browser itself says of where the request comes from.
 
 import hmac
 import secrets
+from collections.abc import Mapping
 from hashlib import sha256
 from urllib.parse import parse_qsl, urlsplit
 
@@ -93,6 +94,14 @@ def foreign() -> Denied:
         "this form was not sent from a page of yours here, so nothing was done",
         hint="open the page again and repeat what you meant to do",
     )
+
+
+def version_of(form: Mapping[str, str]) -> int:
+    """The version of what was seen, which a form that changes it carries; InvalidInput if it names none."""
+    text = form.get("version", "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise InvalidInput("form.version", "the form names no version", field="version")
+    return int(text)
 
 
 def local_path(text: str | None) -> str:

@@ -8,12 +8,14 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.operate.lists import ListSpec
+from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList, compare
 from fieldpost.core.notification import Status
 from fieldpost.core.retry import to_text
 from fieldpost.core.search import Filter
 from fieldpost.front.auth import Access
+from fieldpost.front.console.forms import version_of
 from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
 
 PATH = "/lists"
@@ -90,7 +92,7 @@ async def change(visit: Visit) -> Response:
         await visit.rooms.operate.lists.change(
             visit.actor,
             name,
-            _version(form),
+            version_of(form),
             targets=[text for _, text in targets],
             channel=form.get("channel") or None,
             park_uncertain=form.get("park_uncertain") == "true",
@@ -176,7 +178,7 @@ async def _ask_remove(visit: Visit, found: NotificationList) -> Response:
         is_danger=True,
         back=path_of(found.name),
         path=PATH,
-        why_not=None,
+        why_not=None if visit.may(Role.ADMIN) else "It needs the role admin.",
     )
 
 
@@ -227,13 +229,6 @@ def _differs(found: NotificationList, form: Mapping[str, str], targets: Sequence
     told = compare(found, mine)
     is_other_rule = form.get("retry", "").strip() != (to_text(found.retry) if found.retry else "")
     return replace(told, properties=(*told.properties, "retry")) if is_other_rule else told
-
-
-def _version(form: Mapping[str, str]) -> int:
-    text = form.get("version", "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise InvalidInput("form.version", "the form names no version", field="version")
-    return int(text)
 
 
 MENU = MenuLine("Lists", PATH, "Set up", "l")

@@ -1,0 +1,147 @@
+"""A channel as a form: its settings as fields where the adapter describes them, else as lines `name=value`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fieldpost.central.operate.channels import ChannelType, Tested
+from fieldpost.core.adapter import SettingField
+from fieldpost.core.errors import FieldpostError, InvalidInput
+from fieldpost.core.lists import Channel
+from fieldpost.core.outcome import Delivered
+from fieldpost.front.console.visit import field_errors
+
+SETTING = "settings."
+SECRET = "secrets."
+CLEAR = "clear."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a form says of a channel: what is to be set, None for what is to go."""
+
+    settings: dict[str, object]
+    secrets: dict[str, object]
+
+
+def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = None) -> Given:
+    """Of a channel that is there only what differs from it; InvalidInput for lines that say nothing."""
+    present = dict(channel.settings) if channel else {}
+    wanted = _fields(kind, form) if kind.fields else _lines(form.get("settings", ""))
+    settings: dict[str, object] = {n: v for n, v in wanted.items() if v is not None and present.get(n) != v}
+    settings |= {name: None for name in present if wanted.get(name) is None and (name in wanted or not kind.fields)}
+    secrets: dict[str, object] = {name: text for name in kind.secrets if (text := form.get(SECRET + name, ""))}
+    secrets |= {name: None for name in kind.secrets if form.get(CLEAR + name) == "true" and name not in secrets}
+    return Given(settings, secrets)
+
+
+def shown(kind: ChannelType, channel: Channel) -> dict[str, str]:
+    """Its settings as a form's fields hold them."""
+    if not kind.fields:
+        return {"settings": "\n".join(f"{name}={_as_line(value)}" for name, value in channel.settings.items())}
+    return {SETTING + field.name: as_text(channel.settings.get(field.name)) for field in kind.plain_fields}
+
+
+def as_text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() and value < 1e9 else str(value)
+
+
+def kept(form: Mapping[str, str]) -> dict[str, str]:
+    """What may be put back into the form: all but secrets, which are typed again."""
+    return {name: text for name, text in form.items() if not name.startswith(SECRET)}
+
+
+def told(error: FieldpostError, kind: ChannelType) -> dict[str, str]:
+    """At its field; where settings are lines, at those."""
+    errors = field_errors(error)
+    if not kind.fields and (error.field or "").startswith(SETTING):
+        return {"settings": next(iter(errors.values()))}
+    return errors
+
+
+@dataclass(frozen=True, slots=True)
+class TestStep:
+    """One phase of a test: passed, failed, or not reached."""
+
+    title: str
+    state: str
+    advice: str | None = None
+
+
+def steps(kind: ChannelType, channel: Channel, tested: Tested) -> list[TestStep]:
+    """The phases that this channel goes through, up to where the test came; none where the adapter names none, or ended
+    in one of its own."""
+    phases = [p for p in kind.phases if not p.setting or channel.settings.get(p.setting) in p.values]
+    if isinstance(tested.outcome, Delivered):
+        return [TestStep(phase.title, "passed") for phase in phases]
+    names = [phase.name for phase in phases]
+    if tested.outcome.phase not in names:
+        return []
+    end = names.index(tested.outcome.phase)
+    return [
+        TestStep(
+            phase.title,
+            "passed" if place < end else "failed" if place == end else "not reached",
+            _advice(place == end, phase.advice),
+        )
+        for place, phase in enumerate(phases)
+    ]
+
+
+def _advice(is_failed: bool, advice: str) -> str | None:
+    return advice[:1].upper() + advice[1:] if is_failed else None
+
+
+def _fields(kind: ChannelType, form: Mapping[str, str]) -> dict[str, object]:
+    return {field.name: _value(field, form.get(SETTING + field.name, "").strip()) for field in kind.plain_fields}
+
+
+def _value(field: SettingField, text: str) -> object:
+    """As what the adapter takes it for; what is no such number goes to the adapter as it is, which says so."""
+    if not text:
+        return None
+    try:
+        match field.kind:
+            case "whole":
+                return int(text)
+            case "number":
+                number = float(text)
+                return int(number) if number.is_integer() and "." not in text and "e" not in text.lower() else number
+            case _:
+                return text
+    except (ValueError, OverflowError):
+        return text
+
+
+def _lines(text: str) -> dict[str, object]:
+    settings: dict[str, object] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput("form.setting", f"line {number} must be name=value", field="settings")
+        if name.strip() in settings:
+            raise InvalidInput("form.setting", f"line {number} gives {name.strip()[:64]} twice", field="settings")
+        settings[name.strip()] = _plain(value.strip())
+    return settings
+
+
+def _plain(text: str) -> object:
+    """A JSON number, true, false, null or quoted text as such, and everything else as the text it is."""
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, dict | list) else value
+
+
+def _as_line(value: object) -> str:
+    """So that `_plain` gives the value back."""
+    if isinstance(value, str) and _plain(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)

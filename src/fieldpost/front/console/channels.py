@@ -1,0 +1,277 @@
+"""Channels: the ways out, trouble first; one with its settings, its breaker and a test."""
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.acts import KEEP
+from fieldpost.central.operate.channels import Tested
+from fieldpost.central.watch.channels import HELD_MAX, ChannelState
+from fieldpost.core.actor import Role
+from fieldpost.core.breaker import channel_key
+from fieldpost.core.errors import Conflict, InvalidInput, NotFound
+from fieldpost.core.retry import to_text
+from fieldpost.front.auth import Access
+from fieldpost.front.console import channel_form
+from fieldpost.front.console.forms import version_of
+from fieldpost.front.console.guide import read_guide
+from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
+
+PATH = "/channels"
+NEW_PATH = "/new/channel"
+FORM_BYTES_MAX = 128 * 1024
+NOTICES = {
+    "added": "The channel is there. Test it before anybody depends on it.",
+    "changed": "The channel is changed. If nothing was sent by it, it is tried again at once.",
+    "removed": "The channel is removed.",
+    "reset": "Its breaker is closed. What was held goes out in batches.",
+}
+
+
+async def page(visit: Visit) -> Response:
+    ways = await visit.rooms.watch.channels.all()
+    kinds = visit.rooms.operate.channels.types()
+    return visit.page(
+        "channels.html",
+        ways=ways,
+        as_of=ways.as_of,
+        brief={state.channel.name: _brief(state, kinds) for state in ways.channels},
+        path_of=path_of,
+        held_max=HELD_MAX,
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def one(visit: Visit) -> Response:
+    match visit.request.query_params.get("ask"):
+        case "remove":
+            return await _ask_remove(visit)
+        case "reset":
+            return await _ask_reset(visit)
+        case _:
+            return await _one(visit, notice=visit.notice(NOTICES))
+
+
+async def new(visit: Visit) -> Response:
+    return _new(visit, visit.request.query_params.get("type", ""))
+
+
+async def add(visit: Visit) -> Response:
+    form = await visit.form(FORM_BYTES_MAX)
+    channels = visit.rooms.operate.channels
+    type_, name = form.get("type", ""), form.get("name", "").strip()
+    kind = channels.types().get(type_)
+    if kind is None:
+        return _new(visit, type_, 422, form)
+    try:
+        given = channel_form.read(kind, form)
+        await channels.add(
+            visit.actor,
+            name,
+            type_,
+            given.settings,
+            given.secrets,
+            is_default=form.get("is_default") == "true",
+            retry=form.get("retry", "").strip() or None,
+        )
+    except InvalidInput as error:
+        return _new(visit, type_, 422, form, channel_form.told(error, kind))
+    except Conflict as error:
+        return _new(visit, type_, 409, form, {"name": field_errors(error)[""]})
+    return redirect(path_of(name), "added")
+
+
+async def change(visit: Visit) -> Response:
+    form = await visit.form(FORM_BYTES_MAX)
+    channels, name = visit.rooms.operate.channels, visit.path("name")
+    found = await channels.get(name)
+    kind = channels.types().get(found.type)
+    if kind is None:
+        raise _no_adapter(found.type)
+    try:
+        given = channel_form.read(kind, form, found)
+        retry = form.get("retry", "").strip()
+        is_default = form.get("is_default") == "true"
+        await channels.change(
+            visit.actor,
+            name,
+            given.settings,
+            version_of(form),
+            secrets=given.secrets,
+            is_default=KEEP if is_default == found.is_default else is_default,
+            retry=KEEP if retry == (to_text(found.retry) if found.retry else "") else retry or None,
+        )
+    except InvalidInput as error:
+        return await _one(visit, 422, form, channel_form.told(error, kind))
+    except Conflict as error:
+        differs = [
+            (setting, channel_form.as_text(found.settings.get(setting)), channel_form.as_text(value))
+            for setting, value in given.settings.items()
+        ]
+        return await _one(visit, 409, form, trouble=error.message, differs=differs)
+    return redirect(path_of(name), "changed")
+
+
+async def remove(visit: Visit) -> Response:
+    await visit.form()
+    await visit.rooms.operate.channels.remove(visit.actor, visit.path("name"))
+    return redirect(PATH, "removed")
+
+
+async def reset(visit: Visit) -> Response:
+    """Close the breaker; what it held comes free."""
+    await visit.form()
+    name = visit.path("name")
+    await visit.rooms.operate.breakers.reset(visit.actor, channel_key(name))
+    return redirect(path_of(name), "reset")
+
+
+async def test(visit: Visit) -> Response:
+    """A test to one target; the page then tells what came of it, phase by phase."""
+    form = await visit.form()
+    to = form.get("to", "").strip()
+    try:
+        tested = await visit.rooms.operate.channels.test(visit.actor, visit.path("name"), to)
+    except InvalidInput as error:
+        return await _one(visit, 422, to=to, test_error=next(iter(field_errors(error).values())))
+    return await _one(visit, to=to, tested=tested)
+
+
+async def _one(
+    visit: Visit,
+    status: int = 200,
+    form: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+    *,
+    tested: Tested | None = None,
+    **values: object,
+) -> Response:
+    state, as_of = await visit.rooms.watch.channels.one(visit.path("name"))
+    channel, channels = state.channel, visit.rooms.operate.channels
+    kind = channels.types().get(channel.type)
+    shared: dict[str, object] = {"trouble": None, "differs": (), "notice": None, "to": "", "test_error": None}
+    given = channel_form.kept(form) if form else {}
+    return visit.page(
+        "channel.html",
+        status,
+        state=state,
+        channel=channel,
+        kind=kind,
+        values=channel_form.shown(kind, channel) if kind else {},
+        secrets=channels.shown_secrets(channel),
+        doubts=channels.warnings(channel),
+        retry_text=to_text(channel.retry) if channel.retry else "",
+        is_default=given.get("is_default") == "true" if given else channel.is_default,
+        guide=read_guide(kind.guide) if kind else (),
+        tested=tested,
+        steps=channel_form.steps(kind, channel, tested) if kind and tested else (),
+        as_text=channel_form.as_text,
+        held_max=HELD_MAX,
+        own_path=path_of(channel.name),
+        as_of=as_of,
+        path=PATH,
+        here=path_of(channel.name),
+        given=given,
+        errors=errors or {},
+        **shared | values,
+    )
+
+
+def _new(
+    visit: Visit,
+    type_: str,
+    status: int = 200,
+    form: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> Response:
+    kinds = visit.rooms.operate.channels.types()
+    kind = kinds.get(type_) or (next(iter(kinds.values())) if len(kinds) == 1 else None)
+    given = channel_form.kept(form) if form else {}
+    return visit.page(
+        "new_channel.html",
+        status,
+        kind=kind,
+        types=list(kinds),
+        values={},
+        secrets={},
+        retry_text="",
+        is_default=given.get("is_default") == "true",
+        guide=read_guide(kind.guide) if kind else (),
+        path=PATH,
+        given=given,
+        errors=errors or {},
+    )
+
+
+async def _ask_remove(visit: Visit) -> Response:
+    state, _ = await visit.rooms.watch.channels.one(visit.path("name"))
+    name, users = state.channel.name, state.lists
+    why_not = None
+    if not visit.may(Role.ADMIN):
+        why_not = "It needs the role admin."
+    elif users:
+        shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
+        why_not = f"It carries {shown}. Give these lists another channel, or make another one the default, first."
+    return visit.page(
+        "ask.html",
+        title=f"Remove the channel {name}?",
+        text="Its settings and secrets are forgotten. No list goes out by it now." if not users else "",
+        action=f"{path_of(name)}/remove",
+        hidden={},
+        button="Remove",
+        is_danger=True,
+        back=path_of(name),
+        path=PATH,
+        why_not=why_not,
+    )
+
+
+async def _ask_reset(visit: Visit) -> Response:
+    state, _ = await visit.rooms.watch.channels.one(visit.path("name"))
+    name = state.channel.name
+    held = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held notifications" if state.held else "nothing"
+    return visit.page(
+        "ask.html",
+        title=f"Close the breaker of {name}?",
+        text=f"Do it when the cause is mended: {held} will be tried again at once. It is tried by itself too, one "
+        "notification at a time, and closes when that goes well.",
+        action=f"{path_of(name)}/reset",
+        hidden={},
+        button="Close the breaker",
+        is_danger=False,
+        back=path_of(name),
+        path=PATH,
+        why_not=None if visit.may(Role.OPERATOR) else "It needs the role operator.",
+    )
+
+
+def path_of(name: str) -> str:
+    return f"{PATH}/{quote(name)}"
+
+
+def _brief(state: ChannelState, kinds: Mapping[str, object]) -> str:
+    """What tells channels of one type apart."""
+    shown = (channel_form.as_text(state.channel.settings.get(name)) for name in ("host", "url", "port", "from_address"))
+    return ", ".join(text for text in shown if text) if state.channel.type in kinds else "its adapter is not installed"
+
+
+def _no_adapter(type_: str) -> NotFound:
+    return NotFound(
+        "type.unknown",
+        f"there is no adapter of type {type_!r} on this node",
+        hint="install it, then start central anew",
+    )
+
+
+MENU = MenuLine("Channels", PATH, "Set up", "n", signal="breakers")
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("POST", PATH, add, Access.ADMIN),
+    PageRoute("GET", NEW_PATH, new, Access.ADMIN),
+    PageRoute("POST", PATH + "/{name:path}/change", change, Access.ADMIN),
+    PageRoute("POST", PATH + "/{name:path}/remove", remove, Access.ADMIN),
+    PageRoute("POST", PATH + "/{name:path}/reset", reset, Access.OPERATOR),
+    PageRoute("POST", PATH + "/{name:path}/test", test, Access.ADMIN),
+    PageRoute("GET", PATH + "/{name:path}", one, Access.VIEWER),
+)
