@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,27 +30,59 @@ class Run:
     exit_code: int
     left: list[str]
     lines: list[str]
+    happened: object
+    """What came of what was done to it meanwhile."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("demo") / "data"
+    return tmp_path_factory.mktemp("demo") / "fieldpost-demo"
 
 
 @pytest.fixture(scope="module")
-def two_runs(folder: Path) -> tuple[Run, Run]:
-    return run_and_stop(folder), run_and_stop(folder)
+def two_runs(folder: Path, project: Path) -> tuple[Run, Run]:
+    """The first meets a second demo in its folder; the second finds a port taken, and its central is killed."""
+    first = run_and_stop(folder, lambda demo: refused_beside(folder))
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # if somebody else has it, that is as good
+            taken.bind(("127.0.0.1", 2525))
+            taken.listen()
+        usual = ("--port", "0", "--inbox-port", "0")
+        return first, run_and_stop(folder, lambda demo: killed_central(demo, folder, project), *usual)
 
 
-def run_and_stop(folder: Path) -> Run:
-    with RunningDemo(folder) as demo:
+def run_and_stop(folder: Path, meanwhile: Callable[[RunningDemo], object], *arguments: str) -> Run:
+    with RunningDemo(folder, *arguments) as demo:
         login = demo.until(LOGIN).groups()
         inbox_url = demo.until(INBOX)[1]
         demo.until(r"harbour +delivered")
         running = processes_of(demo.mark)
+        happened = meanwhile(demo)
         ids = mail_ids(inbox_url)
         code = demo.stop()
-        return Run(login, ids, running, code, processes_of(demo.mark), demo.lines)
+        return Run(login, ids, running, code, processes_of(demo.mark), demo.lines, happened)
+
+
+def refused_beside(folder: Path) -> tuple[int, str]:
+    """The exit code and the words of a second demo in the same folder."""
+    with RunningDemo(folder) as second:
+        return second.wait(), "".join(second.lines)
+
+
+def killed_central(demo: RunningDemo, folder: Path, project: Path) -> str:
+    """The id of what the example script sent while central was away, once it has arrived."""
+    os.kill(int((folder / "central/central.db.lock").read_text()), signal.SIGKILL)
+    script = subprocess.run(
+        [sys.executable, str(project / "examples/site_script.py")],
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    demo.until("central was ended by SIGKILL")
+    demo.until("plant-north +delivered +Pump 3 → ops")
+    return script.stdout.strip()
 
 
 def test_central_and_each_agent_and_script_are_processes_of_their_own(two_runs: tuple[Run, Run]) -> None:
@@ -67,6 +100,19 @@ def test_a_second_start_goes_on_with_the_same_mails(two_runs: tuple[Run, Run]) -
     assert first.mail_ids
     assert first.mail_ids < second.mail_ids
     assert any("Going on with" in line for line in second.lines)
+
+
+def test_a_second_demo_in_the_same_folder_is_refused(two_runs: tuple[Run, Run]) -> None:
+    code, said = two_runs[0].happened
+    assert (code, "another demo works in" in said) == (1, True)
+
+
+def test_a_usual_port_that_is_taken_is_replaced_with_a_word(two_runs: tuple[Run, Run]) -> None:
+    assert re.search(r"Port 2525 is taken, so the mail catcher is at port \d+", "".join(two_runs[1].lines))
+
+
+def test_what_is_sent_while_central_is_killed_arrives_when_it_is_back(two_runs: tuple[Run, Run]) -> None:
+    assert two_runs[1].happened in two_runs[1].mail_ids
 
 
 def test_a_second_start_shows_the_same_login(two_runs: tuple[Run, Run]) -> None:
@@ -95,47 +141,6 @@ def test_processes_of_a_killed_demo_end_by_themselves(demo: RunningDemo, tmp_pat
     with (tmp_path / "fieldpost-demo/demo.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
     assert processes_of(demo.mark) == []
-
-
-def test_what_is_sent_while_central_is_killed_arrives_when_it_is_back(
-    demo: RunningDemo, tmp_path: Path, project: Path
-) -> None:
-    inbox_url = demo.until(INBOX)[1]
-    demo.until("delivered")
-    os.kill(int((tmp_path / "fieldpost-demo/central/central.db.lock").read_text()), signal.SIGKILL)
-    script = subprocess.run(
-        [sys.executable, str(project / "examples/site_script.py")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    demo.until("central was ended by SIGKILL")
-    demo.until("plant-north +delivered +Pump 3 → ops")
-    assert script.stdout.strip() in mail_ids(inbox_url)
-    assert demo.stop() == 0
-
-
-def test_a_second_demo_in_the_same_folder_is_refused(demo: RunningDemo, tmp_path: Path) -> None:
-    demo.until("delivered")
-    with RunningDemo(tmp_path / "fieldpost-demo") as second:
-        assert second.wait() == 1
-    assert "another demo works in" in "".join(second.lines)
-    assert demo.stop() == 0
-
-
-def test_a_usual_port_that_is_taken_is_replaced_with_a_word(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            taken.bind(("127.0.0.1", 2525))
-            taken.listen()
-        except OSError:
-            pass  # somebody else has it, which is as good
-        with RunningDemo(tmp_path / "data", "--port", "0", "--inbox-port", "0") as demo:
-            demo.until(r"Port 2525 is taken, so the mail catcher is at port \d+")
-            demo.until("delivered")
-            assert demo.stop() == 0
 
 
 def test_a_demo_whose_output_nobody_reads_any_more_stops_in_order(demo: RunningDemo) -> None:

@@ -3,11 +3,13 @@
 import os
 import secrets
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fieldpost.clock import SystemClock
+from support.databases import PostgresDatabases
 from support.running_demo import COMMAND, processes_of
 from support.site_folders import closed_port
 
@@ -42,34 +44,32 @@ def test_the_check_passes_on_sqlite_within_its_time_and_leaves_nothing(tmp_path:
     assert processes_of(mark) == []
 
 
-def test_the_check_passes_on_postgresql(tmp_path: Path, mark: str, empty_pg_url: str) -> None:
-    result = run_check(tmp_path, mark, "--store", empty_pg_url)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "central on PostgreSQL" in result.stdout
+@pytest.fixture(scope="module")
+def on_postgresql(
+    tmp_path_factory: pytest.TempPathFactory, pg_databases: PostgresDatabases
+) -> Iterator[tuple[subprocess.CompletedProcess[str], str, str]]:
+    """A check on PostgreSQL, in this folder and on this store, which others may use again."""
+    path = tmp_path_factory.mktemp("checked")
+    with pg_databases.fresh(is_empty=True) as store:
+        yield run_check(path, "", "--folder", str(path / "folder"), "--store", store), str(path / "folder"), store
+
+
+def test_the_check_passes_on_postgresql_and_again_on_the_data_of_an_earlier_one(
+    tmp_path: Path, mark: str, on_postgresql: tuple[subprocess.CompletedProcess[str], str, str]
+) -> None:
+    first, folder, store = on_postgresql
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "central on PostgreSQL" in first.stdout
+    again = run_check(tmp_path, mark, "--folder", folder, "--store", store)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "Going on with" in again.stdout
     assert processes_of(mark) == []
 
 
-@pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Folder and store of a check that has passed."""
-    path = tmp_path_factory.mktemp("checked")
-    folder, store = str(path / "folder"), f"sqlite:///{path / 'store.db'}"
-    result = run_check(path, "", "--folder", folder, "--store", store)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return folder, store
-
-
-def test_the_check_passes_on_data_of_an_earlier_one(tmp_path: Path, mark: str, checked: tuple[str, str]) -> None:
-    folder, store = checked
-    result = run_check(tmp_path, mark, "--folder", folder, "--store", store)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "Going on with" in result.stdout
-
-
 def test_a_store_of_another_folder_fails_the_check_with_the_reason(
-    tmp_path: Path, mark: str, checked: tuple[str, str]
+    tmp_path: Path, mark: str, on_postgresql: tuple[subprocess.CompletedProcess[str], str, str]
 ) -> None:
-    result = run_check(tmp_path, mark, "--store", checked[1])
+    result = run_check(tmp_path, mark, "--store", on_postgresql[2])
     assert result.returncode == 1
     assert "the store has accounts already" in result.stdout
     assert processes_of(mark) == []
