@@ -16,6 +16,7 @@ from fieldpost.front.console.visit import PageRoute
 
 NOT_SEEN: dict[str, str] = {
     "/live": "a stream",
+    "/export/lists": "a file",
     "/login/oidc": "leads away, to the identity provider",
     "/login/oidc/callback": "leads away, from the identity provider",
 }
@@ -25,6 +26,8 @@ NEEDED: dict[str, str] = {
     "/set-password": "?link={link}",
     "/bulk-acts/new": "?verb=retry&pace=stages&error={error_key}",
     "/sites/{name:path}/rejected/ask": "?act=resubmit&id={notification_id}",
+    "/site-calls/{operation_id}": "?site={site}",
+    "/site-calls/ask": "?act=retry&call={operation_id}%20{site}",
 }
 """What must follow a page's path, with values of `World.places`."""
 
@@ -39,6 +42,15 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
         ("within", "?last=day&list=maintenance"),
         ("wrong", "?status=unheard-of&from=tomorrow"),
     ),
+    "/site-calls": (
+        ("parked", "?status=parked"),
+        ("away", "?site=island"),
+        ("none", "?target=unheard-of"),
+        ("wrong", "?from=tomorrow"),
+    ),
+    "/intents": (("site", "?site=island"), ("none", "?site=unheard-of")),
+    "/lists/{name:path}": (("remove", "?ask=remove"),),
+    "/channels/{name:path}": (("remove", "?ask=remove"), ("reset", "?ask=reset")),
     "/audit": (("errors", "?status=failed,parked,discarded"), ("none", "?actor=unheard-of")),
     "/settings": (("search", "?q=lease"),),
 }

@@ -31,7 +31,7 @@ PAGES_OF: dict[str, tuple[str, ...]] = {
     "channels_show_all": ("GET /channels",),
     "channels_add": ("POST /channels",),
     "channels_show": ("GET /channels/{name:path}",),
-    "channels_change": ("POST /channels/{name:path}/change", "POST /channels/{name:path}/default"),
+    "channels_change": ("POST /channels/{name:path}/change",),
     "channels_remove": ("POST /channels/{name:path}/remove",),
     "channels_test": ("POST /channels/{name:path}/test",),
     "breakers_show_all": ("GET /", "GET /channels"),
@@ -50,6 +50,7 @@ PAGES_OF: dict[str, tuple[str, ...]] = {
     "intents_give": (
         "POST /site-calls/give",
         "POST /site-calls/reconcile",
+        "POST /site-calls/parked",
         "POST /sites/{name:path}/rejected",
         "POST /sites/{name:path}/rejected/act",
         "POST /sites/{name:path}/events",

@@ -74,8 +74,13 @@ def _issued(call: SiteCall) -> Step:
         title="Issued by a script",
         at=call.begun_at,
         facts=tuple((name, text) for name, text in (("by", report.script), ("at", report.instance)) if text),
-        note=f"central heard of it {int(late.total_seconds())} s later" if late > timedelta(seconds=5) else None,
+        note=f"central heard of it {_span(late)} later" if late > timedelta(seconds=5) else None,
     )
+
+
+def _span(late: timedelta) -> str:
+    seconds = int(late.total_seconds())
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
 
 def _told(call: SiteCall) -> Step:

@@ -29,6 +29,7 @@ NOTICES = {
     "retry": "Retry is asked for. The site does it as soon as it is there, and then tells what came of it.",
     "discard": "Discard is asked for. The site does it as soon as it is there, and then tells what came of it.",
     "reconcile": "The site's calls will be read anew as soon as the site is there.",
+    "asked": "Asked. The answer shows here as soon as the site has given it.",
     "cancelled": "Cancelled: the site is not asked.",
 }
 ID_LENGTH = 36
@@ -42,6 +43,7 @@ async def page(visit: Visit) -> Response:
     fleet = await visit.rooms.watch.sites.all()
     figures = (await visit.rooms.watch.kpis.now()).total
     calls = found.calls if found else ()
+    asked_for = await visit.rooms.watch.site_calls.asked(calls) if calls else {}
     site = asked.wanted.site
     shown = {site} if site else {call.site for call in calls}
     zoned: Fields = asked.read | ({"zone": asked.zone} if asked.zone else {})
@@ -51,7 +53,8 @@ async def page(visit: Visit) -> Response:
         found=found,
         as_of=found.as_of if found else fleet.as_of,
         cursor=cursor,
-        asked_for=await visit.rooms.watch.site_calls.asked(calls) if calls else {},
+        asked_for=asked_for,
+        askable={call.report.operation_id for call in calls if _is_askable(call, asked_for)},
         stuck=_stuck(visit, found),
         wanted=asked.wanted,
         zone=asked.zone,
@@ -133,6 +136,14 @@ async def reconcile(visit: Visit) -> Response:
     return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
 
 
+async def ask_parked(visit: Visit) -> Response:
+    """Ask the site itself what is parked there; its answer stands on the intent's own page."""
+    form = await visit.form()
+    given = await visit.rooms.operate.intents.give(visit.actor, form.get("site", ""), IntentKind.LIST_PARKED)
+    visit.rooms.errands.wake()
+    return redirect(f"/intents/{given[0].intent_id}", "asked")
+
+
 async def _ask(
     visit: Visit,
     act: str,
@@ -199,6 +210,13 @@ def _stuck(visit: Visit, found: CallPage | None) -> set[str]:
     return {call.report.operation_id for call in found.calls if is_stuck(call, found.as_of, after)}
 
 
+def _is_askable(call: SiteCall, asked_for: Mapping[tuple[str, str], Intent]) -> bool:
+    """Whether a person's word on it is wanted: it is parked, and the site has none yet."""
+    intent = asked_for.get((call.site, call.report.operation_id))
+    is_asked = intent is not None and intent.state.is_open
+    return call.report.status is OperationStatus.PARKED and call.gone_at is None and not is_asked
+
+
 def _kind(act: str) -> IntentKind:
     kind = ACTS.get(act)
     if kind is None:
@@ -223,5 +241,6 @@ ROUTES = (
     PageRoute("GET", f"{PATH}/ask", ask, Access.OPERATOR),
     PageRoute("POST", f"{PATH}/give", give, Access.OPERATOR),
     PageRoute("POST", f"{PATH}/reconcile", reconcile, Access.OPERATOR),
+    PageRoute("POST", f"{PATH}/parked", ask_parked, Access.OPERATOR),
     PageRoute("GET", PATH + "/{operation_id}", one, Access.VIEWER),
 )
