@@ -13,8 +13,9 @@ from sqlalchemy import Connection, text
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.store import attempts, audit, breakers, lists, notifications
+from fieldpost.central.store import attempts, audit, breakers, claims, lists, notifications
 from fieldpost.central.store.attempts import AttemptRecord
+from fieldpost.central.store.claims import Claimed, Lane
 from fieldpost.central.store.engine import Store, open_store
 from fieldpost.central.store.keyring import Key, Keyring
 from fieldpost.central.watch.metrics import Metrics
@@ -31,6 +32,7 @@ from fieldpost.link.messages import Ack, Item, Submit
 from fieldpost.testing import ManualClock
 
 SITE = "plant-7"
+LEASE_S = 90.0
 DEADLINE_S = 20.0
 """How long a test waits for what must happen before it fails."""
 
@@ -218,6 +220,11 @@ class Centre:
     async def breaker(self, channel: str = "mail") -> Breaker:
         key = channel_key(channel)
         return (await self.store.read(breakers.load, [key])).get(key, Breaker(key))
+
+    async def claim(self, owner: str = "a", lane: Lane = Lane.FRESH, **more: Any) -> list[Claimed]:
+        """What a node of this name takes of what is due, and never is heard of again unless the test sees to it."""
+        given = {"limit": 100, "per_key": 100, "busy": {}, "after": "", "lease_s": LEASE_S} | more
+        return await self.store.write(claims.claim_due, owner, lane, **given, now=self.store.now())
 
     async def claim_of(self, notification_id: str) -> tuple[str | None, int, int]:
         """Owner, token and orphan count."""

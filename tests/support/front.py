@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 from argon2 import PasswordHasher
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from fieldpost.central import adapters
 from fieldpost.central.dispatch.options import DispatchOptions
@@ -31,6 +32,7 @@ from fieldpost.core.setting import InForce
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.server import Server
+from fieldpost.front.tls import Certificate
 from fieldpost.link import credentials
 from fieldpost.run.in_force import in_force
 from fieldpost.run.settings import Settings
@@ -119,9 +121,11 @@ async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]
 
 
 @asynccontextmanager
-async def served(app: FastAPI, options: FrontOptions | None = None) -> AsyncIterator[str]:
+async def served(
+    app: ASGIApp, options: FrontOptions | None = None, certificate: Certificate | None = None
+) -> AsyncIterator[str]:
     """The application on a free port of loopback, as central serves it; its URL."""
-    server = Server(app, socket.create_server(("127.0.0.1", 0)), options)
+    server = Server(app, socket.create_server(("127.0.0.1", 0)), options, certificate)
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(20):

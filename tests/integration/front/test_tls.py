@@ -4,10 +4,8 @@ import asyncio
 import os
 import re
 import signal
-import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -23,11 +21,10 @@ from fieldpost.front.app import create_app
 from fieldpost.front.console.forms import form_token
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.proxies import caller
-from fieldpost.front.server import Server
 from fieldpost.front.tls import Certificate
 from fieldpost.link.endpoint import DATA_PATH
 from fieldpost.testing import ManualClock
-from support.front import ADMIN, VIEWER, Front, open_front
+from support.front import ADMIN, VIEWER, Front, open_front, served
 
 PROXY = ("10.0.0.1", 4711)
 ELSEWHERE = ("203.0.113.9", 4711)
@@ -72,7 +69,7 @@ async def test_the_certificate_is_renewed_while_central_runs_and_bad_files_chang
 ) -> None:
     trusting = papers.issue()
     certificate = Certificate(papers.options)
-    async with served(front.app, certificate) as url:
+    async with served(front.app, certificate=certificate) as url:
         assert url.startswith("https://")
         assert await answers(url, trusting)
         assert not certificate.renew(), "nothing has changed"
@@ -98,7 +95,7 @@ async def test_an_old_version_of_tls_is_not_spoken(papers: Papers) -> None:
 async def test_files_are_looked_at_every_few_seconds_and_at_once_when_asked(front: Front, papers: Papers) -> None:
     papers.issue()
     certificate = Certificate(papers.options)
-    async with served(front.app, certificate) as url:
+    async with served(front.app, certificate=certificate) as url:
         watching = asyncio.create_task(certificate.watch(front.clock))
         await front.clock.wait_sleepers(1)
         newer = papers.issue()
@@ -117,7 +114,7 @@ async def test_the_link_speaks_tls_too(front: Front, papers: Papers) -> None:
     trusting = papers.issue()
     headers = {"Authorization": f"Bearer {front.tokens['site']}"}
     async with (
-        served(front.app, Certificate(papers.options)) as url,
+        served(front.app, certificate=Certificate(papers.options)) as url,
         aiohttp.ClientSession(headers=headers) as session,
         session.ws_connect(f"{url}{DATA_PATH}", ssl=trusting) as websocket,
     ):
@@ -239,19 +236,6 @@ def test_a_setting_that_makes_no_sense_is_refused_by_its_name(setting: str, valu
     with pytest.raises(ConfigError) as refused:
         FrontOptions(**{setting: value})  # type: ignore[arg-type]
     assert refused.value.field == f"front.{setting}"
-
-
-@asynccontextmanager
-async def served(app: ASGIApp, certificate: Certificate) -> AsyncIterator[str]:
-    server = Server(app, socket.create_server(("127.0.0.1", 0)), None, certificate)
-    serving = asyncio.create_task(server.serve())
-    try:
-        async with asyncio.timeout(20):
-            await server.ready()
-        yield server.url
-    finally:
-        server.should_exit = True
-        await serving
 
 
 async def answers(url: str, trusting: ssl.SSLContext) -> bool:

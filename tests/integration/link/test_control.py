@@ -1,9 +1,6 @@
 """The control connection: the sender's client against central as it is served."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from random import Random
 
 import aiohttp
@@ -27,24 +24,13 @@ from fieldpost.link.session import Session
 from support.front import Front, served
 from support.line import Line, receive
 from support.link_central import link_central
+from support.loops import running
 from support.running_central import until
 from support.site_folders import TOKEN
 
 
 async def heard_nothing(message: Message) -> Message | None:
     raise AssertionError(message)
-
-
-@asynccontextmanager
-async def running(client: ControlClient) -> AsyncIterator[None]:
-    stopping = asyncio.Event()
-    task = asyncio.create_task(client.run(stopping))
-    try:
-        yield
-    finally:
-        stopping.set()
-        async with asyncio.timeout(10):
-            await task
 
 
 async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts(front: Front) -> None:

@@ -17,6 +17,7 @@ from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Health, Message, Reconcile, ReconcileAnswer, Refusal
 from support.front import Front, served
+from support.loops import running
 from support.running_central import until
 
 SENT_AT = "2026-11-15T12:00:00.000000Z"
@@ -51,18 +52,6 @@ async def without_websockets(url: str) -> AsyncIterator[str]:
             yield f"http://127.0.0.1:{runner.addresses[0][1]}"
         finally:
             await runner.cleanup()
-
-
-@asynccontextmanager
-async def running(client: ControlClient) -> AsyncIterator[None]:
-    stopping = asyncio.Event()
-    task = asyncio.create_task(client.run(stopping))
-    try:
-        yield
-    finally:
-        stopping.set()
-        async with asyncio.timeout(10):
-            await task
 
 
 def client_of(front: Front, url: str, handler: Callable[[Message], object]) -> ControlClient:

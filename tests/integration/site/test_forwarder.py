@@ -24,6 +24,7 @@ from fieldpost.site.forwarder import Forwarder
 from fieldpost.site.options import ForwardOptions
 from fieldpost.testing import ManualClock
 from support.link_central import LinkCentral, link_central
+from support.loops import running
 from support.site_folders import TOKEN, closed_port, make_site
 from support.site_writers import add
 
@@ -312,18 +313,6 @@ async def test_a_drain_stops_when_central_grants_no_more(
     central.credits = 60
     assert (await forwarder.sweep()).cleared == 200 - first.cleared - 1
     assert max(central.batches[2:]) <= 60
-
-
-@asynccontextmanager
-async def running(forwarder: Forwarder) -> AsyncIterator[None]:
-    stopping = asyncio.Event()
-    task = asyncio.create_task(forwarder.run(stopping))
-    try:
-        yield
-    finally:
-        stopping.set()
-        async with asyncio.timeout(20):
-            await task
 
 
 async def test_a_write_by_anyone_wakes_the_forwarder_at_once(site: Site, central: LinkCentral, tmp_path: Path) -> None:

@@ -6,31 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fieldpost.central.store import claims
 from fieldpost.central.store.engine import open_store
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.core.outcome import Delivered, TransientFailure
 from fieldpost.testing import ManualClock
-from support.centre import Centre, Hanging, open_centre
+from support.centre import LEASE_S, Centre, Hanging, open_centre
 from support.pg_proxy import pg_proxy
-
-LEASE_S = 90.0
 
 
 async def claim_and_die(centre: Centre, owner: str = "dead") -> list[str]:
     """A node that claims all that is due and is never heard of again."""
-    taken = await centre.store.write(
-        claims.claim_due,
-        owner,
-        Lane.FRESH,
-        limit=100,
-        per_key=100,
-        busy={},
-        after="",
-        lease_s=LEASE_S,
-        now=centre.store.now(),
-    )
+    taken = await centre.claim(owner)
     return [one.notification.notification_id for one in taken]
 
 
@@ -274,17 +261,7 @@ async def test_targets_reached_before_a_crash_are_not_known_but_those_written_ar
     sent = await mailing.send("two")
     await mailing.deliver()
     clock.advance(60)
-    await mailing.store.write(
-        claims.claim_due,
-        "dead",
-        Lane.RETRY,
-        limit=1,
-        per_key=1,
-        busy={},
-        after="",
-        lease_s=LEASE_S,
-        now=mailing.store.now(),
-    )
+    await mailing.claim("dead", Lane.RETRY, limit=1)
     clock.advance(LEASE_S)
     await mailing.deliver()
     assert mailing.adapter.envelopes[-1].targets == ("b@example.org",)

@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from fieldpost.central.store import claims
-from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status
 from fieldpost.testing import ManualClock
 from support.centre import DEADLINE_S, Centre, Hanging
@@ -72,17 +70,7 @@ async def test_a_node_stops_even_while_all_its_slots_are_taken(mailing: Centre) 
 async def test_a_node_stops_even_while_a_suspect_is_attempted(mailing: Centre, clock: ManualClock) -> None:
     sent = await mailing.send()
     for owner in ("dead-1", "dead-2"):
-        await mailing.store.write(
-            claims.claim_due,
-            owner,
-            Lane.FRESH,
-            limit=1,
-            per_key=1,
-            busy={},
-            after="",
-            lease_s=90,
-            now=mailing.store.now(),
-        )
+        await mailing.claim(owner, limit=1)
         clock.advance(90)
     mailing.adapter.always["ops"] = Hanging()
     dispatcher = mailing.dispatcher(grace_s=0.05)

@@ -12,29 +12,16 @@ import pytest
 from fieldpost.central.store import breakers, claims
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.breaker import BreakerPolicy, channel_key, record
-from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, Held, Outcome, TransientFailure
 from fieldpost.testing import ManualClock
-from support.centre import Centre, Hanging, open_centre
-
-LEASE_S = 90.0
+from support.centre import LEASE_S, Centre, Hanging, open_centre
 
 
 async def crash(centre: Centre, clock: ManualClock, times: int = 1) -> None:
     """So many nodes claim all that is due and die with it."""
     for number in range(times):
-        await centre.store.write(
-            claims.claim_due,
-            f"dead-{number}",
-            Lane.FRESH,
-            limit=100,
-            per_key=100,
-            busy={},
-            after="",
-            lease_s=LEASE_S,
-            now=centre.store.now(),
-        )
+        await centre.claim(f"dead-{number}")
         clock.advance(LEASE_S)
 
 

@@ -8,34 +8,21 @@ from typing import Any
 import pytest
 from sqlalchemy import Boolean, text
 
-from fieldpost.central.store import attempts, claims
+from fieldpost.central.store import attempts
 from fieldpost.central.store.attempts import Finished
 from fieldpost.central.store.claims import Claimed
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.types import Id
 from fieldpost.core import lifecycle
 from fieldpost.core.ids import new_ids
-from fieldpost.core.lanes import Lane
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.testing import ManualClock
-from support.centre import Centre
-
-LEASE_S = 90.0
+from support.centre import LEASE_S, Centre
 
 
 async def claim(centre: Centre, owner: str = "a") -> Claimed:
-    [one] = await centre.store.write(
-        claims.claim_due,
-        owner,
-        Lane.FRESH,
-        limit=1,
-        per_key=1,
-        busy={},
-        after="",
-        lease_s=LEASE_S,
-        now=centre.store.now(),
-    )
+    [one] = await centre.claim(owner, limit=1)
     return one
 
 
@@ -226,17 +213,7 @@ async def check_that_another_nodes_name_changes_nothing(mailing: Centre, clock: 
 
 
 async def claim_all(centre: Centre) -> list[Claimed]:
-    return await centre.store.write(
-        claims.claim_due,
-        "a",
-        Lane.FRESH,
-        limit=100,
-        per_key=100,
-        busy={},
-        after="",
-        lease_s=LEASE_S,
-        now=centre.store.now(),
-    )
+    return await centre.claim("a")
 
 
 def forget(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:

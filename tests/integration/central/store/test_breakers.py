@@ -7,10 +7,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import breakers, claims
+from fieldpost.central.store import breakers
 from fieldpost.central.store.engine import open_store
 from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.lanes import Lane
 from fieldpost.core.outcome import Held
 from fieldpost.testing import ManualClock
 from support.centre import Centre
@@ -81,17 +80,7 @@ async def test_of_all_nodes_one_gets_the_probe(centre: Centre, clock: ManualCloc
 async def test_due_rows_of_the_keys_are_held_in_a_set_without_an_attempt(centre: Centre, clock: ManualClock) -> None:
     behind = await centre.send_many(5, "ops")
     other = await centre.send("it")
-    [taken] = await centre.store.write(
-        claims.claim_due,
-        "a",
-        Lane.FRESH,
-        limit=1,
-        per_key=1,
-        busy={"list:it": 1},
-        after="",
-        lease_s=90,
-        now=centre.store.now(),
-    )
+    [taken] = await centre.claim("a", limit=1, per_key=1, busy={"list:it": 1})
     until = clock.now() + timedelta(seconds=60)
     before = {i: await centre.get(i) for i in behind}
 

@@ -13,14 +13,7 @@ from fieldpost.central.store.engine import open_store
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.testing import ManualClock
-from support.centre import Centre
-
-LEASE_S = 90.0
-
-
-async def claim(centre: Centre, owner: str = "a", lane: Lane = Lane.FRESH, **more: Any) -> list[Claimed]:
-    given: dict[str, Any] = {"limit": 100, "per_key": 100, "busy": {}, "after": "", "lease_s": LEASE_S}
-    return await centre.store.write(claims.claim_due, owner, lane, **given | more, now=centre.store.now())
+from support.centre import LEASE_S, Centre
 
 
 async def claim_lone(centre: Centre, owner: str = "a") -> list[Claimed]:
@@ -42,7 +35,7 @@ async def test_a_claim_takes_the_row_with_its_targets_and_starts_an_attempt(cent
     await centre.add_list("ops", "b@example.org", "a@example.org")
     sent = await centre.send()
     clock.advance(5)
-    [one] = await claim(centre)
+    [one] = await centre.claim()
     assert (one.notification.notification_id, one.token, one.claimed_at) == (sent, 1, clock.now())
     assert not one.is_lone
     assert not one.is_orphan_of_lone
@@ -57,7 +50,7 @@ async def test_a_claim_takes_the_row_with_its_targets_and_starts_an_attempt(cent
 async def test_a_claim_changes_neither_status_nor_version(centre: Centre) -> None:
     sent = await centre.send()
     before = await centre.get(sent)
-    await claim(centre)
+    await centre.claim()
     after = await centre.get(sent)
     assert (after.status, after.version, after.due_at) == (before.status, before.version, before.due_at)
 
@@ -65,11 +58,11 @@ async def test_a_claim_changes_neither_status_nor_version(centre: Centre) -> Non
 @pytest.mark.req("DEC-06")
 async def test_a_claimed_row_is_nobody_elses_until_its_lease_is_over(centre: Centre, clock: ManualClock) -> None:
     sent = await centre.send()
-    await claim(centre, "a")
+    await centre.claim("a")
     clock.advance(LEASE_S - 0.001)
-    assert await claim(centre, "b") == []
+    assert await centre.claim("b") == []
     clock.advance(0.001)
-    [taken] = await claim(centre, "b")
+    [taken] = await centre.claim("b")
     assert (taken.notification.notification_id, taken.token) == (sent, 2)
     assert await centre.claim_of(sent) == ("b", 2, 1)
 
@@ -104,7 +97,7 @@ async def test_claims_at_the_same_time_never_share_a_row(centre: Centre, clock: 
             await store.close()
     counted = Counter(i for claimed in taken for i in ids(claimed))
     assert set(counted.values()) == {1}
-    assert len(counted) + len(await claim(centre, limit=180)) == 180
+    assert len(counted) + len(await centre.claim(limit=180)) == 180
 
 
 @pytest.mark.req("DSP-04", "LIF-03")
@@ -121,10 +114,10 @@ async def test_a_lane_takes_only_what_is_its_own_and_due(centre: Centre, clock: 
         f"update notifications set status = 'retrying', last_error = 'x', next_attempt_at = {soon}, due_at = {soon}"
         f" where notification_id = '{later}'"
     )
-    assert ids(await claim(centre, lane=Lane.FRESH)) == [fresh]
-    assert ids(await claim(centre, lane=Lane.RETRY)) == [due]
+    assert ids(await centre.claim(lane=Lane.FRESH)) == [fresh]
+    assert ids(await centre.claim(lane=Lane.RETRY)) == [due]
     clock.advance(60)
-    assert ids(await claim(centre, lane=Lane.RETRY)) == [later]
+    assert ids(await centre.claim(lane=Lane.RETRY)) == [later]
 
 
 @pytest.mark.req("DSP-05")
@@ -133,15 +126,15 @@ async def test_of_one_list_the_longest_due_go_first_and_no_more_than_asked(centr
     for _ in range(6):
         sent.append(await centre.send())
         clock.advance(1)
-    assert set(ids(await claim(centre, limit=2))) == set(sent[:2])
-    assert set(ids(await claim(centre, limit=3))) == set(sent[2:5])
+    assert set(ids(await centre.claim(limit=2))) == set(sent[:2])
+    assert set(ids(await centre.claim(limit=3))) == set(sent[2:5])
 
 
 @pytest.mark.req("DEC-08")
 async def test_of_each_key_no_more_than_its_free_slots_are_taken(centre: Centre) -> None:
     for name in ("a", "b", "c"):
         await centre.send_many(10, name)
-    taken = await claim(centre, per_key=4, busy={"list:a": 4, "list:b": 3})
+    taken = await centre.claim(per_key=4, busy={"list:a": 4, "list:b": 3})
     assert Counter(one.notification.list_name for one in taken) == {"b": 1, "c": 4}
 
 
@@ -150,7 +143,7 @@ async def test_saturated_keys_use_up_nothing_of_what_the_others_may_have(centre:
     for name in ("a", "b", "c", "z"):
         await centre.send_many(10, name)
     busy = dict.fromkeys(("list:a", "list:b", "list:c"), 4)
-    taken = await claim(centre, limit=3, per_key=4, busy=busy)
+    taken = await centre.claim(limit=3, per_key=4, busy=busy)
     assert Counter(one.notification.list_name for one in taken) == {"z": 3}
 
 
@@ -158,7 +151,7 @@ async def test_saturated_keys_use_up_nothing_of_what_the_others_may_have(centre:
 async def test_the_walk_begins_behind_the_last_key_and_goes_round(centre: Centre) -> None:
     for name in ("a", "b", "c"):
         await centre.send_many(2, name)
-    taken = await claim(centre, limit=4, after="list:b")
+    taken = await centre.claim(limit=4, after="list:b")
     assert Counter(one.notification.list_name for one in taken) == {"c": 2, "a": 2}
 
 
@@ -167,7 +160,7 @@ async def test_held_rows_are_left_alone(centre: Centre, clock: ManualClock) -> N
     held, free = await centre.send_many(2)
     await hold(centre, held)
     clock.advance(3600)
-    assert ids(await claim(centre)) == [free]
+    assert ids(await centre.claim()) == [free]
 
 
 @pytest.mark.fault(26)
@@ -176,20 +169,20 @@ async def test_a_node_does_not_take_again_what_it_works_on_even_if_the_clock_lea
     centre: Centre, clock: ManualClock
 ) -> None:
     mine, others = await centre.send_many(2)
-    assert len(await claim(centre, "a")) == 2
+    assert len(await centre.claim("a")) == 2
     clock.step(7200)
-    assert ids(await claim(centre, "a", mine=[mine])) == [others]
+    assert ids(await centre.claim("a", mine=[mine])) == [others]
 
 
 @pytest.mark.req("DEC-11", "TBL-10")
 async def test_targets_are_fixed_by_the_first_claim(centre: Centre, clock: ManualClock) -> None:
     await centre.add_list("ops", "old@example.org")
     sent = await centre.send()
-    await claim(centre)
+    await centre.claim()
     await centre.store.write(lists.remove_list, "ops")
     await centre.add_list("ops", "new@example.org")
     clock.advance(LEASE_S)
-    [again] = await claim(centre, "b")
+    [again] = await centre.claim("b")
     assert again.notification.targets == (Target("old@example.org", TargetStatus.DUE),)
     assert await centre.store.read(claims.targets_of, [sent]) == {sent: [Target("old@example.org")]}
     assert await centre.store.read(claims.targets_of, []) == {}
@@ -198,7 +191,7 @@ async def test_targets_are_fixed_by_the_first_claim(centre: Centre, clock: Manua
 @pytest.mark.req("DEC-07")
 async def test_renewal_lengthens_only_what_is_still_the_owners(centre: Centre, clock: ManualClock) -> None:
     kept, lost = await centre.send_many(2)
-    await claim(centre, "a")
+    await centre.claim("a")
     await centre.execute(f"update notifications set claim_token = 2 where notification_id = '{lost}'")
     clock.advance(60)
     renewed = await centre.store.write(
@@ -207,14 +200,14 @@ async def test_renewal_lengthens_only_what_is_still_the_owners(centre: Centre, c
     assert renewed == {kept}
     assert await centre.store.write(claims.renew, "b", [(kept, 1)], lease_s=LEASE_S, now=centre.store.now()) == set()
     clock.advance(LEASE_S - 1)
-    assert ids(await claim(centre, "b")) == [lost]
+    assert ids(await centre.claim("b")) == [lost]
 
 
 @pytest.mark.fault(59)
 async def test_release_gives_rows_back_as_they_were_and_says_why(centre: Centre, clock: ManualClock) -> None:
     sent = await centre.send()
     before = await centre.get(sent)
-    await claim(centre, "a")
+    await centre.claim("a")
     clock.advance(3)
     assert await centre.store.write(claims.release, "b", [(sent, 1)], "not mine", now=centre.store.now()) == set()
     assert await centre.store.write(claims.release, "a", [(sent, 1)], "node stops", now=centre.store.now()) == {sent}
@@ -228,7 +221,7 @@ async def test_release_gives_rows_back_as_they_were_and_says_why(centre: Centre,
     assert await centre.claim_of(sent) == (None, 1, 0)
     [attempt] = await centre.attempts(sent)
     assert (attempt.outcome, attempt.error, attempt.finished_at) == ("released", "node stops", clock.now())
-    assert ids(await claim(centre, "b")) == [sent]
+    assert ids(await centre.claim("b")) == [sent]
 
 
 @pytest.mark.req("DEC-07")
@@ -240,9 +233,9 @@ async def test_a_row_orphaned_twice_is_claimed_alone_and_known_as_crasher_only_a
     for _ in range(2):
         assert await claim_lone(centre) == []
         assert not await centre.store.read(due.has_suspects, now=centre.store.now())
-        assert ids(await claim(centre)) == [sent]
+        assert ids(await centre.claim()) == [sent]
         clock.advance(LEASE_S)
-    assert await claim(centre) == []
+    assert await centre.claim() == []
     assert await centre.store.read(due.has_suspects, now=centre.store.now())
     [lone] = await claim_lone(centre)
     assert lone.is_lone
@@ -257,7 +250,7 @@ async def test_a_row_orphaned_twice_is_claimed_alone_and_known_as_crasher_only_a
 async def test_a_lone_claim_takes_one_row_and_a_released_one_is_alone_again(centre: Centre, clock: ManualClock) -> None:
     await centre.send_many(3)
     for _ in range(2):
-        assert len(await claim(centre)) == 3
+        assert len(await centre.claim()) == 3
         clock.advance(LEASE_S)
     [first] = await claim_lone(centre)
     given_back = [(first.notification.notification_id, first.token)]
@@ -297,7 +290,7 @@ async def test_next_due_is_the_earliest_over_lanes_and_keys_that_nobody_holds(
     held = await centre.send("a")
     claimed = await centre.send("b")
     await hold(centre, held)
-    assert ids(await claim(centre)) == [claimed]
+    assert ids(await centre.claim()) == [claimed]
     assert await next_due() is None
     clock.advance(10)
     retrying = await centre.send("c")
@@ -320,9 +313,9 @@ async def test_a_new_embedded_process_voids_all_earlier_claims(sqlite_url: str, 
 
     async with open_centre(sqlite_url, clock) as centre:
         claimed, free = await centre.send_many(2)
-        assert len(await claim(centre, "a", limit=1)) == 1
+        assert len(await centre.claim("a", limit=1)) == 1
         await centre.store.write(claims.void_all)
-        taken = {one.notification.notification_id: one for one in await claim(centre, "b")}
+        taken = {one.notification.notification_id: one for one in await centre.claim("b")}
         assert set(taken) == {claimed, free}
         assert sorted(one.token for one in taken.values()) == [1, 2]
         assert {one.notification.status for one in taken.values()} == {Status.PENDING}

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fieldpost.central.store import attempts, claims
+from fieldpost.central.store import attempts
 from fieldpost.central.store.attempts import Finished
 from fieldpost.central.store.claims import Claimed
 from fieldpost.core import lifecycle
@@ -13,24 +13,11 @@ from fieldpost.core.ids import new_ids
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, TargetStatus
 from fieldpost.testing import ManualClock
-from support.centre import Centre
-
-LEASE_S = 90.0
+from support.centre import LEASE_S, Centre
 
 
 async def claim(centre: Centre, owner: str, *mine: str, lane: Lane = Lane.FRESH) -> list[Claimed]:
-    return await centre.store.write(
-        claims.claim_due,
-        owner,
-        lane,
-        limit=10,
-        per_key=10,
-        busy={},
-        after="",
-        lease_s=LEASE_S,
-        now=centre.store.now(),
-        mine=mine,
-    )
+    return await centre.claim(owner, lane, limit=10, mine=mine)
 
 
 def parked(claimed: Claimed, clock: ManualClock) -> Finished:
