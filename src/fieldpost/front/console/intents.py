@@ -7,8 +7,10 @@ from starlette.responses import Response
 
 from fieldpost.central.watch.site_calls import LIMIT_MAX
 from fieldpost.central.watch.sites import Fleet
+from fieldpost.core.errors import InvalidInput
 from fieldpost.core.intent import Intent, IntentState
 from fieldpost.core.site_health import LinkState
+from fieldpost.core.text import check_label
 from fieldpost.core.times import from_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.filters import Fields, address, read_filter
@@ -38,7 +40,7 @@ async def page(visit: Visit) -> Response:
     cursor = query.get("cursor") or None
     watch = visit.rooms.watch
     wants = [state] if state else None
-    is_of_open, is_of_ended = state is None or state in OPEN, state is None or state in ENDED
+    is_of_open, is_of_ended = (asked.is_readable and (state is None or state in some) for some in (OPEN, ENDED))
     fleet = await watch.sites.all()
     opened: Sequence[Intent] = ()
     if is_of_open and cursor is None:
@@ -46,6 +48,7 @@ async def page(visit: Visit) -> Response:
     ended = await watch.site_calls.intents(site=site, states=wants or ENDED, cursor=cursor) if is_of_ended else None
     return visit.page(
         "intents.html",
+        200 if asked.is_readable else 422,
         by_site=_by_site(opened),
         more_open=len(opened) == LIMIT_MAX,
         ended=ended.intents if ended else (),
@@ -120,7 +123,12 @@ def _by_site(opened: Sequence[Intent]) -> dict[str, list[Intent]]:
 
 
 def _parse(given: Fields) -> dict[str, str]:
-    return {name: value for name, value in given.items() if isinstance(value, str)}
+    one = {name: value for name, value in given.items() if isinstance(value, str)}
+    if "site" in one:
+        check_label(one["site"], "site")
+    if (state := one.get("state")) is not None and state not in list(IntentState):
+        raise InvalidInput("state.unknown", f"state must be one of {', '.join(IntentState)}", field="state")
+    return one
 
 
 ROUTES = (

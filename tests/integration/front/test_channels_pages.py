@@ -1,0 +1,167 @@
+"""The pages of channels: trouble first, settings as fields, secrets that stay hidden, the breaker, and the test."""
+
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fieldpost.core.breaker import BreakerState
+from fieldpost.core.outcome import Held
+from fieldpost.testing import MailServer, ManualClock
+from support.front import ADMIN, Front, open_front
+from support.visitor import Visitor, visiting
+
+CANARY = "a password that nobody sees"
+MAIL = {"host": "127.0.0.1", "tls": "none", "from_address": "ops@example.org"}
+FORM = {f"settings.{name}": value for name, value in MAIL.items()} | {"settings.port": "2525"}
+
+
+@pytest.fixture
+async def quick(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
+    """On one database, for what no database answers otherwise than another."""
+    async with open_front(sqlite_url, clock) as opened:
+        yield opened
+
+
+async def add_mail(front: Front, port: int = 2525, **more: object) -> None:
+    await front.operate.channels.add(ADMIN, "mail", "email", MAIL | {"port": port} | more, is_default=True)
+
+
+async def test_a_blocked_channel_stands_first_with_what_it_holds_and_is_reset_by_an_operator(front: Front) -> None:
+    for name in ("a-good", "z-bad"):
+        await front.centre.add_channel(name, default=name == "a-good")
+    await front.centre.add_list("ops", channel_name="z-bad")
+    await front.centre.add_list("other")
+    front.centre.adapter.always["ops"] = Held("connecting was refused", phase="connect")
+    await front.centre.send_many(3)
+    for _ in range(6):
+        await front.centre.deliver()
+        front.clock.advance(11)
+    ways = await front.watch.channels.all()
+    assert [(s.channel.name, s.is_blocked, s.held, tuple(s.lists)) for s in ways.channels] == [
+        ("z-bad", True, 3, ("ops",)),
+        ("a-good", False, 0, ("other",)),
+    ]
+    async with visiting(front, "viewer") as visitor:
+        text = await visitor.look("/channels")
+        assert text.index("z-bad") < text.index("a-good")
+        assert "connecting was refused" in text
+        page = await visitor.look("/channels/z-bad")
+        assert "3 notifications are held" in page
+        assert "needs the role operator; you are viewer" in page
+        assert 'name="settings.' not in visitor.page.text
+    async with visiting(front, "operator") as visitor:
+        assert "3 held notifications will be tried again" in await visitor.look("/channels/z-bad?ask=reset")
+        await visitor.send("/channels/z-bad/reset")
+        assert "Its breaker is closed" in visitor.text
+    assert (await front.centre.breaker("z-bad")).state is BreakerState.CLOSED
+
+
+async def test_a_channel_is_set_up_and_changed_by_fields_and_its_secrets_are_never_shown(quick: Front) -> None:
+    login = {"settings.auth": "basic", "settings.username": "ops"}
+    async with visiting(quick, "admin") as visitor:
+        assert "There is no channel yet" in await visitor.look("/channels")
+        await visitor.look("/new/channel")
+        await visitor.send("/channels", name="mail", is_default="true", **FORM, **login, **{"secrets.password": CANARY})
+        assert "The channel is there" in visitor.text
+        assert CANARY not in visitor.page.text
+        assert "set; leave empty to keep it" in visitor.page.text
+        added = await quick.operate.channels.get("mail")
+        assert (added.is_default, added.settings["port"], added.settings["host"]) == (True, 2525, "127.0.0.1")
+        sealed = added.secrets["password"]
+        await visitor.send("/channels/mail/change", **FORM | login | {"settings.port": ""}, is_default="true")
+        changed = await quick.operate.channels.get("mail")
+        assert changed.settings["port"] == 25, "an empty field is the default"
+        assert changed.secrets["password"] == sealed, "an empty secret stays"
+        await visitor.send("/channels/mail/change", **FORM, **{"clear.password": "true", "settings.auth": "none"})
+        emptied = await quick.operate.channels.get("mail")
+        assert (emptied.secrets, emptied.is_default) == ({}, False)
+
+
+async def test_a_bad_setting_is_told_at_its_field_and_only_secrets_are_typed_again(quick: Front) -> None:
+    await add_mail(quick)
+    wrong = {
+        "settings.port": ("many", "port must be a whole number"),
+        "settings.tls": ("ssl", "tls must be one of"),
+        "settings.from_address": ("nobody", "from_address"),
+        "settings.auth": ("basic", "username must be given, since auth is basic"),
+        "retry": ("often", "retry: "),
+    }
+    async with visiting(quick, "admin") as visitor:
+        await visitor.look("/channels/mail")
+        for name, (value, rule) in wrong.items():
+            answer = await visitor.send("/channels/mail/change", **FORM | {name: value, "secrets.password": CANARY})
+            assert answer.status_code == 422
+            assert rule.lower() in visitor.text.lower()
+            assert CANARY not in answer.text
+            assert value in answer.text
+        await visitor.look("/new/channel")
+        answer = await visitor.send("/channels", name="mail", **FORM)
+        assert (answer.status_code, "There is a channel named 'mail' already" in visitor.text) == (409, True)
+        answer = await visitor.send("/channels", name="other", type="pigeon", **FORM)
+        assert answer.status_code == 422
+    assert (await quick.operate.channels.get("mail")).version == 1
+
+
+async def test_of_two_who_change_a_channel_the_second_sees_what_his_form_would_change_now(quick: Front) -> None:
+    await add_mail(quick)
+    async with visiting(quick, "admin") as visitor:
+        await visitor.look("/channels/mail")
+        await quick.operate.channels.change(ADMIN, "mail", {"port": 26}, 1)
+        answer = await visitor.send("/channels/mail/change", **FORM | {"settings.max_retries": "4"}, is_default="true")
+        assert answer.status_code == 409
+        assert "make port 2525 , which is 26 now" in visitor.text
+        assert "make max_retries 4 , which is 10 now" in visitor.text
+        assert (await quick.operate.channels.get("mail")).settings["port"] == 26
+        await visitor.send("/channels/mail/change", **FORM, is_default="true")
+    assert (await quick.operate.channels.get("mail")).settings["port"] == 2525
+
+
+async def test_a_test_tells_how_far_it_came_and_what_to_do(quick: Front) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    await add_mail(quick, port)
+    async with visiting(quick, "admin") as visitor:
+        await visitor.look("/channels/mail")
+        await visitor.send("/channels/mail/test", to="ann@example.org")
+        assert "held" in visitor.text
+        assert "Connect : failed Is host right, is the port open from here" in visitor.text
+        assert "Recipient : not reached" in visitor.text
+        assert "Login" not in phases(visitor), "the channel has none"
+        answer = await visitor.send("/channels/mail/test", to="nobody <here>")
+        assert (answer.status_code, "nobody &lt;here&gt;" in answer.text) == (422, True)
+        async with MailServer() as server:
+            await quick.operate.channels.change(ADMIN, "mail", {"port": server.port}, 1)
+            await visitor.look("/channels/mail")
+            await visitor.send("/channels/mail/test", to="ann@example.org")
+            assert "delivered The server took the test for ann@example.org" in visitor.text
+            assert "not reached" not in phases(visitor)
+            assert "> RCPT TO:<ann@example.org>" in visitor.text
+            assert len(server.mails) == 1
+
+
+async def test_a_channel_that_carries_lists_is_not_removed_and_says_why(quick: Front) -> None:
+    await add_mail(quick)
+    await quick.centre.add_list("ops")
+    async with visiting(quick, "admin") as visitor:
+        assert "It carries ops" in await visitor.look("/channels/mail?ask=remove")
+        assert ">Remove</button>" not in visitor.page.text
+        await quick.operate.lists.remove(ADMIN, "ops")
+        await visitor.look("/channels/mail?ask=remove")
+        await visitor.send("/channels/mail/remove")
+        assert "The channel is removed" in visitor.text
+    async with visiting(quick, "operator") as visitor:
+        assert (await visitor.client.get("/new/channel")).status_code == 403
+        assert (await visitor.client.get("/channels/mail")).status_code == 404
+
+
+async def test_the_guide_of_the_type_is_folded_in(quick: Front) -> None:
+    async with visiting(quick, "admin") as visitor:
+        page = await visitor.look("/new/channel")
+    assert "How a channel of type email works" in page
+    assert "the recipients are in BCC" in page
+    assert "**" not in page
+
+
+def phases(visitor: Visitor) -> str:
+    return visitor.page.text.split('class="phases"', 1)[1].split("</ol>", 1)[0]

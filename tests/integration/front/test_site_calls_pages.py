@@ -1,0 +1,199 @@
+"""The pages of the sites' cached calls, and of what was asked of sites."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from fieldpost.core.intent import IntentKind, IntentState
+from fieldpost.core.times import to_text
+from fieldpost.link.messages import CommandResult, Health
+from fieldpost.testing import ManualClock
+from support.calls import Calls
+from support.centre import SITE
+from support.front import ADMIN, OPERATOR, Front, open_front
+from support.visitor import visiting
+
+
+@pytest.fixture
+async def quick(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
+    """On one database, for what no database answers otherwise than another."""
+    async with open_front(sqlite_url, clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def calls(tmp_path: Path, clock: ManualClock) -> Iterator[Calls]:
+    opened = Calls(tmp_path / "buffer.db", clock)
+    yield opened
+    opened.close()
+
+
+async def tell(front: Front, calls: Calls, site: str = SITE) -> None:
+    """The site tells of all its calls, and that it is there."""
+    await front.centre.ingest.reports.telemetry(site, calls.told())
+    await front.centre.ingest.reports.health(site, Health(sent_at=to_text(front.clock.now()), version="1", backlog={}))
+
+
+async def test_calls_are_found_by_status_target_and_how_long_they_take(
+    front: Front, calls: Calls, clock: ManualClock
+) -> None:
+    parked, slow = calls.parked(), calls.issue("mes")
+    await tell(front, calls)
+    clock.advance(3600)
+    fresh = calls.issue("erp")
+    await tell(front, calls)
+
+    async def found(path: str) -> set[str]:
+        await visitor.look(path)
+        return {one for one in (parked, slow, fresh) if f'id="r-{one}"' in visitor.page.text}
+
+    async with visiting(front, "viewer") as visitor:
+        assert await found("/site-calls") == {parked, slow, fresh}
+        assert "503 for too long" in visitor.text
+        assert await found("/site-calls?status=parked") == {parked}
+        assert await found("/site-calls?stuck=true") == {slow}
+        assert await found("/site-calls?target=MES") == {slow}
+        assert await found(f"/site-calls?site={SITE}&from=2000-01-01T00:00&zone=Europe/Amsterdam&category=") == {
+            parked,
+            slow,
+            fresh,
+        }
+        assert await found("/site-calls?site=elsewhere") == set()
+        wrong = await visitor.look("/site-calls?from=tomorrow&status=parked")
+        assert "From must be a date and a time" in wrong
+        assert visitor.page.status_code == 422
+        assert 'value="parked" selected' in visitor.page.text, "what could be read stays"
+
+
+@pytest.mark.req("TEL-11")
+@pytest.mark.req("DEC-27")
+async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
+    front: Front, calls: Calls, clock: ManualClock
+) -> None:
+    one = calls.parked()
+    await tell(front, calls)
+    clock.advance(300)
+    before = (await front.watch.site_calls.detail(SITE, one)).call
+    async with visiting(front, "operator") as visitor:
+        asked = await visitor.look(f"/site-calls/ask?act=retry&call={one}%20{SITE}")
+        assert "Your word waits" in asked, "the site has not reported for five minutes"
+        assert (await visitor.send("/site-calls/give", reason="erp is back")).status_code == 303
+        assert "Retry is asked for" in visitor.text
+        assert "waiting for the site" in visitor.text
+        assert "parked" in visitor.text
+        assert f"act=discard&amp;call={one}" not in visitor.page.text, "one word at a time"
+        assert (await front.watch.site_calls.detail(SITE, one)).call == before
+        (intent,) = await front.operate.intents.open_of([SITE], 10)
+        assert (intent.kind, intent.message_id, intent.reason, intent.actor) == (
+            IntentKind.RETRY,
+            one,
+            "erp is back",
+            "operator",
+        )
+        await front.operate.intents.to_send([intent])
+        assert "sent" in await visitor.look(f"/site-calls/{one}")
+        assert f'action="/intents/{intent.intent_id}/cancel"' not in visitor.page.text, "what was sent is sent"
+        await front.operate.intents.settle(SITE, CommandResult(intent.intent_id, "applied"))
+        told = await visitor.look(f"/site-calls/{one}", site=SITE)
+        assert "Retry: the site applied it" in told
+        assert (await front.watch.site_calls.detail(None, one)).call == before
+        calls.retry(one)
+        await tell(front, calls)
+        assert "Retrying, as the site last said" in await visitor.look(f"/site-calls/{one}")
+
+
+async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front, calls: Calls) -> None:
+    await quick.operate.sites.add(ADMIN, "other")
+    marked = [calls.parked(), calls.parked()]
+    moved = calls.issue()
+    await tell(quick, calls)
+    await quick.centre.ingest.reports.telemetry("other", calls.told())
+    chosen = [f"{marked[0]} {SITE}", f"{marked[1]} {SITE}", f"{marked[0]} other", f"{moved} other"]
+    async with visiting(quick, "operator") as visitor:
+        visitor.page = await visitor.client.get("/site-calls/ask", params={"act": "discard", "call": chosen})
+        assert "Discard 4 calls?" in visitor.text
+        assert "1 of them is no longer parked" in visitor.text
+        await visitor.send("/site-calls/give")
+        found = await quick.operate.intents.open_of([SITE, "other"], 10)
+        assert {(i.site, i.message_id, i.kind.value) for i in found} == {
+            (SITE, marked[0], "discard"),
+            (SITE, marked[1], "discard"),
+            ("other", marked[0], "discard"),
+            ("other", moved, "discard"),
+        }
+        assert "Nothing is chosen" in await visitor.look("/site-calls/ask?act=discard")
+        for wrong in ("?act=burn&call=x", "?act=retry&call=x", f"?act=retry&call={marked[0]}"):
+            await visitor.look(f"/site-calls/ask{wrong}")
+            assert visitor.page.status_code == 422
+
+
+@pytest.mark.req("TEL-06")
+async def test_a_site_is_asked_for_what_is_parked_and_its_answer_is_readable(quick: Front, calls: Calls) -> None:
+    calls.parked()
+    await tell(quick, calls)
+    async with visiting(quick, "operator") as visitor:
+        await visitor.look("/site-calls", site=SITE)
+        await visitor.client.post(
+            "/site-calls/parked", data={"csrf": csrf_in(visitor.page.text), "site": SITE, "next": "/site-calls"}
+        )
+        (intent,) = await quick.operate.intents.open_of([SITE], 10)
+        assert "It is sent to the site at once" in await visitor.look(f"/intents/{intent.intent_id}")
+        await quick.operate.intents.to_send([intent])
+        rows = ({"operation_id": calls.parked(), "target": "erp <POST>", "created_at": "2026-11-15T01:02:03Z"},)
+        await quick.operate.intents.settle(SITE, CommandResult(intent.intent_id, "applied", None, rows, "17"))
+        answer = await visitor.look(f"/intents/{intent.intent_id}")
+        for words in ("erp <POST>", "Created at", "1 line, as", "--cursor 17"):
+            assert words in answer
+        assert f'href="/site-calls/{rows[0]["operation_id"]}?site={SITE}"' in visitor.page.text
+
+
+async def test_open_intents_come_first_by_site_and_can_be_cancelled_while_they_wait(quick: Front) -> None:
+    ended = (await quick.operate.intents.give(OPERATOR, SITE, IntentKind.RECONCILE))[0]
+    await quick.operate.intents.to_send([ended])
+    await quick.operate.intents.settle(SITE, CommandResult(ended.intent_id, "operation_failed", "disk <full>"))
+    opened = (await quick.operate.intents.give(OPERATOR, SITE, IntentKind.LIST_REJECTED, reason="why"))[0]
+    async with visiting(quick, "operator") as visitor:
+        text = await visitor.look("/intents")
+        assert text.index("List what is rejected") < text.index("Ended") < text.index("disk <full>")
+        assert "failed" in text
+        await visitor.send(f"/intents/{opened.intent_id}/cancel")
+        assert "Cancelled: the site is not asked" in visitor.text
+        assert (await quick.watch.site_calls.intent(opened.intent_id)).state is IntentState.CANCELLED
+        late = await visitor.client.post(
+            f"/intents/{opened.intent_id}/cancel", data={"csrf": csrf_in(visitor.page.text)}
+        )
+        assert late.status_code == 409
+        assert "No intent fits" in await visitor.look("/intents?site=elsewhere")
+        assert "disk <full>" in await visitor.look("/intents?state=done")
+        assert "List what is rejected" not in visitor.text
+        assert (await visitor.client.get("/intents?state=purple")).status_code == 422
+
+
+async def test_a_viewer_sees_calls_and_reads_which_role_an_act_needs(quick: Front, calls: Calls) -> None:
+    one = calls.parked()
+    await tell(quick, calls)
+    async with visiting(quick, "viewer") as visitor:
+        assert "needs the role operator" in await visitor.look(f"/site-calls/{one}")
+        page = await visitor.look("/site-calls")
+        assert "one needs the role operator; you are viewer" in page
+        assert "data-select" not in visitor.page.text
+        form = {"csrf": csrf_in(visitor.page.text), "act": "retry", "calls": f"{one} {SITE}"}
+        assert (await visitor.client.post("/site-calls/give", data=form)).status_code == 403
+        assert await quick.operate.intents.open_of([SITE], 10) == []
+        assert (await visitor.client.get(f"/site-calls/{one}?site=elsewhere")).status_code == 404
+
+
+async def test_an_operator_has_a_sites_calls_read_anew(quick: Front, calls: Calls) -> None:
+    calls.parked()
+    await tell(quick, calls)
+    async with visiting(quick, "operator") as visitor:
+        await visitor.look("/site-calls", site=SITE)
+        await visitor.send("/site-calls/reconcile")
+        assert "will be read anew" in visitor.text
+        (intent,) = await quick.operate.intents.open_of([SITE], 10)
+        assert intent.kind is IntentKind.RECONCILE
+
+
+def csrf_in(text: str) -> str:
+    return text.split('name="csrf" value="', 1)[1].split('"', 1)[0]
