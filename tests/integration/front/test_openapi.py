@@ -1,6 +1,6 @@
 """The API's description is complete and true: a program reads it, tries what it says, and finds nothing else.
 
-The long form, every case that the description defines, is in `tests/chaos/test_openapi.py`.
+The long form, every case that the description defines and a viewer too, is in `tests/chaos/test_openapi.py`.
 """
 
 import re
@@ -17,7 +17,6 @@ from support.schemathesis import try_all
 
 ID = "0198c8a0-0000-7000-8000-000000000001"
 QUICK = {
-    "viewer": ("--phases", "fuzzing", "--max-examples", "2"),
     "operator": ("--phases", "fuzzing", "--max-examples", "2"),
     "admin": ("--phases", "examples,fuzzing,stateful", "--max-examples", "3"),
 }
