@@ -35,7 +35,8 @@ class Block:
 
 def read_guide(markdown: str) -> list[Block]:
     """The blocks of a guide in their order, without its title, which the page has already."""
-    found = [block for part in re.split(r"\n\s*\n", markdown.strip()) for block in _blocks(part.split("\n"))]
+    parts = [part for part in re.split(r"\n\s*\n", markdown) if part.strip()]
+    found = [block for part in parts for block in _blocks(part.strip("\n").split("\n"))]
     return found[1:] if found and found[0].kind == "heading" else found
 
 

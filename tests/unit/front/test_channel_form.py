@@ -1,0 +1,82 @@
+"""A channel's settings to a form and back."""
+
+import pytest
+
+from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.central.operate.channels import ChannelType, Tested
+from fieldpost.core.adapter import Phase, SettingField
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.lists import Channel
+from fieldpost.core.outcome import Delivered, Held
+from fieldpost.front.console import channel_form
+
+FIELDS = (
+    SettingField(name="host", doc="", is_required=True),
+    SettingField(name="port", doc="", kind="whole"),
+    SettingField(name="wait_s", doc="", kind="number"),
+    SettingField(name="password", doc=""),
+)
+KIND = ChannelType(
+    "pager", frozenset({"password"}), FIELDS, (Phase("call", "Call", "look"), Phase("say", "Say", "ask"))
+)
+BARE = ChannelType("pager", frozenset({"password"}))
+CHANNEL = Channel("c", "pager", {"host": "a", "port": 5, "wait_s": 2.5, "beyond": "kept"}, secrets={"password": "…"})
+
+
+@pytest.mark.parametrize("kind", [KIND, BARE])
+def test_a_form_sent_back_as_it_was_shown_changes_nothing(kind: ChannelType) -> None:
+    given = channel_form.read(kind, channel_form.shown(kind, CHANNEL), CHANNEL)
+    assert (given.settings, given.secrets) == ({}, {})
+
+
+def test_only_what_differs_is_set_and_what_was_emptied_goes_back_to_its_default() -> None:
+    form = {"settings.host": " b ", "settings.port": "", "settings.wait_s": "2.5", "secrets.password": " s "}
+    given = channel_form.read(KIND, form, CHANNEL)
+    assert given.settings == {"host": "b", "port": None}
+    assert given.secrets == {"password": " s "}, "blanks may belong to a secret"
+    assert channel_form.read(KIND, {"settings.host": "b"}).settings == {"host": "b"}
+
+
+def test_a_number_that_is_none_reaches_the_adapter_as_it_was_typed() -> None:
+    given = channel_form.read(KIND, {"settings.port": "many", "settings.wait_s": "1e3"})
+    assert given.settings == {"port": "many", "wait_s": 1000.0}
+
+
+def test_lines_are_for_adapters_that_describe_nothing() -> None:
+    form = {"settings": 'host=b\n\nport=6\nname="6"\nis_on=true\n', "clear.password": "true"}
+    given = channel_form.read(BARE, form, CHANNEL)
+    assert given.settings == {"host": "b", "port": 6, "name": "6", "is_on": True, "wait_s": None, "beyond": None}
+    assert given.secrets == {"password": None}
+    for wrong in ("host", "=b", "host=a\nhost=b"):
+        with pytest.raises(InvalidInput, match="line"):
+            channel_form.read(BARE, {"settings": wrong})
+    error = InvalidInput("settings.invalid", "port must be a number", field="settings.port")
+    assert channel_form.told(error, BARE) == {"settings": "Port must be a number."}
+    assert channel_form.told(error, KIND) == {"settings.port": "Port must be a number."}
+
+
+def test_what_goes_back_into_a_form_holds_no_secret() -> None:
+    assert channel_form.kept({"settings.host": "a", "secrets.password": "s"}) == {"settings.host": "a"}
+
+
+def test_a_test_is_told_phase_by_phase_up_to_where_it_came() -> None:
+    def told(outcome: Delivered | Held) -> list[tuple[str, str, str | None]]:
+        steps = channel_form.steps(KIND, CHANNEL, Tested(outcome, ()))
+        return [(step.title, step.state, step.advice) for step in steps]
+
+    assert told(Delivered()) == [("Call", "passed", None), ("Say", "passed", None)]
+    assert told(Held("no", phase="say")) == [("Call", "passed", None), ("Say", "failed", "Ask")]
+    assert told(Held("no", phase="call")) == [("Call", "failed", "Look"), ("Say", "not reached", None)]
+    assert told(Held("no", phase="settings")) == [], "none that is known"
+
+
+def test_of_an_email_channel_only_the_phases_that_it_goes_through_are_told() -> None:
+    adapter = EmailAdapter()
+    kind = ChannelType("email", adapter.secrets, adapter.fields, adapter.phases, adapter.guide)
+    plain = Channel("c", "email", {"tls": "none", "auth": "none"})
+    full = Channel("c", "email", {"tls": "starttls", "auth": "oauth2"})
+    told = [[s.title for s in channel_form.steps(kind, c, Tested(Delivered(), ()))] for c in (plain, full)]
+    assert told == [
+        ["Connect", "Greeting", "Sender", "Recipient", "Mail offered", "Mail taken"],
+        ["Token", "Connect", "Greeting", "TLS", "Login", "Sender", "Recipient", "Mail offered", "Mail taken"],
+    ]
