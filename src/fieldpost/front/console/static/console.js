@@ -319,4 +319,8 @@ if (address.searchParams.has("done")) {
   address.searchParams.delete("done");
   history.replaceState(null, "", address);
 }
+// On a narrow screen the menu scrolls sideways: the page one is on must be seen in it.
+const current = document.querySelector("#menu a[aria-current]");
+const menu = document.getElementById("menu");
+if (current && menu.scrollWidth > menu.clientWidth) menu.scrollLeft = current.offsetLeft - menu.clientWidth / 3;
 listen();
