@@ -7,8 +7,9 @@ is asked for, with filters, words, times and the like as people use them; a page
 nothing is measured.
 
 Figures are pages a second, by the median; the notes say p50 and p95 in milliseconds, and how many bytes the first load
-takes with all that the page needs, headers included, compressed. Where a page is mostly one question, the reference is
-that question by hand on one bare connection (`bench/table_by_hand.py`): no session, no menu, no HTML. Others have none.
+takes with all that the page needs, headers included, compressed. The reference of the outbox, of the health page and of
+the parked groups are their own questions by hand, one after the other on one bare connection
+(`bench/table_by_hand.py`): figures, counts and list, but no session, no menu and no HTML. Other pages have none.
 """
 
 import asyncio
@@ -31,9 +32,11 @@ from bench.grown_beside import STORY, bulk_act_id, call_id, intent_id
 from bench.harness import Figure, Report, percentile
 from bench.stores import Stores
 from bench.table_by_hand import Hand, HandPostgres, HandSqlite
+from fieldpost.central.store import kpis
 from fieldpost.core.fingerprint import fingerprint_key
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.times import to_microseconds, to_text
+from fieldpost.front.auth import Access
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.visits import NEEDED, fill, seen
@@ -44,6 +47,8 @@ BY = Thresholds()
 ERROR = "451 try again later"
 
 Call = Callable[[], Awaitable[object]]
+Browsers = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
+"""One who has logged in, and a stranger."""
 
 
 @dataclass
@@ -52,6 +57,8 @@ class Visit:
 
     path: str
     by_hand: Call | None = None
+    is_for_anyone: bool = False
+    """Before one has logged in: afterwards it leads elsewhere."""
     first_load_bytes: int = 0
     took_s: list[float] = field(default_factory=list)
     hand_took_s: list[float] = field(default_factory=list)
@@ -62,9 +69,9 @@ async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] 
         with grown(count) as built:
             for kind in ("sqlite", "postgresql"):
                 kept = await built.build(kind)
-                async with _served(kept) as (session, places), _hand(kept) as hand:
+                async with _served(kept) as (browsers, places), _hand(kept) as hand:
                     visits = _visits(places, hand, kept)
-                    await _measure(session, visits, 7 if quick else 25)
+                    await _measure(browsers, visits, 7 if quick else 25)
                 _tell(report, f"console {kind}", visits, count)
 
 
@@ -72,14 +79,15 @@ def _visits(places: Mapping[str, str], hand: Hand, kept: GrownStore) -> list[Vis
     """Every page as it is, and those that can be filtered as people filter them."""
     by_hand: dict[str, Call] = {
         "/": lambda: hand.kpis(BY),
-        "/notifications": lambda: hand.page(None),
+        "/notifications": _outbox(hand, lambda: hand.page(None)),
         "/parked-groups": hand.parked_groups,
     }
     visits = []
     for page in seen():
         path = fill(page.path, places) + NEEDED.get(page.path, "").format_map(places)
-        visits.append(Visit(path, by_hand.get(page.path)))
-        visits += [Visit(f"{path}?{urlencode(query)}", asked) for query, asked in _filters(page.path, hand, kept)]
+        visits.append(Visit(path, by_hand.get(page.path), page.access is Access.ANYONE))
+        base = fill(page.path, places)
+        visits += [Visit(f"{base}?{urlencode(query)}", asked) for query, asked in _filters(page.path, hand, kept)]
     return visits
 
 
@@ -101,6 +109,7 @@ def _filters(path: str, hand: Hand, kept: GrownStore) -> list[tuple[dict[str, st
             ({"status": "parked", "error": fingerprint_key(ERROR)}, None),
             ({"status": "parked", "site": "site-7", "subject": "pump stopped"}, None),
         ],
+        "/bulk-acts/new": [({"verb": "discard", "site": "site-7"}, None)],
         "/site-calls": [({"status": "parked"}, None), ({"site": "site-7"}, None), ({"stuck": "true"}, None)],
         "/sites": [({"state": "trouble"}, None), ({"name": "site-7"}, None)],
         "/audit": [
@@ -111,16 +120,27 @@ def _filters(path: str, hand: Hand, kept: GrownStore) -> list[tuple[dict[str, st
             (times, None),
         ],
     }
-    return known.get(path, [])
+    return [(query, asked and _outbox(hand, asked)) for query, asked in known.get(path, [])]
 
 
-async def _measure(session: aiohttp.ClientSession, visits: Sequence[Visit], rounds: int) -> None:
+def _outbox(hand: Hand, the_list: Call) -> Call:
+    """Its tiles, the numbers on its tabs, and its list."""
+
+    async def ask() -> None:
+        await hand.kpis(BY)
+        await hand.counts(kpis.COUNT_MAX)
+        await the_list()
+
+    return ask
+
+
+async def _measure(browsers: Browsers, visits: Sequence[Visit], rounds: int) -> None:
     for visit in visits:
-        visit.first_load_bytes = await _first_load(session, visit.path)
+        visit.first_load_bytes = await _first_load(browsers[visit.is_for_anyone], visit.path)
     for number in range(rounds + 1):
         for visit in visits:
             began = time.perf_counter()
-            async with session.get(visit.path, allow_redirects=False) as answer:
+            async with browsers[visit.is_for_anyone].get(visit.path, allow_redirects=False) as answer:
                 await answer.read()
             took_s = time.perf_counter() - began
             if number:  # the first warms up
@@ -186,8 +206,8 @@ def _short(path: str) -> str:
 
 
 @asynccontextmanager
-async def _served(kept: GrownStore) -> AsyncIterator[tuple[aiohttp.ClientSession, dict[str, str]]]:
-    """A session with a central on this store, and values for the parameters of its pages."""
+async def _served(kept: GrownStore) -> AsyncIterator[tuple[Browsers, dict[str, str]]]:
+    """Those who visit a central on this store, and values for the parameters of its pages."""
     central = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -213,12 +233,16 @@ async def _served(kept: GrownStore) -> AsyncIterator[tuple[aiohttp.ClientSession
             "lists": "ops7",
             "channels": "mail",
             "users": "bench",
+            "error_key": fingerprint_key(ERROR),
         }
         headers = {"Accept-Encoding": "gzip", "Sec-Fetch-Site": "none", "Accept": "text/html"}
         jar = aiohttp.CookieJar(unsafe=True)
         jar.update_cookies({"fieldpost-session": cookie})
-        async with aiohttp.ClientSession(url, headers=headers, cookie_jar=jar, auto_decompress=False) as session:
-            yield session, places
+        async with (
+            aiohttp.ClientSession(url, headers=headers, cookie_jar=jar, auto_decompress=False) as logged_in,
+            aiohttp.ClientSession(url, headers=headers, auto_decompress=False) as stranger,
+        ):
+            yield (logged_in, stranger), places
     finally:
         central.stdin.close()
         await central.wait()
