@@ -10,6 +10,7 @@ import pytest
 
 from fieldpost.core.actor import Actor, Role
 from fieldpost.testing import ManualClock
+from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front
 from support.visitor import Visitor, visiting
 
@@ -47,6 +48,7 @@ async def test_the_log_tells_who_did_what_and_leads_to_what_it_was_done_with(fro
         assert "night shift" not in visitor.page.text
         assert f'href="/notifications/{parked}"' in visitor.page.text
         assert 'href="/lists/ops"' in visitor.page.text
+        assert f'href="/sites/{SITE}"' in visitor.page.text
         errors = await visitor.look("/audit", status="failed,parked,discarded")
         assert "parked" in errors
         assert "notify send" not in errors.partition("Detail")[2]

@@ -8,6 +8,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response, StreamingResponse
 
 from fieldpost.central.operate.audit_files import FORMATS, MEDIA_TYPES, file_name, to_file
+from fieldpost.core.actor import APP
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.audit_filter import ERRORS, FIELDS, MANY, AuditFilter, parse
 from fieldpost.core.errors import InvalidInput
@@ -47,6 +48,7 @@ class Line:
     tone: str
     glyph: str
     target_path: str | None
+    site_path: str | None
     about_path: str | None
     fields: tuple[tuple[str, str], ...]
     """All that it holds, in words."""
@@ -124,6 +126,7 @@ def _line(entry: AuditEntry, visit: Visit) -> Line:
         tone,
         glyph,
         _target_path(entry, visit),
+        _site_path(entry),
         _about_path(entry),
         tuple(_fields(entry)),
     )
@@ -152,6 +155,11 @@ def _target_path(entry: AuditEntry, visit: Visit) -> str | None:
     noun, _, _ = (entry.request_summary or "").partition(".")
     place = "/users" if noun in ("user", "password", "session") and visit.actor.role == "admin" else _PLACES.get(noun)
     return f"{place}/{quote(entry.target, safe='')}" if place and entry.target != "all" else None
+
+
+def _site_path(entry: AuditEntry) -> str | None:
+    site = entry.source_site_id
+    return None if site is None or site.startswith(APP) else f"/sites/{quote(site, safe='')}"
 
 
 def _about_path(entry: AuditEntry) -> str | None:
