@@ -10,14 +10,16 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from fieldpost import Site
+from fieldpost.central import adapters
 from fieldpost.central.operate.bulk_turn import turn
+from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.message import OperationStatus
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
-from fieldpost.testing import HttpServer
+from fieldpost.testing import HttpServer, MailServer
 from support.centre import SITE
 from support.console import log_in, watched
-from support.front import Front
+from support.front import ADMIN, Front
 from support.journey import RunningAgent
 from support.running_central import RunningCentral, until
 
@@ -44,6 +46,45 @@ async def test_at_the_first_start_one_chooses_a_password_by_the_link_and_logs_in
             used = await page.request.get(link)
             assert used.status == 404
             assert 'name="password"' not in await used.text()
+
+
+async def test_a_parked_mail_is_found_understood_mended_and_seen_to_arrive(front: Front, page: Page) -> None:
+    async with MailServer() as mail:
+        refusal = "5.7.1 Sender address rejected: not owned by user"
+        mail.on("rcpt", when=lambda moment: moment.sender == "pumps@example.org").reply(550, refusal)
+        settings = {"host": mail.host, "port": mail.port, "tls": "none", "from_address": "pumps@example.org"}
+        await front.operate.channels.add(ADMIN, "mail", "email", settings, is_default=True)
+        await front.operate.lists.add(ADMIN, ListSpec(name="ops", targets=("ops@example.org",)))
+        front.centre.adapters = adapters.load()
+        for subject in ("Tank 7: level high", "Pump 3: pressure low"):
+            parked = await front.centre.send("ops", subject=subject)
+        await front.centre.deliver()
+        assert (await front.centre.get(parked)).status is Status.PARKED
+
+        await log_in(front, page, "admin", "/notifications")
+        await page.get_by_label("Subject").fill("pressure")
+        await page.get_by_role("button", name="Filter").click()
+        await expect(page.locator("tr[data-row]")).to_have_count(1)
+        await page.get_by_role("link", name="Pump 3: pressure low", exact=True).click()
+        await expect(page.locator(".why")).to_contain_text("It waits for an operator to retry or discard it")
+        await expect(page.locator("main")).to_contain_text(refusal)
+        notification = page.url
+
+        await page.goto("/channels/mail")
+        await page.get_by_label("from_address").fill("alerts@example.org")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.locator(".message.good")).to_be_visible()
+
+        await page.goto(notification)
+        await page.get_by_role("button", name="Retry").click()
+        await expect(page.locator(".badge.pending").first).to_be_visible()
+        await front.centre.deliver()
+        assert (await front.centre.get(parked)).status is Status.DELIVERED
+        # By itself, without a reload.
+        await expect(page.locator(".badge.delivered").first).to_be_visible(timeout=15_000)
+        assert [sent.subject for sent in await mail.received(1)] == ["Pump 3: pressure low"]
+        for adapter in front.centre.adapters.values():
+            await adapter.close()
 
 
 async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(front: Front, page: Page) -> None:
@@ -116,6 +157,79 @@ async def test_of_two_tabs_the_later_one_is_told_kindly_that_it_is_too_late(
     await second.go_back()
     await expect(second.locator(".badge.pending").first).to_be_visible()
     await expect(second.get_by_role("button", name="Retry")).to_have_count(0)
+
+
+async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_it_is(
+    front: Front, scriptless: Page
+) -> None:
+    ids = await park_many(front, 3)
+    page = scriptless
+    await log_in(front, page, "operator", "/notifications?status=parked")
+    await page.get_by_label("Select Meter readings are ready").first.check()
+    await page.get_by_role("button", name="Discard…").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("Discard 1 parked notification?")
+    await page.get_by_label("Reason").fill("it is of yesterday")
+    await page.get_by_role("button", name="Discard 1").click()
+    await front.operate.bulk_acts.sweep()
+    await page.reload()
+    await expect(page.locator(".act-progress")).to_contain_text("1 of 1 done")
+
+    await page.goto("/notifications?status=parked")
+    await expect(page.locator("tr[data-row]")).to_have_count(2)
+    await page.get_by_role("link", name="Retry all…").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("Retry 2 parked notifications?")
+    # Without a reason it is asked again, and what was chosen stays.
+    await page.get_by_label("Reason").evaluate("field => field.removeAttribute('required')")
+    await page.get_by_role("button", name="Retry 2").click()
+    await expect(page.locator(".error").first).to_be_visible()
+    await page.get_by_label("Reason").fill("the password was renewed")
+    await page.get_by_role("button", name="Retry 2").click()
+    await front.operate.bulk_acts.sweep()
+    await page.reload()
+    await expect(page.locator(".act-progress")).to_contain_text("2 of 2 done")
+    statuses = [(await front.centre.get(one)).status for one in ids]
+    assert sorted(statuses) == [Status.DISCARDED, Status.PENDING, Status.PENDING]
+
+
+@pytest.mark.req("KPI-08", "KPI-10")
+async def test_the_headline_tiles_of_health_and_outbox_follow_what_happens(front: Front, page: Page) -> None:
+    await log_in(front, page, "viewer")
+    parked = page.locator(".tile", has_text="parked")
+    await expect(parked).to_contain_text("0")
+    await front.park(subject="Pump 3 is hot")
+    # By themselves, and each leads to its rows.
+    await expect(parked).to_contain_text("1")
+    await parked.get_by_role("link").click()
+    await expect(page.get_by_role("heading", name="Outbox", level=1)).to_be_visible()
+    await expect(page.locator("tr[data-row]")).to_have_count(1)
+    await expect(page.locator(".tile", has_text="queue depth")).to_contain_text("0")
+    await front.centre.send("ops", subject="Tank 7: level high")
+    front.clock.advance(2)
+    await expect(page.locator(".tile", has_text="queue depth")).to_contain_text("1")
+
+
+@pytest.mark.threat(11)
+async def test_no_page_lets_itself_be_framed(front: Front, browser: Browser, url: str) -> None:
+    parked = await front.park(subject="Pump 3 is hot")
+    context = await browser.new_context(base_url=url)
+    page = await context.new_page()
+    await log_in(front, page, "operator")
+    for path in ("/", "/notifications", f"/notifications/{parked}", "/account"):
+        # From the very same server, where the cookie comes along: the strongest case.
+        await page.goto(url + "/static/mark.svg")
+        framed = await page.evaluate(
+            """(path) => new Promise((resolve) => {
+                const frame = document.createElementNS("http://www.w3.org/1999/xhtml", "iframe");
+                frame.onload = () => {
+                    try { resolve(frame.contentDocument?.body?.innerText ?? ""); } catch { resolve(""); }
+                };
+                frame.src = path;
+                document.documentElement.append(frame);
+            })""",
+            path,
+        )
+        assert "Pump 3" not in framed
+        assert "Log out" not in framed
 
 
 @pytest.mark.bad_input(55)
