@@ -16,21 +16,34 @@ OperationId = NewType("OperationId", str)
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
+ENTROPY_BYTES = 10
+"""What one id takes."""
+
+
 def new_id(now: datetime, entropy: bytes) -> str:
     """A UUIDv7 from the time and ten bytes of entropy; ids made later sort later, to the millisecond."""
-    digits = (int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF).to_bytes(6, "big").hex() + entropy.hex()
-    return f"{digits[:8]}-{digits[8:12]}-7{digits[12:15]}-{_VARIANT[digits[15]]}{digits[16:19]}-{digits[19:31]}"
+    return id_with(now, id_tails(entropy)[0])
 
 
 def new_ids(now: datetime, entropy: bytes) -> list[str]:
     """As many ids as there are ten-byte pieces in the entropy, in ascending order, for work that goes in sets."""
+    begin = id_with(now, "")
+    return sorted([begin + tail for tail in id_tails(entropy)])
+
+
+def id_with(now: datetime, tail: str) -> str:
+    """The id of this time with this tail, for whoever makes tails beforehand."""
     time = f"{int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF:012x}"
-    begin = f"{time[:8]}-{time[8:]}-7"
+    return f"{time[:8]}-{time[8:]}-{tail}"
+
+
+def id_tails(entropy: bytes) -> list[str]:
+    """What follows the time in an id, one for each ten bytes of the entropy."""
     random = entropy.hex()
-    return sorted(
-        f"{begin}{random[at : at + 3]}-{_VARIANT[random[at + 3]]}{random[at + 4 : at + 7]}-{random[at + 7 : at + 19]}"
-        for at in range(0, len(random) - 19, 20)
-    )
+    return [
+        f"7{random[at : at + 3]}-{_VARIANT[random[at + 3]]}{random[at + 4 : at + 7]}-{random[at + 7 : at + 19]}"
+        for at in range(0, len(random) - 19, 2 * ENTROPY_BYTES)
+    ]
 
 
 def derived_id(*parts: str) -> str:

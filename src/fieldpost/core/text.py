@@ -38,6 +38,9 @@ def is_label(text: str) -> bool:
 
 
 def check_subject(value: object) -> str:
+    # Most are plain: printable ASCII, which holds nothing that the rules below forbid.
+    if type(value) is str and len(value) <= SUBJECT_BYTES_MAX and value.isascii() and value.isprintable():
+        return value
     text = _check_text(value, "subject", SUBJECT_BYTES_MAX)
     if _LINE_BREAK.search(text):
         raise InvalidInput("text.line_break", "subject must not contain a line break", field="subject")
@@ -45,6 +48,8 @@ def check_subject(value: object) -> str:
 
 
 def check_body(value: object) -> str:
+    if type(value) is str and len(value) <= BODY_BYTES_MAX and value.isascii() and "\x00" not in value:
+        return value
     return _check_text(value, "body", BODY_BYTES_MAX)
 
 

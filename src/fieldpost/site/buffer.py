@@ -136,7 +136,11 @@ class Buffer:
         try:
             if key is None and not self._needs_more_than_rows:
                 self._refuse_when_spent()
-                self._again_when_full(self._open.insert, _NOTIFICATIONS, row)
+                try:
+                    self._open.insert(_NOTIFICATIONS, row)
+                except Unavailable as error:
+                    self._make_room(error)
+                    self._open.insert(_NOTIFICATIONS, row)
                 return message_id
             return self._write_new(lambda cursor: self._add(cursor, row, created_at, key))
         except apsw.ConstraintError as error:
@@ -308,18 +312,17 @@ class Buffer:
     def _write_new(self, work: Callable[[apsw.Cursor], T]) -> T:
         """Write what is new to the buffer: never into the room that was kept back for what leaves."""
         self._refuse_when_spent()
-        written: T = self._again_when_full(self._open.write, work)
-        return written
-
-    def _again_when_full(self, write: Callable[..., T], *arguments: object) -> T:
         try:
-            return write(*arguments)
+            return self._open.write(work)
         except Unavailable as error:
-            if error.code != FULL:
-                raise
-            # The log may hold more room than what is in it needs.
-            self._open.checkpoint()
-            return write(*arguments)
+            self._make_room(error)
+            return self._open.write(work)
+
+    def _make_room(self, error: Unavailable) -> None:
+        """For one more try on a full disk: the log may hold more room than what is in it needs."""
+        if error.code != FULL:
+            raise error
+        self._open.checkpoint()
 
     def _refuse_when_spent(self) -> None:
         # A look at the folder now and then is enough: what slips through in between is little for a reserve's size.

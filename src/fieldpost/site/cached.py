@@ -20,14 +20,14 @@ import structlog
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, OperationFailed
 from fieldpost.core.forwarding import CallDecision, Fail
-from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.ids import OperationId
 from fieldpost.core.message import Category, Message, Operation
 from fieldpost.site.attempt import attempt, claim_time
 from fieldpost.site.background import Background, abandon, at_exit, background
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers import CallCarrier, D
 from fieldpost.site.definitions import Database, External
-from fieldpost.site.entropy import entropy
+from fieldpost.site.fresh_ids import fresh_id
 from fieldpost.site.keys import key_for
 from fieldpost.site.payloads import DatabaseWrite, ExternalCall, Scalar, check_call, check_write, encode, target_summary
 from fieldpost.site.provenance import Labels, provenance_of
@@ -166,7 +166,7 @@ class Caller(Generic[D]):
         now = self._clock.now()
         content = encode(payload)
         operation = Operation(
-            operation_id=OperationId(new_id(now, entropy())),
+            operation_id=OperationId(fresh_id(now)),
             category=self._category,
             target=target,
             target_summary=target_summary(target, payload),

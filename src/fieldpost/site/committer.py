@@ -44,6 +44,7 @@ class Committer:
         self._name = str(path)
         self._busy_timeout_ms = busy_timeout_ms
         self._connection: apsw.Connection | None = None
+        self._cursor: apsw.Cursor | None = None
         self._identity: tuple[int, int] | None = None
         self._users = 0
         self._commits = 0
@@ -137,14 +138,16 @@ class Committer:
     def _wait_for(self, turn: "_Turn[T]") -> T:
         """Queue the turn; lead if nobody does; return its result when it is committed."""
         with self._mutex:
-            self._queue.append(turn)
-            leads = not self._is_led
-            self._is_led = True
-            if not leads:
+            if leads := not self._is_led:
+                self._is_led = True
+            else:
                 turn.woken = threading.Lock()
                 turn.woken.acquire()
-        if leads or self._follow(turn):
-            self._lead()
+                self._queue.append(turn)
+        if leads:
+            self._lead([turn])
+        elif self._follow(turn):
+            self._lead([])
         if turn.error is not None:
             raise turn.error
         return cast(T, turn.result)
@@ -168,8 +171,7 @@ class Committer:
                     self._hand_over()
             raise
 
-    def _lead(self) -> None:
-        batch: list[_Turn[Any]] = []
+    def _lead(self, batch: "list[_Turn[Any]]") -> None:
         try:
             with self._connection_lock:
                 self._commit(batch)
@@ -190,17 +192,23 @@ class Committer:
             self._is_led = False
 
     def _commit(self, batch: "list[_Turn[Any]]") -> None:
-        """Apply what is queued and commit it. Each turn ends with a result or an error."""
-        self._absorb(batch)
+        """Apply the batch and what is queued meanwhile, and commit it. Each turn ends with a result or an error."""
+        if self._queue:
+            self._absorb(batch)
         is_committed = False
+        done = 0
         try:
             cursor = self._begin()
-            done = 0
-            while done < len(batch):
-                _apply(cursor, batch[done:])
-                done = len(batch)
-                if done < BATCH_TURNS_MAX:
+            while done < BATCH_TURNS_MAX:
+                if self._queue:
                     self._absorb(batch)
+                if len(batch) == done + 1:
+                    batch[done].apply(cursor)
+                elif len(batch) > done:
+                    _apply(cursor, batch[done:])
+                else:
+                    break
+                done = len(batch)
             cursor.execute("COMMIT")
             is_committed = True
             self._commits += 1
@@ -225,7 +233,9 @@ class Committer:
         hand we look whether it is still the buffer, and open the new one if not.
         """
         while True:
-            cursor = self._connect().cursor()
+            if self._cursor is None or self._pid != os.getpid():
+                self._cursor = self._connect().cursor()
+            cursor = self._cursor
             cursor.execute("BEGIN IMMEDIATE")
             if self._identity == _identity(self._name):
                 return cursor
@@ -233,10 +243,9 @@ class Committer:
             self._disconnect()
 
     def _absorb(self, batch: "list[_Turn[Any]]") -> None:
-        if self._queue:
-            with self._mutex:
-                batch.extend(self._queue)
-                self._queue.clear()
+        with self._mutex:
+            batch.extend(self._queue)
+            self._queue.clear()
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -266,7 +275,7 @@ class Committer:
         return self._connection
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             try:
                 connection.close(True)
@@ -314,10 +323,10 @@ class _Turn(Generic[T]):
         if not self.is_one_statement:
             cursor.execute("SAVEPOINT turn")
         try:
-            if self.work is not None:
-                self.result = self.work(cursor)
-            elif self.rows is not None:
+            if self.rows is not None:
                 self.rows.insert(cursor, (self.row,))
+            elif self.work is not None:
+                self.result = self.work(cursor)
         except Exception as error:
             if isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError):
                 raise
@@ -330,9 +339,6 @@ class _Turn(Generic[T]):
 
 def _apply(cursor: apsw.Cursor, turns: "Sequence[_Turn[Any]]") -> None:
     """Apply all turns: plain rows together, whatever else each by itself."""
-    if len(turns) == 1:
-        turns[0].apply(cursor)
-        return
     by_table: dict[Rows, list[_Turn[Any]]] = {}
     for turn in turns:
         if turn.rows is None:

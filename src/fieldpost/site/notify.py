@@ -13,7 +13,7 @@ import msgspec
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Denied, NotFound, Unavailable
-from fieldpost.core.ids import NotificationId, new_id, parse_notification_id
+from fieldpost.core.ids import NotificationId, parse_notification_id
 from fieldpost.core.message import Category, RejectedMessage
 from fieldpost.core.text import check_body, check_list_name, check_subject
 from fieldpost.core.times import from_text, to_text
@@ -21,7 +21,7 @@ from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item, StatusAnswer
 from fieldpost.link.status import ask_status
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.entropy import entropy
+from fieldpost.site.fresh_ids import fresh_id
 from fieldpost.site.keys import key_for
 from fieldpost.site.provenance import labels_of
 
@@ -140,13 +140,13 @@ class Recipients:
         """
         now = self._clock.now()
         labels = labels_of((instance, script, execution_id, parent_execution_id))
-        notification_id = new_id(now, entropy())
+        notification_id = fresh_id(now)
         item = Item(notification_id, self._list_name, check_subject(subject), check_body(body), to_text(now), *labels)
         stood = self._buffer.add(
             message_id=notification_id,
             payload=_encode(item).decode(),
             created_at=now,
-            key=key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
+            key=None if key is None else key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
         )
         return NotificationId(stood)
 
