@@ -62,13 +62,16 @@ def read_filter(
         errors |= field_errors(error)
         zone = ""
     read: dict[str, str | list[str]] = {**(defaults or {}), **given}
+    if errors:
+        # Times of an unknown zone are times that nobody meant.
+        read = {name: value for name, value in read.items() if name not in TIMES}
     for name in many:
         values = [value.strip() for text in query.getlist(name) for value in text.split(",") if value.strip()]
         if values:
             read[name] = values
             given[name] = ",".join(values)
     for name in TIMES:
-        if name in given:
+        if name in given and name in read:
             try:
                 read[name] = to_text(moment_in(given[name], zone, name))
             except InvalidInput as error:

@@ -1,19 +1,45 @@
 """One notification's page: where it stands and why, its way from script to inbox, and what an operator can do."""
 
+import shlex
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
 from starlette.responses import Response
 
 from fieldpost.central.operate.notifications import NotAsSeen
-from fieldpost.central.watch.timeline import timeline
+from fieldpost.central.watch.notifications import Detail
+from fieldpost.central.watch.timeline import cycles, stops, timeline
+from fieldpost.core.actor import APP, Role
+from fieldpost.core.audit import AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.notification import Status
+from fieldpost.core.explain import parts
+from fieldpost.core.fingerprint import fingerprint_key
+from fieldpost.core.notification import Notification, Status
 from fieldpost.front.auth import Access
+from fieldpost.front.console.filters import address
 from fieldpost.front.console.forms import local_path
 from fieldpost.front.console.outbox import NOTICES
+from fieldpost.front.console.outbox import PATH as OUTBOX
 from fieldpost.front.console.visit import PageRoute, Visit, redirect
+
+FOLD = 240
+"""Replies and errors longer than this are folded."""
+BODY_SHOWN = 20_000
+"""Of a longer body only so much is shown at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The same act by other means; whoever copies it brings his own token."""
+
+    name: str
+    curl: str
+    cli: str
 
 
 async def page(visit: Visit) -> Response:
-    return await _page(visit, notice=visit.notice(NOTICES))
+    back = visit.request.query_params.get("back")
+    return await _page(visit, back=local_path(back) if back else OUTBOX, notice=visit.notice(NOTICES))
 
 
 async def retry(visit: Visit) -> Response:
@@ -21,23 +47,24 @@ async def retry(visit: Visit) -> Response:
     try:
         await visit.rooms.operate.notifications.retry(visit.actor, visit.path("notification_id"), _version(form))
     except NotAsSeen as error:
-        return await _page(visit, 409, warning=_too_late(error))
+        return await _too_late(visit, form, error)
     return _back(visit, form, "retried")
 
 
 async def ask_discard(visit: Visit) -> Response:
     detail = await visit.rooms.watch.notifications.detail(visit.path("notification_id"))
     n = detail.notification
-    own_path = f"/notifications/{n.notification_id}"
+    own_path = _path(n)
+    following = local_path(visit.request.query_params.get("next") or own_path)
     return visit.page(
         "ask.html",
         title="Discard this notification?",
         text=f"“{n.subject or '(no subject)'}” from {n.provenance.site} will not be sent. Its record stays.",
         action=f"{own_path}/discard",
-        hidden={"version": n.version, "next": local_path(visit.request.query_params.get("next") or own_path)},
+        hidden={"version": n.version, "next": following},
         button="Discard",
         is_danger=True,
-        back=own_path,
+        back=following,
         why_not=None if n.status is Status.PARKED else f"It is {n.status.value}; only what is parked can be discarded.",
     )
 
@@ -47,11 +74,18 @@ async def discard(visit: Visit) -> Response:
     try:
         await visit.rooms.operate.notifications.discard(visit.actor, visit.path("notification_id"), _version(form))
     except NotAsSeen as error:
-        return await _page(visit, 409, warning=_too_late(error))
+        return await _too_late(visit, form, error)
     return _back(visit, form, "discarded")
 
 
-async def _page(visit: Visit, status: int = 200, notice: str | None = None, warning: str | None = None) -> Response:
+async def _page(
+    visit: Visit,
+    status: int = 200,
+    *,
+    back: str,
+    notice: str | None = None,
+    too_late: NotAsSeen | None = None,
+) -> Response:
     detail = await visit.rooms.watch.notifications.detail(visit.path("notification_id"))
     n = detail.notification
     return visit.page(
@@ -60,11 +94,50 @@ async def _page(visit: Visit, status: int = 200, notice: str | None = None, warn
         detail=detail,
         n=n,
         as_of=detail.as_of,
-        steps=timeline(n, detail.attempts, detail.audit),
+        why=parts(detail.why),
+        stops=stops(n, detail.attempts, detail.channel),
+        cycles=cycles(timeline(n, detail.attempts, detail.audit)),
+        is_app=n.provenance.site.startswith(APP),
+        error_key=fingerprint_key(n.last_error) if n.last_error else None,
+        commands=_commands(visit, n),
+        is_update=visit.is_live_update,
+        fold=FOLD,
+        body_shown=BODY_SHOWN,
+        back=back,
+        here=address(_path(n), {}, back=back if back != OUTBOX else None),
         notice=notice,
-        warning=warning,
-        here=f"/notifications/{n.notification_id}",
+        warning=_what_happened(detail, too_late) if too_late else None,
     )
+
+
+def _commands(visit: Visit, n: Notification) -> list[Command]:
+    base = (visit.rooms.options.public_url or str(visit.request.base_url)).rstrip("/")
+    url = f"{base}/api/v1/notifications/{n.notification_id}"
+    token = '-H "Authorization: Bearer $FIELDPOST_TOKEN"'
+    cli, where = "fieldpost notifications", f"--url {shlex.quote(base)}"
+    found = [Command("show", f"curl {token} {shlex.quote(url)}", f"{cli} show {n.notification_id} {where}")]
+    may_act = n.status is Status.PARKED and visit.may(Role.OPERATOR)
+    for verb in ("retry", "discard") if may_act else ():
+        seen = f"-H 'Content-Type: application/json' -d '{{\"version\": {n.version}}}'"
+        curl = f"curl -X POST {token} {seen} {shlex.quote(f'{url}/{verb}')}"
+        found.append(Command(verb, curl, f"{cli} {verb} {n.notification_id} {where}"))
+    return found
+
+
+async def _too_late(visit: Visit, form: dict[str, str], error: NotAsSeen) -> Response:
+    """How it stands now, with the way back to where the button was pressed."""
+    following = local_path(form.get("next") or OUTBOX)
+    parted = urlsplit(following)
+    if parted.path == f"{OUTBOX}/{visit.path('notification_id')}":
+        following = local_path((parse_qs(parted.query).get("back") or [OUTBOX])[0])
+    return await _page(visit, 409, back=following, too_late=error)
+
+
+def _what_happened(detail: Detail, error: NotAsSeen) -> str:
+    done = {AuditStatus.SUBMITTED: "retried", AuditStatus.DISCARDED: "discarded"}
+    acts = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACT and e.status in done]
+    who = f" {acts[-1].actor} has {done[acts[-1].status]} it." if acts else ""
+    return f"Nothing was done: {error.message}.{who} This is how it stands now."
 
 
 def _version(form: dict[str, str]) -> int:
@@ -74,18 +147,18 @@ def _version(form: dict[str, str]) -> int:
     return int(text)
 
 
-def _too_late(error: NotAsSeen) -> str:
-    return f"Nothing was done: {error.message}. This is how it stands now."
-
-
 def _back(visit: Visit, form: dict[str, str], done: str) -> Response:
     """To the page whose button was pressed, which then says what was done."""
-    return redirect(local_path(form.get("next") or f"/notifications/{visit.path('notification_id')}"), done)
+    return redirect(local_path(form.get("next") or f"{OUTBOX}/{visit.path('notification_id')}"), done)
+
+
+def _path(n: Notification) -> str:
+    return f"{OUTBOX}/{n.notification_id}"
 
 
 ROUTES = (
-    PageRoute("GET", "/notifications/{notification_id}", page, Access.VIEWER),
-    PageRoute("POST", "/notifications/{notification_id}/retry", retry, Access.OPERATOR),
-    PageRoute("GET", "/notifications/{notification_id}/discard", ask_discard, Access.OPERATOR),
-    PageRoute("POST", "/notifications/{notification_id}/discard", discard, Access.OPERATOR),
+    PageRoute("GET", f"{OUTBOX}/{{notification_id}}", page, Access.VIEWER),
+    PageRoute("POST", f"{OUTBOX}/{{notification_id}}/retry", retry, Access.OPERATOR),
+    PageRoute("GET", f"{OUTBOX}/{{notification_id}}/discard", ask_discard, Access.OPERATOR),
+    PageRoute("POST", f"{OUTBOX}/{{notification_id}}/discard", discard, Access.OPERATOR),
 )

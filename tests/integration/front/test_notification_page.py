@@ -1,0 +1,149 @@
+"""One notification's page: why, where on its way, by which steps; what one can do, and what was done instead."""
+
+import html
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fieldpost.core.notification import Status
+from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure
+from fieldpost.testing import ManualClock
+from support.front import Front, open_front
+from support.visitor import Visitor, visiting
+
+NO_USER = "550 5.1.1 no such user"
+
+
+@pytest.fixture
+async def quick(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
+    async with open_front(sqlite_url, clock) as opened:
+        yield opened
+
+
+def rail(visitor: Visitor) -> dict[str, str]:
+    """How each stop of its way stands."""
+    part = visitor.page.text.partition('<ol class="rail"')[2].partition("</ol>")[0]
+    return {name: standing for standing, name in re.findall(r'<li class="([a-z]+)"[^>]*><b>([^<]*)</b>', part)}
+
+
+async def test_the_page_begins_with_why_and_with_moments_that_a_browser_can_tell_in_its_own_zone(quick: Front) -> None:
+    parked = await quick.park(NO_USER, subject="Pump 3 is hot")
+    async with visiting(quick, "operator") as visitor:
+        text = await visitor.look(f"/notifications/{parked}")
+        why = visitor.page.text.partition('<div class="why parked">')[2].partition("</div>")[0]
+    assert re.search(r'It was parked at </bdi><time datetime="[^"]*Z">[^<]*</time>', why)
+    assert "It waits for an operator to retry or discard it." in why
+    assert text.index("It was parked at") < text.index("From script to inbox") < text.index("Audit, 3 entries")
+    assert rail(visitor) == {"script": "done", "site": "done", "central": "done", "channel": "done", "inbox": "bad"}
+
+
+async def test_the_rail_follows_it_from_central_to_the_inbox(quick: Front) -> None:
+    await quick.deliver()
+    waiting = await quick.centre.send("ops")
+    async with visiting(quick, "viewer") as visitor:
+        await visitor.look(f"/notifications/{waiting}")
+        assert (rail(visitor)["central"], rail(visitor)["inbox"]) == ("here", "ahead")
+        quick.centre.adapter.answer("ops", Held("connection refused", phase="connect"))
+        await quick.centre.deliver()
+        await visitor.look(f"/notifications/{waiting}")
+        assert (rail(visitor)["channel"], rail(visitor)["inbox"]) == ("wait", "ahead")
+        assert 'href="/channels/mail">Open the channel' in visitor.page.text
+        delivered = await quick.deliver()
+        await visitor.look(f"/notifications/{delivered}")
+        assert set(rail(visitor).values()) == {"done"}
+
+
+@pytest.mark.req("DEC-15")
+async def test_attempts_are_told_by_cycle_and_earlier_cycles_are_folded(quick: Front) -> None:
+    parked = await quick.park(NO_USER)
+    async with visiting(quick, "operator") as visitor:
+        await visitor.look(f"/notifications/{parked}")
+        await visitor.send(f"/notifications/{parked}/retry")
+        assert "Retried: it is pending again" in visitor.text
+        long = "452 4.3.1 " + "please wait " * 40
+        quick.centre.adapter.answer("ops", TransientFailure("busy", phase="data", reply=long))
+        await quick.centre.deliver()
+        text = await visitor.look(f"/notifications/{parked}")
+        timeline = visitor.page.text.partition('<ol class="timeline">')[2].partition("</section>")[0]
+    past, _, present = timeline.partition("</details></li>")
+    assert "Sent, and cycle 1: 1 attempt" in re.sub(r"<[^>]*>", "", past)
+    assert NO_USER in past
+    assert "Retried by operator" in present
+    assert "phase <bdi>data</bdi>" in present
+    assert '<details class="reply folded">' in present
+    assert "2, in 2 cycles" in text
+
+
+async def test_a_page_brought_up_to_date_is_not_sent_the_body_again(quick: Front) -> None:
+    parked = await quick.park(body="It has 93 °C.")
+    async with visiting(quick, "operator") as visitor:
+        assert "It has 93 °C." in await visitor.look(f"/notifications/{parked}")
+        update = await visitor.client.get(f"/notifications/{parked}", headers={"hx-request": "true"})
+        assert 'id="body" data-kept' in update.text
+        assert "It has 93 °C." not in update.text
+    async with visiting(quick, "viewer") as visitor:
+        text = await visitor.look(f"/notifications/{parked}")
+        assert "It has 93 °C." not in text
+        assert "shown to operators and administrators; you are viewer" in text
+
+
+async def test_it_can_be_copied_as_commands_that_hold_no_secret(quick: Front) -> None:
+    parked = await quick.park()
+    version = (await quick.centre.get(parked)).version
+    async with visiting(quick, "operator") as visitor:
+        await visitor.look(f"/notifications/{parked}")
+        copied = [html.unescape(text) for text in re.findall(r'data-copy="([^"]*)"', visitor.page.text)]
+        cookie = visitor.client.cookies.get("fieldpost-session", domain="127.0.0.1")
+    base = f"http://127.0.0.1/api/v1/notifications/{parked}"
+    assert f'curl -H "Authorization: Bearer $FIELDPOST_TOKEN" {base}' in copied
+    assert f"fieldpost notifications show {parked} --url http://127.0.0.1" in copied
+    assert f"fieldpost notifications retry {parked} --url http://127.0.0.1" in copied
+    [retry] = [text for text in copied if text.endswith("/retry")]
+    assert f"""-d '{{"version": {version}}}'""" in retry
+    assert cookie not in visitor.page.text
+    for text in set(copied):
+        assert f"<code>{html.escape(text, quote=False)}</code>" in visitor.page.text.replace("&#34;", '"').replace(
+            "&#39;", "'"
+        ), "without scripts it can be read"
+
+
+@pytest.mark.bad_input(55)
+async def test_acting_on_what_has_moved_on_says_who_did_what_instead_and_leads_back(quick: Front) -> None:
+    parked = await quick.park(subject="Pump 3 is hot")
+    listed = "/notifications?status=parked&site=plant-7"
+    async with visiting(quick, "operator") as one, visiting(quick, "admin") as other:
+        await one.look(listed)
+        await other.look(f"/notifications/{parked}")
+        await other.send(f"/notifications/{parked}/retry")
+        late = await one.send(f"/notifications/{parked}/retry")
+        assert late.status_code == 409
+        assert "Nothing was done" in one.text
+        assert "admin has retried it." in one.text
+        assert "This is how it stands now." in one.text
+        assert "○ pending" in one.text
+        assert f'href="{html.escape(listed)}">Outbox, as filtered' in one.page.text
+        asked = await one.look(f"/notifications/{parked}/discard")
+        assert "It is pending; only what is parked can be discarded." in asked
+    assert (await quick.centre.get(parked)).status is Status.PENDING
+
+
+async def test_it_leads_to_its_like(quick: Front) -> None:
+    parked = await quick.park(NO_USER)
+    quick.centre.adapter.answer("ops", PermanentFailure(NO_USER))
+    await quick.centre.send("ops", subject="Another one")
+    await quick.centre.deliver()
+    async with visiting(quick, "viewer") as visitor:
+        await visitor.look(f"/notifications/{parked}")
+        ways = dict(re.findall(r'class="same" href="([^"]*)">(same [a-z]+)', visitor.page.text))
+        assert sorted(ways.values()) == ["same error", "same list", "same site"]
+        for path in ways:
+            assert "Another one" in await visitor.look(html.unescape(path))
+
+
+@pytest.mark.parametrize("back", ["//evil.example/", "https://evil.example/", "javascript:alert(1)"])
+async def test_the_way_back_leads_to_no_other_server(quick: Front, back: str) -> None:
+    parked = await quick.park()
+    async with visiting(quick, "viewer") as visitor:
+        await visitor.look(f"/notifications/{parked}", back=back)
+        assert 'class="crumb"><a href="/"' in visitor.page.text
