@@ -50,7 +50,7 @@ _open_counts = Statement(
 _about_these = Statement(
     f"""
     select {", ".join(column.name for column in _COLUMNS)} from intents
-    where message_id {{any:ids}} order by created_at desc, intent_id desc limit :limit
+    where message_id is not null and message_id {{any:ids}} order by created_at desc, intent_id desc limit :limit
     """,
     lists={"ids": "id"},
     result={column.name: column.type for column in _COLUMNS},
