@@ -32,7 +32,7 @@ from fieldpost.core.audit_filter import ACTS, ERRORS, AuditFilter
 
 Place = tuple[datetime, str]
 
-SCAN_MAX = 10_000
+SCAN_MAX = 5_000
 """How many entries one search looks at."""
 _STEP, _STEP_MAX = 200, 2_500
 _TROUBLE = (*ERRORS, AuditStatus.SKIPPED)

@@ -19,7 +19,7 @@ from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import plans_of
 
-MANY = 12_000
+MANY = 8_000
 SITES, ACTORS, TARGETS = ("plant-7", "plant-8", None), ("system", "anna", "pump.py"), ("ops", "night", None)
 
 
