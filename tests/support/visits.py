@@ -40,13 +40,13 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
         ("stuck", "?stuck=true"),
         ("none", "?subject=unheard-of"),
         ("within", "?last=day&list=maintenance"),
-        ("wrong", "?status=unheard-of&from=tomorrow"),
+        ("wrong", "?status=unheard-of"),
     ),
     "/site-calls": (
         ("parked", "?status=parked"),
         ("away", "?site=island"),
         ("none", "?target=unheard-of"),
-        ("wrong", "?from=tomorrow"),
+        ("wrong", "?status=unheard-of"),
     ),
     "/intents": (("site", "?site=island"), ("none", "?site=unheard-of")),
     "/lists/{name:path}": (("remove", "?ask=remove"),),
@@ -63,6 +63,8 @@ class Address:
     """For a file: `notification`, `outbox-parked`."""
     path: str
     is_for_anyone: bool
+    is_first: bool = False
+    """The page as it is, not one of its other forms."""
 
 
 def addresses(places: Mapping[str, str]) -> list[Address]:
@@ -72,7 +74,7 @@ def addresses(places: Mapping[str, str]) -> list[Address]:
         path = fill(page.path, places) + NEEDED.get(page.path, "").format_map(places)
         name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\{.*?\}", "one", page.path)).strip("-") or "front"
         is_for_anyone = page.access is Access.ANYONE
-        found.append(Address(name, path, is_for_anyone))
+        found.append(Address(name, path, is_for_anyone, is_first=True))
         found += [Address(f"{name}-{form}", path + rest, is_for_anyone) for form, rest in MORE.get(page.path, ())]
     return found
 
