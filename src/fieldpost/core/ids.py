@@ -33,7 +33,7 @@ def new_ids(now: datetime, entropy: bytes) -> list[str]:
 
 def id_with(now: datetime, tail: str) -> str:
     """The id of this time with this tail, for whoever makes tails beforehand."""
-    time = f"{int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF:012x}"
+    time = (int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF).to_bytes(6, "big").hex()
     return f"{time[:8]}-{time[8:]}-{tail}"
 
 

@@ -1,6 +1,7 @@
 """Times as exchanged and stored, always in UTC: RFC 3339 with microseconds and Z, or integer microseconds."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -10,6 +11,17 @@ def to_text(moment: datetime) -> str:
     """`2026-11-15T08:00:00.000000Z`."""
     in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     return in_utc.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
+
+
+def now_to_text(now: datetime) -> str:
+    """The same, quicker for moments that lie close together, as those of a busy script's calls do."""
+    second, microsecond = divmod(to_microseconds(now), 1_000_000)
+    return f"{_second_to_text(second)}.{str(1_000_000 + microsecond)[1:]}Z"
+
+
+@lru_cache(maxsize=8)
+def _second_to_text(second: int) -> str:
+    return to_text(_EPOCH + timedelta(seconds=second))[: -len(".000000Z")]
 
 
 def from_text(text: str) -> datetime | None:

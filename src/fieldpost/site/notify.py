@@ -16,7 +16,7 @@ from fieldpost.core.errors import Denied, NotFound, Unavailable
 from fieldpost.core.ids import NotificationId, parse_notification_id
 from fieldpost.core.message import Category, RejectedMessage
 from fieldpost.core.text import check_body, check_list_name, check_subject
-from fieldpost.core.times import from_text, to_text
+from fieldpost.core.times import from_text, now_to_text
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item, StatusAnswer
 from fieldpost.link.status import ask_status
@@ -141,7 +141,9 @@ class Recipients:
         now = self._clock.now()
         labels = labels_of((instance, script, execution_id, parent_execution_id))
         notification_id = fresh_id(now)
-        item = Item(notification_id, self._list_name, check_subject(subject), check_body(body), to_text(now), *labels)
+        item = Item(
+            notification_id, self._list_name, check_subject(subject), check_body(body), now_to_text(now), *labels
+        )
         stood = self._buffer.add(
             message_id=notification_id,
             payload=_encode(item).decode(),

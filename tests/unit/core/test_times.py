@@ -4,13 +4,29 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from fieldpost.core.times import from_microseconds, from_text, to_microseconds, to_text
+from fieldpost.core.times import from_microseconds, from_text, now_to_text, to_microseconds, to_text
 
 
 @pytest.mark.req("TOP-07")
 def test_a_time_of_any_zone_is_written_in_utc_with_microseconds() -> None:
     moment = datetime(2026, 11, 15, 1, 2, 3, tzinfo=timezone(timedelta(hours=14)))
     assert to_text(moment) == "2026-11-14T11:02:03.000000Z"
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(2026, 11, 15, 8, 0, 0, 7, tzinfo=UTC),
+        datetime(2026, 11, 15, 8, 0, 0, 999_999, tzinfo=UTC),
+        datetime(2026, 11, 15, 8, 0, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        datetime(2026, 11, 15, 1, 2, 3, 40, tzinfo=timezone(timedelta(hours=14))),
+    ],
+)
+def test_the_quicker_way_for_now_writes_the_same(moment: datetime) -> None:
+    assert now_to_text(moment) == to_text(moment)
 
 
 @pytest.mark.parametrize(
