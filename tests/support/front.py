@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -110,9 +111,10 @@ class Front:
 async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]:
     """On this store, with accounts viewer, operator and admin, and the site that the centre's tests send from."""
     async with open_centre(store_url, clock) as centre:
-        operate = Operate.over(centre.store, adapters.load(), clock, centre.keyring, passwords=Passwords(CHEAP))
+        found = {adapter.type: adapter for adapter in (kind() for kind in _adapters())}
+        operate = Operate.over(centre.store, found, clock, centre.keyring, passwords=Passwords(CHEAP))
         watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics)
-        app = create_app(operate, watch, centre.ingest, in_force=InForce(NODE, in_force(SETTINGS, ORIGINS)))
+        app = create_app(operate, watch, centre.ingest, in_force=_in_force())
         front = Front(centre, clock, operate, watch, app)
         for role in Role:
             await _add_account(front, role)
@@ -136,10 +138,27 @@ async def served(
         await serving
 
 
+@cache
+def _adapters() -> tuple[type[Any], ...]:
+    """The kinds that are installed. To find them takes longer than all the rest of opening a front."""
+    return tuple(type(adapter) for adapter in adapters.load().values())
+
+
+@cache
+def _in_force() -> InForce:
+    """Read from the sources of all options."""
+    return InForce(NODE, in_force(SETTINGS, ORIGINS))
+
+
+@cache
+def _hashed(password: str) -> str:
+    return CHEAP.hash(password)
+
+
 async def _add_account(front: Front, role: Role) -> None:
     """An account named like its role."""
     store, now = front.centre.store, front.centre.clock.now()
-    hashed = CHEAP.hash(front.password(role.value))
+    hashed = _hashed(front.password(role.value))
     token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
     await store.write(identities.add_operator, role.value, hashed, role.value, now)
     await store.write(identities.add_token, "api", token.prefix, token.digest, role.value, role.value, now)

@@ -2,6 +2,7 @@
 
 import mimetypes
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,7 +53,9 @@ class StaticFiles:
         return Response(file.small, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.media_type)
 
 
+@cache
 def _file(name: str, content: bytes) -> StaticFile:
+    """Once for each content, however many applications a process makes: the best compression takes its time."""
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     small = compressed(content, level=9)
     is_worth_it = len(small) < 0.9 * len(content)
