@@ -22,6 +22,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,7 +31,6 @@ BIRTH_S = 60.0
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG"""
 SERVE = "import sys; sys.path.append(sys.argv[2]); from support.nursery import serve; serve(int(sys.argv[1]))"
-IMPORTED = ("fieldpost.run.central", "fieldpost.run.in_force", "fieldpost.run.site", "fieldpost.cli.site")
 
 
 def can_fork() -> bool:
@@ -127,9 +127,7 @@ def _nursery() -> Nursery:
 def serve(number: int) -> None:
     """Run by the nursery's process; a forked one leaves by `main()`, and so by the interpreter's own end."""
     die_with_parent()
-    for name in IMPORTED:
-        __import__(name)
-    gc.freeze()
+    _import_all()
     with socket.socket(fileno=number) as orders:
         woken, waking = os.pipe()
         os.set_blocking(waking, False)
@@ -154,6 +152,17 @@ def serve(number: int) -> None:
         for stream in (woken, waking):
             os.close(stream)
     _live(json.loads(packet), streams)
+
+
+def _import_all() -> None:
+    for name in ("fieldpost.run.central", "fieldpost.run.site", "fieldpost.cli.central", "fieldpost.cli.site"):
+        import_module(name)
+    from fieldpost.run.in_force import in_force
+    from fieldpost.run.settings import Settings
+
+    # Read from the sources of all options, and kept.
+    in_force(Settings())
+    gc.freeze()
 
 
 def _tell_ends(orders: socket.socket) -> None:
