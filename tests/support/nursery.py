@@ -155,13 +155,8 @@ def serve(number: int) -> None:
 
 
 def _import_all() -> None:
-    for name in ("fieldpost.run.central", "fieldpost.run.site", "fieldpost.cli.central", "fieldpost.cli.site"):
+    for name in ("fieldpost.run.central", "fieldpost.run.site", "fieldpost.run.in_force", "fieldpost.cli.site"):
         import_module(name)
-    from fieldpost.run.in_force import in_force
-    from fieldpost.run.settings import Settings
-
-    # Read from the sources of all options, and kept.
-    in_force(Settings())
     gc.freeze()
 
 

@@ -5,7 +5,6 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ def variable(section: str, name: str) -> str:
     return f"{PREFIX}{section.upper()}__{name.upper()}"
 
 
-@cache
 def field_words(kind: type[Any]) -> dict[str, str]:
     """What is said of each field: the text that stands below it in the class. A field without one is an error."""
     (class_,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
