@@ -124,10 +124,10 @@ def _figures(role: SiteRole, at: datetime, names: list[str]) -> dict[str, float]
     tide = _tide(at)
     bad_hour = at.weekday() == 3 and at.hour in (13, 14)
     known = {
-        "queue_depth": round(role.busy * (2 + 5 * tide) * (14 if bad_hour else 1)),
+        "queue_depth": round(role.busy * (0.1 + 7 * tide) * (14 if bad_hour else 1)),
         "stuck": round(role.busy * 6) if bad_hour else 0,
         "parked": round(role.busy * (1 + at.day % 3)),
-        "delivered_last_interval": round(role.busy * (6 + 22 * tide) * (0.1 if bad_hour else 1)),
+        "delivered_last_interval": round(role.busy * (0.1 + 28 * tide) * (0.1 if bad_hour else 1)),
         "oldest_pending_age_s": 40 * tide + (900 if bad_hour else 0),
     }
     return {name: float(known.get(name, 0)) for name in names}
