@@ -11,6 +11,7 @@ fixture of theirs says `@on_shared_loop` (support/console.py) where another woul
 """
 
 from collections.abc import AsyncIterator
+from inspect import iscoroutinefunction
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        is_ours = item.path.is_relative_to(Path(__file__).parent)
+        if is_ours and iscoroutinefunction(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
