@@ -108,7 +108,7 @@ if (window.Idiomorph) {
     node.classList.add("passed");
     return false;
   };
-  // What the visitor did to the page stays: local times, what is selected, what is open.
+  // What the visitor did to the page stays: local times, what is open, what is selected, and as what he saw it.
   callbacks.beforeNodeMorphed = (old, fresh) => {
     if (old.nodeType !== 1) return true;
     if (old.localName === "time") return old.dateTime !== fresh.dateTime;
@@ -116,7 +116,8 @@ if (window.Idiomorph) {
   };
   callbacks.beforeAttributeUpdated = (name, node) =>
     !(name === "open" && node.localName === "details") &&
-    !(node.matches && node.matches("input[data-select], time")) ;
+    !(node.matches?.("input[data-select]") && (name === "checked" || node.checked)) &&
+    !node.matches?.("time");
 }
 
 function tellHeldBack(live) {
