@@ -29,6 +29,7 @@ from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Submit
 from fieldpost.link.session import Session
+from fieldpost.run import loading
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.forwarder import Forwarder
@@ -116,6 +117,7 @@ async def fleet(url: str, tokens: Sequence[str]) -> AsyncIterator[list[FleetSite
                 sites.append(FleetSite(place, url, token))
                 sites[-1].fill(1)
                 await sites[-1].drain()
+            loading.set_aside()
             yield sites
         finally:
             for site in sites:

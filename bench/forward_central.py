@@ -25,6 +25,7 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
 from fieldpost.link.messages import FRAME_BYTES_MAX, Submit
+from fieldpost.run import loading
 
 ADMIN = Actor("admin", Role.ADMIN)
 
@@ -39,6 +40,7 @@ async def ours(store_url: str, sites: int, stop: asyncio.Event) -> None:
     tokens = [(await operate.sites.add(ADMIN, f"site-{number}")).token for number in range(sites)]
     serving = asyncio.create_task(server.serve())
     await server.ready()
+    loading.set_aside()
     print(server.url, *tokens, flush=True)
     await stop.wait()
     server.should_exit = True

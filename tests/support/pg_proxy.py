@@ -16,6 +16,8 @@ class PgProxy:
         self.commits_to_cut = 0
         """Of so many COMMITs to come the answer is lost: they reach the server, then the line is dead."""
         self.commits_cut = 0
+        self.commit_mark = b"COMMIT"
+        """By what a COMMIT is known; a statement that commits by itself is known by what it writes."""
         self._upstream = urlsplit(url)
         self._open = asyncio.Event()
         self._open.set()
@@ -49,7 +51,7 @@ class PgProxy:
 
         async def to_server() -> None:
             while data := await reader.read(65536):
-                if self.commits_to_cut and b"COMMIT" in data:
+                if self.commits_to_cut and self.commit_mark in data:
                     self.commits_to_cut -= 1
                     is_cut.set()
                 await self._open.wait()

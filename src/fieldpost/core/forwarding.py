@@ -100,12 +100,15 @@ class Park:
 Decision = Clear | Box | TryAgain
 CallDecision = Clear | TryAgain | Fail | Park
 
+TAKEN, CLEAR = Taken(), Clear()
+"""What nearly every notification comes to, by the hundred thousand."""
+
 
 def answer_from(verdict: str, code: str | None, error: str | None, wait_s: float | None) -> Answer:
     """The answer that a verdict of central means. A word that we do not know, of a newer central, keeps the message."""
     match verdict:
         case "accepted" | "duplicate":
-            return Taken()
+            return TAKEN
         case "rejected":
             return Refused(code or "central.rejected", error or "central rejected it without saying why")
         case "later":
@@ -118,7 +121,7 @@ def decide(answer: Answer, interval: timedelta, now: datetime) -> Decision:
     """What to do with a buffered notification after this answer; the interval is the site's one fixed interval."""
     match answer:
         case Taken():
-            return Clear()
+            return CLEAR
         case Refused(code=code, error=error):
             return Box(cut(code, 128), cut(error))
         case NotNow(error=error, wait_s=wait_s):

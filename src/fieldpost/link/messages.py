@@ -21,7 +21,8 @@ LATER = "later"
 ZLIB = "zlib"
 """A message may be compressed as a whole (RFC 1950). Its first byte tells: no JSON begins with it."""
 
-Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+SEQ_MAX = 2**53
+Seq = Annotated[int, msgspec.Meta(ge=0, le=SEQ_MAX)]
 """A sender's number for a message, within what every JSON parser keeps exactly."""
 
 

@@ -34,7 +34,7 @@ from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
 from fieldpost.front.tls import Certificate
 from fieldpost.outbound.outbound import Outbound
-from fieldpost.run import logs
+from fieldpost.run import loading, logs
 from fieldpost.run.in_force import Origins, in_force
 from fieldpost.run.settings import Settings
 from fieldpost.run.signals import stop_on_signals
@@ -76,6 +76,7 @@ async def run_central(
     if stopping is None:
         stopping = asyncio.Event()
         stop_on_signals(stopping)
+        on_started = _then_set_aside(on_started)
     folder = _make_folder(settings.central.folder)
     url = settings.central.store_url
     with StoreLock(url):
@@ -88,6 +89,16 @@ async def run_central(
             await _serve(settings, store, folder, on_started, stopping, first_password, origins)
         finally:
             await store.close()
+
+
+def _then_set_aside(on_started: Callable[[Started], None]) -> Callable[[Started], None]:
+    """In a process of our own: once all of it is there."""
+
+    def started(what: Started) -> None:
+        loading.set_aside()
+        on_started(what)
+
+    return started
 
 
 async def migrate(url: str) -> None:

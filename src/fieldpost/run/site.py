@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 from fieldpost.clock import SystemClock
+from fieldpost.run import loading
 from fieldpost.run.signals import stop_on_signals
 from fieldpost.site.agent import Agent
 from fieldpost.site.folder import read_folder
@@ -22,4 +23,5 @@ async def run_site(
     if stopping is None:
         stopping = asyncio.Event()
         stop_on_signals(stopping)
+        loading.set_aside()
     await agent.run(stopping)

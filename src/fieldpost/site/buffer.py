@@ -6,6 +6,7 @@ when `add` or `issue` returns. A notification leaves only by `settle`; a cached 
 modules for claims, tracking, keys and events, beside schema.sql.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,7 @@ from fieldpost.site.events import EventKind
 from fieldpost.site.keys import Key
 from fieldpost.site.options import BufferOptions, EventOptions
 from fieldpost.site.reserve import Reserve
-from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, Rows, message_from, rejected_from
+from fieldpost.site.rows import COLUMNS, REJECTED_COLUMNS, Outgoing, Rows, message_from, rejected_from
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ _NOTIFICATIONS = Rows(
 
 # Walked in commit order. A due time beyond the longest wait is one that the clock has jumped away from: due as well.
 _TAKE = f"""
-SELECT {COLUMNS}, octet_length(payload) FROM messages
+SELECT sequence, message_id, payload, octet_length(payload) FROM messages
 WHERE sequence > :after AND (due_at <= :now OR due_at > :now + {WAIT_MAX.seconds * 1_000_000})
 ORDER BY sequence LIMIT :items_max
 """
@@ -47,7 +48,8 @@ SELECT {COLUMNS} FROM messages WHERE message_id = :message_id
 UNION ALL SELECT {COLUMNS} FROM calls WHERE message_id = :message_id
 """
 
-_CLEAR = "DELETE FROM messages WHERE message_id = :message_id"
+# One statement for all of them: at each step of a statement other threads may come in between.
+_CLEAR = "DELETE FROM messages WHERE message_id IN (SELECT value FROM json_each(:message_ids))"
 
 _BOX = f"""
 INSERT INTO rejected ({REJECTED_COLUMNS})
@@ -180,7 +182,7 @@ class Buffer:
         except apsw.ConstraintError as error:
             raise _not_new(operation.operation_id, error) from error
 
-    def take(self, now: datetime, *, items_max: int, bytes_max: int, after: int = 0) -> list[Message]:
+    def take(self, now: datetime, *, items_max: int, bytes_max: int, after: int = 0) -> list[Outgoing]:
         """The oldest notifications that are due, at most so many, with at most so many bytes of payload (one at least).
 
         Only those committed after the one of the sequence `after`: those up to it are on their way.
@@ -189,7 +191,7 @@ class Buffer:
 
     def settle(self, decisions: Sequence[tuple[str, Decision]], now: datetime) -> None:
         """Carry out what was decided for these notifications, all in one transaction."""
-        cleared: list[dict[str, str]] = []
+        cleared: list[str] = []
         boxed: list[dict[str, str | int]] = []
         again: list[dict[str, str | int]] = []
         told: list[events.SiteEvent] = []
@@ -197,12 +199,12 @@ class Buffer:
         for message_id, decision in decisions:
             match decision:
                 case Clear():
-                    cleared.append({"message_id": message_id})
+                    cleared.append(message_id)
                     if self._tells_all:
                         told.append(_of_notification(EventKind.DELIVERED, now, "central has it", message_id))
                 case Box(code=code, error=error):
                     boxed.append({"message_id": message_id, "code": code, "error": error, "now": moment})
-                    cleared.append({"message_id": message_id})
+                    cleared.append(message_id)
                     told.append(_of_notification(EventKind.REJECTED, now, f"{code}: {error}", message_id))
                 case TryAgain(due_at=due_at, error=error):
                     due = to_microseconds(due_at)
@@ -212,9 +214,12 @@ class Buffer:
 
         def work(cursor: apsw.Cursor) -> None:
             # The box before the clearing: it copies the row.
-            for statement, rows in ((_BOX, boxed), (_CLEAR, cleared), (_TRY_AGAIN, again)):
-                if rows:
-                    cursor.executemany(statement, rows)
+            if boxed:
+                cursor.executemany(_BOX, boxed)
+            if cleared:
+                cursor.execute(_CLEAR, {"message_ids": json.dumps(cleared)})
+            if again:
+                cursor.executemany(_TRY_AGAIN, again)
             events.append(cursor, told)
 
         self.write(work)
@@ -349,15 +354,15 @@ class Buffer:
         return self._committer
 
 
-def _take(cursor: apsw.Cursor, now: datetime, items_max: int, bytes_max: int, after: int) -> list[Message]:
-    taken: list[Message] = []
+def _take(cursor: apsw.Cursor, now: datetime, items_max: int, bytes_max: int, after: int) -> list[Outgoing]:
+    taken: list[Outgoing] = []
     size = 0
     parameters = {"now": to_microseconds(now), "items_max": items_max, "after": after}
-    for *columns, payload_bytes in cursor.execute(_TAKE, parameters):
+    for sequence, message_id, payload, payload_bytes in cursor.execute(_TAKE, parameters):
         size += payload_bytes
         if taken and size > bytes_max:
             break
-        taken.append(message_from(columns))
+        taken.append(Outgoing(sequence, message_id, payload))
     return taken
 
 

@@ -12,6 +12,7 @@ must not wear out the disk.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,7 +26,6 @@ import structlog
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.forwarding import Answer, Box, Clear, NotNow, TryAgain, decide, wait
-from fieldpost.core.message import Message
 from fieldpost.core.times import to_text
 from fieldpost.link.session import Room
 from fieldpost.site import events
@@ -34,6 +34,7 @@ from fieldpost.site.carriers import Carrier
 from fieldpost.site.events import EventKind
 from fieldpost.site.flight import Flight
 from fieldpost.site.options import ForwardOptions
+from fieldpost.site.rows import Outgoing
 
 T = TypeVar("T")
 
@@ -140,7 +141,7 @@ class Forwarder:
             raise trouble
         return total
 
-    async def _take(self, room: Room, after: int) -> list[Message]:
+    async def _take(self, room: Room, after: int) -> list[Outgoing]:
         return await self._do(
             self._buffer.take,
             self._clock.now(),
@@ -161,7 +162,7 @@ class Forwarder:
     def _is_stopping(self) -> bool:
         return self._stopping is not None and self._stopping.is_set()
 
-    async def _settle(self, messages: Sequence[Message], answers: Sequence[Answer]) -> Swept:
+    async def _settle(self, messages: Sequence[Outgoing], answers: Sequence[Answer]) -> Swept:
         now = self._clock.now()
         interval = timedelta(seconds=self._options.interval_s)
         decided = [
@@ -174,10 +175,11 @@ class Forwarder:
                 _log.warning("message.rejected", message_id=message_id, code=decision.code, error=decision.error)
         kept = [answer for answer in answers if isinstance(answer, NotNow)]
         waits = [answer.wait_s for answer in kept if answer.wait_s is not None]
+        counts = Counter(type(decision) for _, decision in decided)
         return Swept(
-            cleared=sum(isinstance(decision, Clear) for _, decision in decided),
-            boxed=sum(isinstance(decision, Box) for _, decision in decided),
-            kept=sum(isinstance(decision, TryAgain) for _, decision in decided),
+            cleared=counts[Clear],
+            boxed=counts[Box],
+            kept=counts[TryAgain],
             error=kept[0].error if kept else None,
             wait_s=max(waits, default=None),
         )

@@ -79,10 +79,10 @@ async def commits_held(centre: Centre) -> AsyncIterator[None]:
 
 
 async def waits_for_commit(centre: Centre) -> bool:
-    """Whether a transaction has done all its work and waits at its COMMIT."""
+    """Whether a transaction has done all its work and waits at its commit, which is when the held trigger is called."""
     holder = await asyncpg.connect(centre.store.url)
     try:
-        waits = "select query from pg_stat_activity where wait_event = 'advisory' and query ilike 'commit%'"
+        waits = "select query from pg_stat_activity where wait_event = 'advisory'"
         return bool(await holder.fetch(waits))
     finally:
         await holder.close()

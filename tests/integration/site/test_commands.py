@@ -166,7 +166,9 @@ def test_rejected_notifications_are_listed_submitted_again_and_discarded(calls: 
     asked = command(calls, "resubmit_rejected", one)
     assert [apply(calls, asked).outcome for _ in range(2)] == ["applied"] * 2
     (waiting,) = calls.buffer.take(calls.clock.now(), items_max=10, bytes_max=10_000)
-    assert (waiting.message_id, waiting.retry_count) == (one, 0)
+    found = calls.buffer.find(one)
+    assert found is not None
+    assert (waiting.message_id, found.retry_count) == (one, 0)
     assert apply(calls, command(calls, "discard_rejected", two)).outcome == "applied"
     assert apply(calls, command(calls, "resubmit_rejected", two)).outcome == "not_parked"
     assert [message.message_id for message in calls.buffer.rejected()] == [three]

@@ -14,6 +14,7 @@ from fieldpost.core.message import Category, Message
 from fieldpost.link.session import Room
 from fieldpost.site.forwarder import Forwarder, Swept
 from fieldpost.site.options import ForwardOptions
+from fieldpost.site.rows import Outgoing
 from fieldpost.testing import ManualClock
 from support.site_folders import make_site
 
@@ -35,7 +36,7 @@ class HeldCarrier:
     def room(self) -> Room:
         return Room(BATCH if len(self.under_way) < DEPTH else 0, 1_000_000)
 
-    async def carry(self, messages: Sequence[Message]) -> Sequence[Answer]:
+    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[Answer]:
         ids = [message.message_id for message in messages]
         answer: asyncio.Future[Answer | Exception] = asyncio.get_running_loop().create_future()
         self.under_way.append((ids, answer))

@@ -3,12 +3,35 @@
 import json
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.link.codec import VALUES_MAX, check_json, compress, decode, decompress, encode, salvage, seq_of
-from fieldpost.link.messages import FRAME_BYTES_MAX, Item, Submit
+from fieldpost.link.messages import FRAME_BYTES_MAX, ITEMS_MAX, Ack, Item, Message, Result, Submit
+
+BATCH = Submit(
+    7, (Item("id-1", "ops", "Pump „3“ \u2028", 'a "b" \\ \n', script="watch.py"), Item("id-2", "ops", "", ""))
+)
+ANSWER = Ack(7, (Result("id-1", "accepted"), Result("id-2", "later", "c", "e", 0.5)), 500, 0.25)
+
+PIECES = [
+    b'"seq":7,',
+    b'"body":"b",',
+    b"\\u0041",
+    b" ",
+    b"1e999",
+    b"9" * 40,
+    b"NaN",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"[" * 9,
+]
+"""What two parsers may read in two ways, to be put anywhere."""
 
 
 def code_of(data: bytes) -> str | None:
@@ -125,3 +148,55 @@ def test_what_unpacks_beyond_the_limit_or_not_at_all_is_refused(data: bytes, cod
 
 def test_a_message_of_just_the_limit_unpacks() -> None:
     assert len(decompress(zlib.compress(bytes(FRAME_BYTES_MAX)))) == FRAME_BYTES_MAX
+
+
+def outcome(read: Callable[[bytes], Message], data: bytes) -> Message | str:
+    try:
+        return read(data)
+    except InvalidInput as error:
+        return error.code
+
+
+def read_twice(data: bytes) -> Message:
+    """The rule that `decode` keeps, the slow way: strict first, typed afterwards."""
+    check_json(data)
+    try:
+        return msgspec.json.decode(data, type=Message)
+    except msgspec.DecodeError as error:
+        raise InvalidInput("link.invalid", str(error)) from None
+
+
+@pytest.mark.threat(2)
+@pytest.mark.parametrize("message", [BATCH, msgspec.structs.replace(BATCH, more=True), ANSWER])
+@given(cut=st.integers(0, 400), length=st.integers(0, 9), put=st.binary(max_size=9) | st.sampled_from(PIECES))
+def test_a_batch_and_its_answer_are_read_as_strictly_as_anything(
+    message: Submit | Ack, cut: int, length: int, put: bytes
+) -> None:
+    written = encode(message)
+    assert decode(written) == message
+    data = written[:cut] + put + written[cut + length :]
+    assert outcome(decode, data) == outcome(read_twice, data)
+
+
+@pytest.mark.threat(2)
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (encode(BATCH).replace(b'"seq":7', b'"seq":7,"seq":7'), "json.duplicate_key"),
+        (encode(BATCH).replace(b'"id-2"', b'"id-2","notification_id":"id-2"'), "json.duplicate_key"),
+        (encode(BATCH).replace(b"id-2", b"\xed\xa0\x80"), "json.not_utf8"),
+        (encode(BATCH).replace(b"id-2", b"\\ud800"), "link.invalid"),
+        (encode(ANSWER).replace(b"500", b"5" * 40), "json.number"),
+        (encode(ANSWER).replace(b"0.25", b"NaN"), "json.number"),
+        (encode(ANSWER).replace(b"0.25", b"1e999"), "json.number"),
+        (encode(Submit(1, (Item("", "", "", ""),) * 30_000)), "json.too_many"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_two_parsers_would_read_differently_is_refused_in_a_batch_too(data: bytes, code: str) -> None:
+    assert outcome(decode, data) == code
+
+
+def test_a_batch_of_too_many_small_items_is_left_to_whoever_counts_them() -> None:
+    many = Submit(1, (Item("i", "l", "s", "b"),) * (ITEMS_MAX + 1))
+    assert decode(encode(many)) == many

@@ -18,7 +18,6 @@ from datetime import datetime
 from functools import lru_cache
 
 import structlog
-from sqlalchemy import Connection
 
 from fieldpost.central.ingest.pace import Pace
 from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
@@ -33,7 +32,7 @@ from fieldpost.core.ids import new_ids, parse_notification_id
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
 from fieldpost.link.codec import too_many
-from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ack, Item, Result, Submit
+from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, LATER, REJECTED, Ack, Item, Result, Submit
 
 log = structlog.get_logger()
 
@@ -107,15 +106,19 @@ class Ingest:
         digests = {id(s): digest(s) for s in submissions}
         first = {s.notification_id: s for s in reversed(submissions)}
         arrived = [(s, digests[id(s)]) for s in first.values()]
-        inserted, stood = await self._store.write(_insert, site, arrived, now=self._store.now())
+        inserted = await self._store.write_one(arrivals.insert_if_absent, site, arrived, now=self._store.now())
         if inserted:
             self._store.wake.set()
+        if len(inserted) == len(submissions):
+            return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
+        others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
+        stood = await self._store.read(arrivals.standing, others)
         verdicts = {}
         conflicts = []
         for s in submissions:
             own = first[s.notification_id]
             if s.notification_id not in inserted:
-                verdicts[id(s)] = _verdict(s, digests[id(s)], stood[s.notification_id])
+                verdicts[id(s)] = _verdict(s, digests[id(s)], stood.get(s.notification_id))
             elif own is s:
                 verdicts[id(s)] = Result(s.notification_id, ACCEPTED)
             else:
@@ -131,14 +134,6 @@ class Ingest:
 def _has_more(message: Submit) -> bool:
     """Whether the sender has a backlog; one of an older version does not say, but its batches are large then."""
     return message.more if message.more is not None else len(message.items) >= LARGE
-
-
-def _insert(
-    conn: Connection, site: str, arrived: list[tuple[Submission, bytes]], *, now: datetime | None
-) -> tuple[set[str], dict[str, Standing]]:
-    inserted = arrivals.insert_if_absent(conn, site, arrived, now=now)
-    others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
-    return inserted, arrivals.standing(conn, others)
 
 
 def _check(item: Item, site: str) -> Submission | Result:
@@ -158,7 +153,10 @@ def _check(item: Item, site: str) -> Submission | Result:
         return Result(text.cut(item.notification_id, 64), REJECTED, error.code, error.message)
 
 
-def _verdict(s: Submission, digest_: bytes, stands: Standing) -> Result:
+def _verdict(s: Submission, digest_: bytes, stands: Standing | None) -> Result:
+    if stands is None:
+        # It was forgotten for good between two looks.
+        return Result(s.notification_id, LATER, "notification.gone", "what stood under this id is gone; send it again")
     if stands == Standing(s.provenance.site, digest_):
         return Result(s.notification_id, DUPLICATE)
     # Nothing is said of what stands there: it may be another site's.

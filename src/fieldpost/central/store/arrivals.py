@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, LargeBinary, Text
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from fieldpost.central.store.statement import Kind, Statement
 from fieldpost.central.store.types import Id
@@ -62,18 +63,24 @@ _insert_postgresql = Statement(
         where not exists (select 1 from tombstones t where t.notification_id = u.notification_id)
         order by u.notification_id
         on conflict (notification_id) do nothing
-        returning *
+        returning notification_id, created_at, origin_execution_id, origin_parent_execution_id, source_site_id,
+            source_instance_id, source_script, list_name
     ),
     to_index as (
         insert into search_backlog (notification_id, created_at, count)
         select (array_agg(notification_id))[1], created_at, count(*) from inserted group by created_at
+    ),
+    audited as (
+        {_AUDIT} from inserted returning correlation_id
     )
-    {_AUDIT} from inserted returning correlation_id
+    select case when count(*) < cast(:count as bigint) then coalesce(array_agg(correlation_id), '{{}}') end as inserted
+    from audited
     """,
     # SQLite has no writing common table expressions, and bytes do not travel in JSON: see _insert_sqlite.
     sqlite="select 1",
     rows=_ROWS,
-    result={"correlation_id": Id},
+    # Which of them, only where not all were inserted: hundreds of ids would cost more to read than to ask for.
+    result={"inserted": ARRAY(Id)},
 )
 
 _insert_sqlite_rows = f"""
@@ -104,10 +111,16 @@ def insert_if_absent(
     if conn.dialect.name == "sqlite":
         assert now is not None, "SQLite takes the time from the clock"
         return _insert_sqlite(conn, site, arrived, now)
-    inserted = _insert_postgresql.run(
-        conn, [_row(*a) for a in arrived], site=site, default_type=DEFAULT_TYPE, key_prefix=LIST_KEY, now=now
+    ((inserted,),) = _insert_postgresql.run(
+        conn,
+        [_row(*a) for a in arrived],
+        site=site,
+        default_type=DEFAULT_TYPE,
+        key_prefix=LIST_KEY,
+        count=len(arrived),
+        now=now,
     )
-    return {row.correlation_id for row in inserted}
+    return {s.notification_id for s, _ in arrived} if inserted is None else set(inserted)
 
 
 def standing(conn: Connection, ids: Collection[str]) -> dict[str, Standing]:

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from fieldpost.core.forwarding import Answer
 from fieldpost.core.message import Category, Message
 from fieldpost.link.session import Room
+from fieldpost.site.rows import Outgoing
 
 
 class Carrier(Protocol):
@@ -17,7 +18,7 @@ class Carrier(Protocol):
     def room(self) -> Room:
         """How much it would take in the next batch."""
 
-    async def carry(self, messages: Sequence[Message]) -> Sequence[Answer]:
+    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[Answer]:
         """Try these messages: one answer each, in their order.
 
         Raises Denied, Unavailable or ConfigError when none of them left the site.

@@ -7,11 +7,12 @@ import msgspec
 
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.forwarding import Answer, NotNow, Refused, answer_from
-from fieldpost.core.message import Category, Message
+from fieldpost.core.message import Category
 from fieldpost.link.client import LinkClient
 from fieldpost.link.connection import LOST
 from fieldpost.link.messages import Ack, Item, Refusal
 from fieldpost.link.session import Room, Session
+from fieldpost.site.rows import Outgoing
 
 _item = msgspec.json.Decoder(Item)
 
@@ -34,7 +35,7 @@ class CentralCarrier:
     def may_go_on(self) -> bool:
         return self._session.credits > 0
 
-    async def carry(self, messages: Sequence[Message]) -> Sequence[Answer]:
+    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[Answer]:
         answers: dict[str, Answer] = {}
         items: list[Item] = []
         for message in messages:
@@ -50,7 +51,7 @@ class CentralCarrier:
     async def close(self) -> None:
         await self._client.close()
 
-    def _is_full(self, messages: Sequence[Message]) -> bool:
+    def _is_full(self, messages: Sequence[Outgoing]) -> bool:
         """Whether the batch is about as large as we had asked for: then there is more behind it."""
         is_many = len(messages) >= self._room.items
         return is_many or 2 * sum(len(message.payload) for message in messages) >= self._room.bytes
@@ -94,7 +95,7 @@ class _Search:
         return self.refusals > 12
 
 
-def _read(message: Message) -> Item | Refused:
+def _read(message: Outgoing) -> Item | Refused:
     try:
         item = _item.decode(message.payload)
     except msgspec.DecodeError as error:

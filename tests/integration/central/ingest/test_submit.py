@@ -316,7 +316,7 @@ async def test_a_commit_whose_answer_was_lost_is_acked_and_has_no_second_effect(
     async with pg_proxy(pg_url) as proxy, open_centre(proxy.url, clock) as centre:
         await centre.add_list()
         items = [centre.item() for _ in range(5)]
-        proxy.commits_to_cut = 1
+        proxy.commit_mark, proxy.commits_to_cut = items[0].body.encode(), 1
         ack = await centre.submit(*items)
         assert proxy.commits_cut == 1
         assert set(verdicts(ack)) <= {"accepted", "duplicate"}

@@ -1,6 +1,7 @@
 """Taking notifications in: insert-if-absent, what stood there already, and every column of a row."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -29,7 +30,7 @@ def submission(
 
 async def insert(centre: Centre, *submitted: Submission) -> set[str]:
     arrived = [(one, digest(one)) for one in submitted]
-    return await centre.store.write(arrivals.insert_if_absent, SITE, arrived, now=centre.store.now())
+    return await centre.store.write_one(arrivals.insert_if_absent, SITE, arrived, now=centre.store.now())
 
 
 @pytest.mark.req(
@@ -91,6 +92,25 @@ async def test_an_id_that_stands_is_left_as_it_is(centre: Centre, clock: ManualC
     assert await insert(centre, submission(1, "something else"), submission(2)) == {submission(2).notification_id}
     assert await centre.get(first.notification_id) == before
     assert await centre.story(first.notification_id) == ["notify_send submitted"]
+
+
+@pytest.mark.req("ING-02")
+async def test_of_a_batch_that_stands_already_nothing_is_inserted(centre: Centre) -> None:
+    batch = [submission(number) for number in range(3)]
+    assert await insert(centre, *batch) == {one.notification_id for one in batch}
+    assert await insert(centre, *batch) == set()
+
+
+@pytest.mark.req("TBL-11")
+async def test_what_no_row_of_a_batch_has_is_empty_in_each_and_what_one_has_is_its_own(centre: Centre) -> None:
+    bare = Provenance(SITE)
+    first, second = (replace(submission(number, enqueued_at=None), provenance=bare) for number in (1, 2))
+    await insert(centre, first, second)
+    third, with_ = replace(submission(3), provenance=bare), submission(4)
+    await insert(centre, third, with_)
+    stored = [await centre.get(one.notification_id) for one in (first, second, third, with_)]
+    assert [one.provenance for one in stored] == [bare, bare, bare, with_.provenance]
+    assert [one.site_enqueued_at for one in stored] == [None, None, ENQUEUED, ENQUEUED]
 
 
 @pytest.mark.req("DEC-06", "ING-11", "ING-02")
