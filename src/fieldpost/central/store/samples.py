@@ -4,7 +4,7 @@ A site whose figures are all 0 gets no row, which keeps the history of many quie
 row of all sites together, a site without one had nothing. The figures are JSON, so that a new KPI needs no migration.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import samples
 from fieldpost.central.store.types import Moment
-from fieldpost.core.kpi import Figures, Snapshot
+from fieldpost.core.kpi import KPIS, Figures, Snapshot
 
 ALL_SITES = ""
 
@@ -40,6 +40,29 @@ _history = Statement(
 )
 
 
+def _trends(largest: str) -> str:
+    """All figures in one pass over the rows of all sites together; what is older than a KPI says nothing of it."""
+    columns = ", ".join(f"coalesce(max({largest.format(kpi.name)}), 0) as {kpi.name}" for kpi in KPIS)
+    return f"select min(taken_at) as at, {columns} from samples"
+
+
+_trends_of_all = Statement(
+    _trends("cast(figures ->> '{}' as double precision)")
+    + """
+    where site = '' and taken_at >= :begin and taken_at < :end
+    group by floor(extract(epoch from taken_at - cast(:begin as timestamptz)) / cast(:step_s as double precision))
+    order by 1
+    """,
+    sqlite=_trends("figures ->> '{}'")
+    + """
+    where site = '' and taken_at >= :begin and taken_at < :end
+    group by (taken_at - :begin) / (:step_s * 1000000)
+    order by 1
+    """,
+    result={"at": Moment} | {kpi.name: Float() for kpi in KPIS},
+)
+
+
 def add(conn: Connection, taken_at: datetime, snapshot: Snapshot) -> bool:
     """Keep a snapshot under this moment; False when one is kept there already."""
     add_first = insert_postgresql(samples) if conn.dialect.name == "postgresql" else insert_sqlite(samples)
@@ -58,6 +81,14 @@ def history(
     """The values of a KPI from `begin` to before `end`, one for each step that has samples: the largest in it."""
     found = _history.run(conn, kpi=kpi, site=site, begin=begin, end=end, step_s=max(int(step.total_seconds()), 1))
     return [(row.at, row.value) for row in found]
+
+
+def trends(
+    conn: Connection, *, begin: datetime, end: datetime, step: timedelta
+) -> Mapping[str, Sequence[tuple[datetime, float]]]:
+    """The same of every KPI, of all sites together."""
+    found = _trends_of_all.run(conn, begin=begin, end=end, step_s=max(int(step.total_seconds()), 1))
+    return {kpi.name: [(row.at, getattr(row, kpi.name)) for row in found] for kpi in KPIS}
 
 
 def _row(site: str, taken_at: datetime, figures: Figures) -> dict[str, Any]:

@@ -92,15 +92,7 @@ class Kpis:
 def _trends(conn: Connection, length: timedelta, step: timedelta, *, now: datetime | None) -> dict[str, History]:
     end = moment(conn, now)
     begin = end - length
+    found = samples.trends(conn, begin=begin, end=end, step=step)
     return {
-        kpi.name: History(
-            kpi.name,
-            None,
-            begin,
-            end,
-            step,
-            samples.history(conn, kpi.name, samples.ALL_SITES, begin=begin, end=end, step=step),
-        )
-        for kpi in KPIS
-        if kpi.formula is not None
+        kpi.name: History(kpi.name, None, begin, end, step, found[kpi.name]) for kpi in KPIS if kpi.formula is not None
     }

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 from fieldpost.central.store import samples
 from fieldpost.central.store.samples import ALL_SITES
 from fieldpost.central.store.tables import samples as table
-from fieldpost.core.kpi import NOTHING, Snapshot
+from fieldpost.core.kpi import KPIS, NOTHING, Snapshot
 from support.centre import Centre
 
 BEGIN = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -73,3 +73,16 @@ async def test_an_age_keeps_its_fraction(centre: Centre) -> None:
     figures = {**NOTHING, "oldest_pending_age_s": 12.345678}
     await centre.store.write(samples.add, at, Snapshot(at, {"north": figures}))
     assert await history(centre, kpi="oldest_pending_age_s") == [(1, 12.345678)]
+
+
+async def test_the_trends_of_all_tell_what_the_history_of_each_tells(centre: Centre) -> None:
+    for minute in range(0, 50, 5):
+        at = BEGIN + minute * MINUTE
+        figures = {kpi.name: float((minute + 1) * (place + 3) % 17) for place, kpi in enumerate(KPIS)}
+        await centre.store.write(samples.add, at, Snapshot(at, {"north": figures}))
+    span = {"begin": BEGIN + 3 * MINUTE, "end": BEGIN + 43 * MINUTE, "step": 10 * MINUTE}
+    trends = await centre.store.read(samples.trends, **span)
+    assert list(trends) == [kpi.name for kpi in KPIS]
+    for name, points in trends.items():
+        assert len(points) == 4
+        assert list(points) == list(await centre.store.read(samples.history, name, ALL_SITES, **span))
