@@ -25,6 +25,8 @@ __all__ = ["ActPage", "ActRow", "ActStory", "BulkActs", "Preview", "RowPage"]
 COUNT_MAX = 50_000
 """How many a preview counts."""
 STEP = 1000
+NEWEST = 5
+"""How many of them a preview shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Preview:
     count: int
     is_whole: bool
     as_of: datetime
+    newest: tuple[Summary, ...] = ()
+    """Some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +77,15 @@ class BulkActs:
         asked = parked_only(wanted)
         as_of = await self._store.read(moment, self._store.now())
         count = 0
+        newest: tuple[Summary, ...] = ()
         before: Place | None = None
         while count < COUNT_MAX:
-            some, before = await self._store.read(_count, asked, before, as_of)
-            count += some
+            some, before = await self._store.read(_parked, asked, before, as_of)
+            count += len(some)
+            newest += some[: NEWEST - len(newest)]
             if before is None:
-                return Preview(count, True, as_of)
-        return Preview(count, False, as_of)
+                return Preview(count, True, as_of, newest)
+        return Preview(count, False, as_of, newest)
 
     async def newest(self, limit: int = LIMIT_DEFAULT) -> list[BulkAct]:
         return await self._store.read(rows.newest, check_limit(limit))
@@ -138,9 +144,11 @@ def _unknown() -> NotFound:
     return NotFound("bulk.unknown", "there is no such bulk act")
 
 
-def _count(conn: Connection, wanted: Filter, before: Place | None, as_of: datetime) -> tuple[int, Place | None]:
+def _parked(
+    conn: Connection, wanted: Filter, before: Place | None, as_of: datetime
+) -> tuple[tuple[Summary, ...], Place | None]:
     found = search.find(conn, wanted, limit=STEP, before=before)
-    return sum(1 for n in found.notifications if n.terminal_at and n.terminal_at <= as_of), found.end
+    return tuple(n for n in found.notifications if n.terminal_at and n.terminal_at <= as_of), found.end
 
 
 def _place(cursor: str) -> int:

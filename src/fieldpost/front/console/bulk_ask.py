@@ -7,7 +7,8 @@ from datetime import datetime
 from starlette.responses import Response
 
 from fieldpost.central.operate.bulk_acts import Chosen
-from fieldpost.core.bulk import Verb, parked_only
+from fieldpost.central.watch.bulk_acts import NEWEST
+from fieldpost.core.bulk import Verb
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import parse_notification_id
 from fieldpost.core.notification import Status, Summary
@@ -21,7 +22,6 @@ from fieldpost.front.console.render import number
 from fieldpost.front.console.visit import PageRoute, Visit, field_errors, redirect
 
 PATH = "/bulk-acts"
-SAMPLES = 5
 SELECTED_MAX = 200
 DID = {Verb.RETRY: "retried", Verb.DISCARD: "discarded"}
 _TEXTS = {
@@ -117,9 +117,8 @@ def _none_selected(visit: Visit, verb: Verb, back: str) -> Response:
 
 async def _of_filter(visit: Visit, wanted: Filter) -> Preview:
     found = await visit.rooms.watch.bulk_acts.preview(wanted)
-    page = await visit.rooms.watch.notifications.page(parked_only(wanted), limit=SAMPLES)
     fields = [(name, value) for name, value in fields_of(wanted).items() if isinstance(value, str)]
-    return Preview(found.count, found.is_whole, found.as_of, [line.notification for line in page.lines], fields)
+    return Preview(found.count, found.is_whole, found.as_of, found.newest, fields)
 
 
 async def _of_selection(visit: Visit, chosen: Sequence[Chosen]) -> Preview:
@@ -130,7 +129,7 @@ async def _of_selection(visit: Visit, chosen: Sequence[Chosen]) -> Preview:
         if (n := found.get(one.notification_id)) and n.version == one.version and n.status is Status.PARKED
     ]
     fields = [("chosen", f"{n.notification_id}.{n.version}") for n in kept]
-    return Preview(len(kept), True, as_of, kept[:SAMPLES], fields, len(chosen) - len(kept))
+    return Preview(len(kept), True, as_of, kept[:NEWEST], fields, len(chosen) - len(kept))
 
 
 def _filter(given: Given) -> Filter:
