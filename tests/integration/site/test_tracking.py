@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from fieldpost.core.errors import NotFound, OperationFailed
-from fieldpost.core.message import OperationStatus
+from fieldpost.core.message import Message, OperationStatus
 from fieldpost.site import events, keys, tracking
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.connection import SCHEMA_VERSION, connect
@@ -76,10 +76,10 @@ def test_a_file_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tmp_pa
     connection.close()
     buffer = Buffer(old)
     taken = buffer.take(NOW, items_max=10, bytes_max=1000)
-    assert [(message.message_id, message.payload, message.retry_count) for message in taken] == [
-        ("n-1", "{}", 0),
-        ("n-2", '{"é":1}', 7),
-    ]
+    assert [(message.message_id, message.payload) for message in taken] == [("n-1", "{}"), ("n-2", '{"é":1}')]
+    tried = buffer.find("n-2")
+    assert isinstance(tried, Message)
+    assert (tried.retry_count, tried.last_error) == (7, "not now")
     assert [message.code for message in buffer.rejected()] == ["a.code"]
     buffer.close()
     Buffer(new).close()
