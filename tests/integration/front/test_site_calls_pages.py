@@ -93,6 +93,7 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
         )
         await front.operate.intents.to_send([intent])
         assert "sent" in await visitor.look(f"/site-calls/{one}")
+        assert f'action="/sites/{SITE}/events"' in visitor.page.text, "its attempts stand in the site's own log"
         assert f'action="/intents/{intent.intent_id}/cancel"' not in visitor.page.text, "what was sent is sent"
         await front.operate.intents.settle(SITE, CommandResult(intent.intent_id, "applied"))
         told = await visitor.look(f"/site-calls/{one}", site=SITE)

@@ -1,0 +1,98 @@
+"""What is told of one cached call."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fieldpost.central.watch.call_story import standing, story
+from fieldpost.central.watch.site_calls import CallDetail
+from fieldpost.core.intent import Intent, IntentKind, IntentOutcome, IntentState
+from fieldpost.core.message import Category, OperationStatus
+from fieldpost.core.site_call import CallReport, SiteCall
+
+NOW = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def call(status: OperationStatus, *, retry_count: int = 0, gone_at: datetime | None = None) -> SiteCall:
+    report = CallReport(
+        operation_id="019a8b3c-0000-7000-8000-000000000001",
+        category=Category.EXTERNAL_CALL,
+        target_summary="erp POST /orders",
+        status=status,
+        retry_count=retry_count,
+        last_error="503",
+        http_status=503,
+        instance="gate",
+        script="orders.py",
+        execution_id=None,
+        parent_execution_id=None,
+        created_at=None,
+        updated_at=None,
+        terminal_at=None,
+        version=1,
+    )
+    return SiteCall(
+        site="plant-7",
+        report=report,
+        first_seen_at=NOW - 8 * MINUTE,
+        received_at=NOW - MINUTE,
+        begun_at=NOW - 10 * MINUTE,
+        ended_at=None,
+        gone_at=gone_at,
+    )
+
+
+def detail(one: SiteCall, *intents: Intent, is_stuck: bool = False) -> CallDetail:
+    return CallDetail(one, intents, None, is_stuck, NOW)
+
+
+@pytest.mark.parametrize("status", OperationStatus)
+def test_where_a_call_stands_is_told_for_every_status(status: OperationStatus) -> None:
+    assert standing(detail(call(status))).endswith(".")
+
+
+def test_it_is_told_what_a_person_can_do_and_what_takes_too_long() -> None:
+    assert "after 1 retry, and it waits for a person" in standing(detail(call(OperationStatus.PARKED, retry_count=1)))
+    assert "after its first attempt" in standing(detail(call(OperationStatus.PARKED)))
+    assert "longer than it should" in standing(detail(call(OperationStatus.RETRYING), is_stuck=True))
+    assert "no longer knows" in standing(detail(call(OperationStatus.PARKED, gone_at=NOW)))
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "words", "tone"),
+    [
+        (IntentState.DONE, IntentOutcome.APPLIED, "Retry: the site applied it", "good"),
+        (IntentState.DONE, IntentOutcome.NOT_PARKED, "Retry: it was not parked any more", "bad"),
+        (IntentState.DONE, IntentOutcome.OPERATION_FAILED, "Retry: the site could not do it", "bad"),
+        (IntentState.EXPIRED, IntentOutcome.SITE_UNREACHABLE, "Retry: expired", "bad"),
+        (IntentState.CANCELLED, None, "Retry: cancelled", "plain"),
+    ],
+)
+def test_the_story_has_what_was_asked_and_what_came_of_it_in_order(
+    state: IntentState, outcome: IntentOutcome | None, words: str, tone: str
+) -> None:
+    intent = Intent(
+        intent_id="019a8b3c-0000-7000-8000-000000000002",
+        site="plant-7",
+        kind=IntentKind.RETRY,
+        message_id="019a8b3c-0000-7000-8000-000000000001",
+        arguments={},
+        reason="erp is back",
+        actor="kim",
+        created_at=NOW - 5 * MINUTE,
+        expires_at=NOW + MINUTE,
+        state=state,
+        outcome=outcome,
+        done_at=NOW - 4 * MINUTE,
+    )
+    steps = story(detail(call(OperationStatus.PARKED, gone_at=NOW), intent))
+    assert [step.title for step in steps] == [
+        "Issued by a script",
+        "Retry asked for",
+        words,
+        "Parked, as the site last said",
+        "The site no longer knows it",
+    ]
+    assert steps[0].note == "central heard of it 2 min later"
+    assert (steps[1].note, steps[2].tone.value, steps[3].error) == ("erp is back", tone, "503")
