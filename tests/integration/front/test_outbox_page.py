@@ -175,3 +175,13 @@ async def test_whoever_looks_at_all_that_is_parked_is_shown_what_went_wrong_most
         await visitor.look(links(visitor)[GROUP])
         assert len(subjects(visitor)) == 2
         assert f"One group of errors, such as: ops@example.org: {NO_USER}" in visitor.text
+
+
+async def test_known_sites_and_lists_are_offered_on_both_stores_but_not_sent_again_with_updates(front: Front) -> None:
+    await front.park()
+    async with visiting(front, "viewer") as visitor:
+        await visitor.look("/notifications")
+        assert '<datalist id="sites"><option value="plant-7"></datalist>' in visitor.page.text
+        assert '<datalist id="lists"><option value="ops"></datalist>' in visitor.page.text
+        update = await visitor.client.get("/notifications", headers={"hx-request": "true"})
+    assert "<option value=" not in update.text.partition("<datalist")[2].partition("</form>")[0]

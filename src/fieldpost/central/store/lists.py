@@ -48,6 +48,11 @@ def all_lists(conn: Connection) -> list[NotificationList]:
     return [_list(dict(row), tuple(targets.get(row["list_name"], ()))) for row in found]
 
 
+def names(conn: Connection, limit: int) -> list[str]:
+    """The names of at most so many lists, in their order."""
+    return list(conn.execute(select(lists.c.list_name).order_by(lists.c.list_name).limit(limit)).scalars())
+
+
 def get_list(conn: Connection, name: str) -> NotificationList | None:
     row = conn.execute(select(lists).where(lists.c.list_name == name)).mappings().first()
     if row is None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import attempts, audit, breakers, lists, search
+from fieldpost.central.store import attempts, audit, breakers, lists, search, sites
 from fieldpost.central.store import notifications as rows
 from fieldpost.central.store.attempts import AttemptRecord
 from fieldpost.central.store.engine import Store
@@ -28,6 +28,7 @@ __all__ = ["AttemptRecord", "Detail", "ErrorGroup", "ErrorGroups", "Line", "Noti
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
+NAMES_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,10 @@ class Notifications:
             raise NotFound("notification.unknown", "there is no such notification")
         return await self._store.read(_detail, notification_id, self._stuck_after, now=self._store.now())
 
+    async def names(self) -> tuple[list[str], list[str]]:
+        """The first NAMES_MAX sites and lists by name, to be offered to whoever asks for some."""
+        return await self._store.read(_names)
+
     async def these(self, ids: Sequence[str]) -> tuple[Mapping[str, Summary], datetime]:
         """Those of these that are there, by their ids, and as of when."""
         return await self._store.read(_these, ids, now=self._store.now())
@@ -147,6 +152,10 @@ def _page(
         for n in found.notifications
     )
     return Page(lines, to_cursor(found.end) if found.end else None, as_of)
+
+
+def _names(conn: Connection) -> tuple[list[str], list[str]]:
+    return sorted(site.name for site in sites.all_sites(conn))[:NAMES_MAX], lists.names(conn, NAMES_MAX)
 
 
 def _these(conn: Connection, ids: Sequence[str], *, now: datetime | None) -> tuple[Mapping[str, Summary], datetime]:

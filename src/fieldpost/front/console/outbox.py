@@ -60,8 +60,8 @@ async def page(visit: Visit) -> Response:
         "group_error": _group_error(wanted, found),
         "groups": await _groups(visit, wanted, cursor),
     }
-    sites = [site.name for site in await visit.rooms.operate.sites.all()]
-    lists = [known.name for known in await visit.rooms.operate.lists.all()]
+    # A page that brings itself up to date keeps the form that it has.
+    sites, lists = ([], []) if visit.is_live_update else await visit.rooms.watch.notifications.names()
     return visit.page(
         "outbox.html",
         422 if errors else 200,
