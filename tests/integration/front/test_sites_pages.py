@@ -238,7 +238,7 @@ async def test_the_rejected_box_is_asked_of_the_site_waits_while_it_is_away_and_
         assert after.count("waiting for the site") == 2
         assert 'name="id"' not in after, "what is asked for already is not asked for twice"
         none = await client.get(f"{box}/ask?act=resubmit")
-        assert "Nothing is marked" in none.text
+        assert "Nothing is selected" in none.text
         assert (await client.get(f"{box}/ask?act=burn")).status_code == 422
     about = await front.watch.sites.asked_about(SITE, [ID.format(1), ID.format(3)])
     assert {key: (one.kind, one.reason) for key, one in about.items()} == {

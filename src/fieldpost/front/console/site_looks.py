@@ -159,7 +159,7 @@ async def _ask_act(
         button="Discard" if is_discard else "Forward again",
         is_danger=is_discard,
         back=own_path,
-        why_not=None if chosen else "Nothing is marked. Mark the notifications that it is about.",
+        why_not=None if chosen else "Nothing is selected. Select the notifications that it is about.",
         site=state,
         given=given or {},
         errors=errors or {},
