@@ -1,8 +1,13 @@
 """A connection to the site's buffer on which a commit is durable, and what its failures mean.
 
 Only apsw ever touches the file: a second SQLite library in the same process would drop the first one's locks.
+
+The file holds bodies, so it is made for its owner alone. Its mode is never changed afterwards: whoever opened it to a
+group meant to. SQLite makes the log and its index with the mode of the file.
 """
 
+import os
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -34,6 +39,7 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
         # SQLite would take such a log for an empty one and write over what scripts were told is on disk.
         raise damaged(path, "the head of its write-ahead log is not readable")
     _refuse_salvage(path)
+    _make_private(path)
     connection: apsw.Connection | None = None
     try:
         connection = apsw.Connection(str(path))
@@ -66,6 +72,23 @@ def open_existing(path: Path) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, empty and for its owner alone, if it is not there: SQLite would make it readable by all.
+
+    It gets its name when it is closed already, since closing a file drops all locks that this process has on it. What
+    goes wrong here goes wrong for SQLite too, which says so.
+    """
+    if os.name != "posix" or path.exists():
+        return
+    beside = path.with_name(f"{path.name}-new-{os.urandom(4).hex()}")
+    with suppress(OSError):
+        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            os.link(beside, path)
+        finally:
+            beside.unlink()
 
 
 def _log_pages_max(path: Path, page_bytes: int) -> int:

@@ -3,7 +3,9 @@
 It changes nothing. What cannot be looked at is a check that fails, not an error.
 """
 
+import os
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -85,7 +87,7 @@ def _look_at_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Che
         detail = "there is none yet: it is made when something is first sent"
         return [Check("buffer", Verdict.OK, detail)], Contents()
     # The log before the file is opened: SQLite silently leaves out what is behind a damage in it.
-    checks = [_log_check(log_of(path))]
+    checks = [*_access_checks(path), _log_check(log_of(path))]
     try:
         connection = open_existing(path)
         try:
@@ -161,6 +163,14 @@ def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) ->
         return Check("buffer", Verdict.OK, detail)
     said = "; ".join(line for text in found for line in text.splitlines())
     return Check("buffer", Verdict.FAILING, f"{path} is damaged: {said[:600]}; {REPAIR}")
+
+
+def _access_checks(path: Path) -> Iterator[Check]:
+    """A group may have been let in on purpose; everybody on the machine hardly was."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name == "posix" and mode & stat.S_IRWXO:
+        detail = f"every user of this machine can read what is in {path} (mode {mode:04o}): chmod o= {path}*"
+        yield Check("access", Verdict.WARNING, detail)
 
 
 def _log_check(log: Path) -> Check:

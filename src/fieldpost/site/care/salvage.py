@@ -13,6 +13,7 @@ incarnation of its own, by which central learns that the file was replaced.
 """
 
 import os
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def salvage(path: Path, now: datetime) -> Salvaged:
         for suffix in _SUFFIXES:
             _beside(fresh, suffix).unlink(missing_ok=True)
         result = refill(fresh, aside, now)
+        # Whoever may use the buffer may use the fresh one.
+        shutil.copymode(aside, fresh)
         os.replace(fresh, path)
         _sync_folder(path.parent)
         mark.unlink()

@@ -1,0 +1,96 @@
+"""Who may read a site's buffer: its owner, and whomever the administrator let in."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fieldpost import Site
+from fieldpost.core.checks import Verdict
+from fieldpost.site.care.doctor import examine
+from fieldpost.site.care.salvage import salvage
+from support.site_folders import make_site
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = make_site(tmp_path / "site")
+    site.notify.to("operators").send("Pump 3 stopped", "No flow.")
+    yield site
+    site.close()
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.glob("buffer.db*")}
+
+
+def test_a_new_buffer_its_log_and_index_are_for_their_owner_alone(site: Site, tmp_path: Path) -> None:
+    assert modes(tmp_path / "site") == {"buffer.db": 0o600, "buffer.db-wal": 0o600, "buffer.db-shm": 0o600}
+
+
+def test_a_buffer_that_was_opened_to_a_group_stays_so_with_its_log_and_through_a_salvage(
+    site: Site, tmp_path: Path
+) -> None:
+    folder = tmp_path / "site"
+    site.close()
+    (folder / "buffer.db").chmod(0o660)
+    with Site.open(folder) as again:
+        again.notify.to("operators").send("Pump 4 stopped", "No flow.")
+        assert set(modes(folder).values()) == {0o660}
+    salvage(folder / "buffer.db", NOW)
+    assert modes(folder)["buffer.db"] == 0o660
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
+def test_a_script_of_another_user_sends_by_a_group_and_not_without(site: Site, tmp_path: Path) -> None:
+    folder, group = tmp_path / "site", 54_321
+    site.close()
+    for above in (tmp_path, *tmp_path.parents):  # pytest's folders are closed to others
+        if not above.stat().st_mode & stat.S_IXOTH:
+            above.chmod(above.stat().st_mode | stat.S_IXOTH)
+
+    def send_as_another() -> str:
+        # It becomes the other user once it has loaded the library, which may lie where that user cannot read.
+        program = (
+            "import os, sys; from fieldpost import Site;"
+            f"os.setgroups([{group}]); os.setgid(65534); os.setuid(65534);"
+            "Site.open(sys.argv[1]).notify.to('ops').send('s', 'b')"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", program, folder], capture_output=True, text=True, check=False
+        ).stderr
+
+    assert "buffer.db cannot be opened for writing" in send_as_another()
+    os.chown(folder, -1, group)
+    os.chown(folder / "buffer.db", -1, group)
+    folder.chmod(0o2770)
+    (folder / "buffer.db").chmod(0o660)
+    assert send_as_another() == ""
+    site = Site.open(folder)
+    site.notify.to("operators").send("Both", "write.")
+    assert send_as_another() == ""
+    site.close()
+
+
+def test_the_doctor_warns_of_a_buffer_that_everybody_can_read_and_not_of_a_group(site: Site, tmp_path: Path) -> None:
+    def warned(mode: int) -> list[str]:
+        (tmp_path / "site" / "buffer.db").chmod(mode)
+        checks = examine(tmp_path / "site", NOW).diagnosis.checks
+        return [check.detail for check in checks if check.name == "access" and check.verdict is Verdict.WARNING]
+
+    assert warned(0o600) == warned(0o660) == []
+    assert "(mode 0644): chmod o= " in warned(0o644)[0]
