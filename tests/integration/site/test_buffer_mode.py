@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,14 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site.close()
 
 
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A folder that other users come into, as they do not into those of pytest."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 def modes(folder: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.glob("buffer.db*")}
 
@@ -56,12 +65,9 @@ def test_a_buffer_that_was_opened_to_a_group_stays_so_with_its_log_and_through_a
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
-def test_a_script_of_another_user_sends_by_a_group_and_not_without(site: Site, tmp_path: Path) -> None:
-    folder, group = tmp_path / "site", 54_321
-    site.close()
-    for above in (tmp_path, *tmp_path.parents):  # pytest's folders are closed to others
-        if not above.stat().st_mode & stat.S_IXOTH:
-            above.chmod(above.stat().st_mode | stat.S_IXOTH)
+def test_a_script_of_another_user_sends_by_a_group_and_not_without(open_path: Path) -> None:
+    folder, group = open_path / "site", 54_321
+    make_site(folder).close()
 
     def send_as_another() -> str:
         # It becomes the other user once it has loaded the library, which may lie where that user cannot read.
