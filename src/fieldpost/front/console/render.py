@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
 import fieldpost
@@ -23,7 +24,11 @@ SIGNAL_WORDS = {"parked": "parked", "sites": "not heard of", "breakers": "blocke
 class Renderer:
     def __init__(self, files: StaticFiles) -> None:
         self._environment = Environment(
-            loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            bytecode_cache=_compiled,
         )
         self._environment.globals |= {"static": files.url, "version": fieldpost.__version__, "glyphs": _GLYPHS}
         self._environment.globals |= {"signal_words": SIGNAL_WORDS}
@@ -43,6 +48,23 @@ class Renderer:
         text = self._environment.get_template(template).render(values)
         # A subject may hold what cannot be encoded only if the checks at the door failed; a page is still a page then.
         return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+class _Compiled(BytecodeCache):
+    """A template is compiled once in a process, however many applications that makes; its source is compared."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if kept := self._kept.get(bucket.key):
+            bucket.bytecode_from_string(kept)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key] = bucket.bytecode_to_string()
+
+
+_compiled = _Compiled()
 
 
 def _clock(moment: datetime, as_of: datetime | None = None) -> str:
