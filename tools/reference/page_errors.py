@@ -23,8 +23,9 @@ Made by `make docs` from the source.
 Every error that Fieldpost raises on purpose has a code whose meaning never changes. It stands in brackets at the end of
 the line on the command line, in the field `code` of an answer of the API, and in the attribute `code` of an exception
 in a script. What it says is shown with a *name* or … where a value goes. *Kind* is the exception, from
-`fieldpost.core.errors`; where it is none, it says where the code is seen. *HTTP* is the status in the API, whose
-field `type` is `urn:fieldpost:error:` and the code. Each code has its own place on this page: `errors.md#CODE`.
+`fieldpost.core.errors`; where it is none, it says where the code is seen. *HTTP* is the status in the API. The
+field `type` of a problem, of central's API and of a site's local one, is `urn:fieldpost:error:` and the code. Each code
+has its own place on this page: `errors.md#CODE`.
 
 | kind | means | exit code |
 |---|---|---|

@@ -10,8 +10,14 @@
     └── OperationFailed a cached call was refused for good while its caller waited
 
 Each instance carries a stable `code` (`notification.not_parked`), a sentence for people and, where one is known, a hint
-on what to do. One table in `front/api/errors.py` maps them to HTTP, another in `cli/main.py` to exit codes.
+on what to do. One table in `front/api/errors.py` maps them to HTTP (at a site `site/local/errors.py`),
+another in `cli/main.py` to exit codes.
 """
+
+
+def problem_type(code: str) -> str:
+    """A code as a name that is unique in the world, which the `type` of a problem (RFC 9457) has to be."""
+    return f"urn:fieldpost:error:{code}"
 
 
 class FieldpostError(Exception):

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fieldpost.core.errors import problem_type
 from fieldpost.link.codec import encode
 from fieldpost.link.messages import Refusal
 
@@ -83,7 +84,7 @@ def _sorry(correlation_id: str, wants_page: bool) -> Response:
         title, text = "Internal error", f"Central made a mistake. Its log tells more, under {correlation_id}."
         return HTMLResponse(f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{text}", 500)
     text = (
-        f'{{"type":"urn:fieldpost:error:{INTERNAL_CODE}","title":"Internal error","status":500,'
+        f'{{"type":"{problem_type(INTERNAL_CODE)}","title":"Internal error","status":500,'
         f'"code":"{INTERNAL_CODE}",'
         f'"detail":"central made a mistake; its log tells more","correlation_id":"{correlation_id}"}}'
     )

@@ -295,6 +295,7 @@ async def test_what_is_unknown_is_a_problem_too(local: Local) -> None:
     assert (await local("DELETE", "/v1/notifications")).body["code"] == "http.method"
     missing = await local("GET", "/v1/operations/01a1de57-9e44-7863-858d-f15d85e1a8b2")
     assert (missing.status, missing.body["code"]) == (404, "operation.unknown")
+    assert missing.body["type"] == "urn:fieldpost:error:operation.unknown"
     bad = await local("GET", "/v1/operations/x")
     assert (bad.status, bad.body["code"]) == (422, "operation.bad_id")
 

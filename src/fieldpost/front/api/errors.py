@@ -16,12 +16,11 @@ from fieldpost.core.errors import (
     NotFound,
     OperationFailed,
     Unavailable,
+    problem_type,
 )
 from fieldpost.front.allowance import TooMuch
 
 RETRY_AFTER_S = 5
-TYPE = "urn:fieldpost:error:{code}"
-"""The reference page of errors has a place for each code."""
 
 # The first row that fits: the kind of error, and what its code begins with.
 STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
@@ -48,7 +47,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The body of every answer that is not a success."""
 
     type: str
-    """A name for the code that is unique in the world."""
+    """Names the code; the reference page of errors has a place for each."""
     title: str
     status: int
     code: str
@@ -72,7 +71,7 @@ def problem(error: FieldpostError) -> Response:
     status = status_of(error)
     current = error.current if isinstance(error, NotAsSeen) else None
     body = Problem(
-        type=TYPE.format(code=error.code),
+        type=problem_type(error.code),
         title=http.HTTPStatus(status).phrase,
         status=status,
         code=error.code,
@@ -89,9 +88,7 @@ def http_problem(status: int, headers: dict[str, str] | None = None) -> Response
     """For what is wrong before any route of ours was found: an unknown path, a method it does not know."""
     phrase = http.HTTPStatus(status).phrase
     code = {404: "http.no_such_path", 405: "http.method"}.get(status, "http.error")
-    return _response(
-        Problem(type=TYPE.format(code=code), title=phrase, status=status, code=code, detail=phrase), headers
-    )
+    return _response(Problem(type=problem_type(code), title=phrase, status=status, code=code, detail=phrase), headers)
 
 
 def _headers(error: FieldpostError) -> dict[str, str]:

@@ -14,6 +14,7 @@ from fieldpost.core.errors import (
     NotFound,
     OperationFailed,
     Unavailable,
+    problem_type,
 )
 from fieldpost.site.local.words import Problem
 
@@ -44,6 +45,7 @@ def problem(error: FieldpostError) -> web.Response:
     """The answer that tells of this error."""
     status = status_of(error)
     body = Problem(
+        type=problem_type(error.code),
         title=http.HTTPStatus(status).phrase,
         status=status,
         code=error.code,
@@ -65,9 +67,12 @@ def http_problem(status: int, detail: str | None = None) -> web.Response:
     """For what is wrong before any route of ours was found: an unknown path, a method that it does not know."""
     phrase = http.HTTPStatus(status).phrase
     code = {404: "http.no_such_path", 405: "http.method", 413: "http.too_large"}.get(status, "http.error")
-    return response(Problem(title=phrase, status=status, code=code, detail=detail or phrase), {})
+    return response(
+        Problem(type=problem_type(code), title=phrase, status=status, code=code, detail=detail or phrase), {}
+    )
 
 
 def response(body: Problem, headers: dict[str, str]) -> web.Response:
-    content = msgspec.json.encode({"type": "about:blank"} | msgspec.to_builtins(body))
-    return web.Response(body=content, status=body.status, headers=headers, content_type="application/problem+json")
+    return web.Response(
+        body=msgspec.json.encode(body), status=body.status, headers=headers, content_type="application/problem+json"
+    )

@@ -163,6 +163,8 @@ class SiteView(msgspec.Struct, frozen=True, kw_only=True):
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The body of every answer that is not a success (RFC 9457)."""
 
+    type: str
+    """`urn:fieldpost:error:` and the code."""
     title: str
     status: int
     code: str
