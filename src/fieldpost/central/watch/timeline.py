@@ -1,5 +1,6 @@
 """The way of one notification from the script that sent it to the inbox: as steps in order of time, and as stops."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +35,8 @@ class Step:
     facts: tuple[tuple[str, str], ...] = field(default=())
     duration_ms: int | None = None
     begins_cycle: bool = False
+    act_id: str | None = None
+    """The bulk act that it was part of."""
 
 
 class Standing(StrEnum):
@@ -163,18 +166,24 @@ def _attempt(number: int, attempt: AttemptRecord) -> Step:
 
 
 def _acts(entries: tuple[AuditEntry, ...]) -> list[Step]:
+    return [_act(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACT]
+
+
+def _act(entry: AuditEntry) -> Step:
     words = {AuditStatus.SUBMITTED: "Retried", AuditStatus.DISCARDED: "Discarded"}
-    return [
-        Step(
-            tone=Tone.PLAIN,
-            title=f"{words.get(entry.status, 'Changed')} by {entry.actor}",
-            at=entry.occurred_at,
-            note=entry.request_summary,
-            begins_cycle=entry.status is AuditStatus.SUBMITTED,
-        )
-        for entry in entries
-        if entry.kind is AuditKind.OPERATOR_ACT
-    ]
+    of_many = _BULK.fullmatch(entry.request_summary or "")
+    return Step(
+        tone=Tone.PLAIN,
+        title=f"{words.get(entry.status, 'Changed')} by {entry.actor}",
+        at=entry.occurred_at,
+        note=of_many["reason"] if of_many else entry.request_summary,
+        begins_cycle=entry.status is AuditStatus.SUBMITTED,
+        act_id=of_many["act_id"] if of_many else None,
+    )
+
+
+_BULK = re.compile(r"bulk (retry|discard) (?P<act_id>[0-9a-f-]{36}): (?P<reason>.*)", re.DOTALL)
+"""As a bulk act writes what it did into the audit log."""
 
 
 def _end(n: Notification) -> list[Step]:
