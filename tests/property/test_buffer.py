@@ -24,6 +24,7 @@ from fieldpost.core.forwarding import (
 from fieldpost.core.ids import OperationId, new_id
 from fieldpost.core.message import Category, Message, MessageStatus, Operation, OperationStatus, RejectedMessage
 from fieldpost.core.notification import Provenance
+from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.claims import CLAIM_MAX
 from fieldpost.site.tracking import Tracking
@@ -65,7 +66,7 @@ class BufferMachine(RuleBasedStateMachine):
         self.buffer.add(
             message_id=row.message_id,
             payload=payload,
-            created_at=self.now,
+            created_at=to_microseconds(self.now),
         )
         self.rows.append(row)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fieldpost.core.ids import new_id
+from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer import Buffer
 
 MANY = """
@@ -84,7 +85,7 @@ def add(buffer: Buffer, payload: str = "{}", message_id: str | None = None, now:
     """Put one notification into the buffer; its id."""
     now = now or datetime.now(UTC)
     message_id = message_id or new_id(now, os.urandom(10))
-    buffer.add(message_id=message_id, payload=payload, created_at=now)
+    buffer.add(message_id=message_id, payload=payload, created_at=to_microseconds(now))
     return message_id
 
 

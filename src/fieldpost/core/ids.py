@@ -22,18 +22,18 @@ ENTROPY_BYTES = 10
 
 def new_id(now: datetime, entropy: bytes) -> str:
     """A UUIDv7 from the time and ten bytes of entropy; ids made later sort later, to the millisecond."""
-    return id_with(now, id_tails(entropy)[0])
+    return id_with(int(now.timestamp() * 1000), id_tails(entropy)[0])
 
 
 def new_ids(now: datetime, entropy: bytes) -> list[str]:
     """As many ids as there are ten-byte pieces in the entropy, in ascending order, for work that goes in sets."""
-    begin = id_with(now, "")
+    begin = id_with(int(now.timestamp() * 1000), "")
     return sorted([begin + tail for tail in id_tails(entropy)])
 
 
-def id_with(now: datetime, tail: str) -> str:
+def id_with(milliseconds: int, tail: str) -> str:
     """The id of this time with this tail, for whoever makes tails beforehand."""
-    time = (int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF).to_bytes(6, "big").hex()
+    time = (milliseconds & 0xFFFF_FFFF_FFFF).to_bytes(6, "big").hex()
     return f"{time[:8]}-{time[8:]}-{tail}"
 
 

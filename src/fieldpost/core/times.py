@@ -13,9 +13,9 @@ def to_text(moment: datetime) -> str:
     return in_utc.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
 
 
-def now_to_text(now: datetime) -> str:
+def microseconds_to_text(microseconds: int) -> str:
     """The same, quicker for moments that lie close together, as those of a busy script's calls do."""
-    second, microsecond = divmod(to_microseconds(now), 1_000_000)
+    second, microsecond = divmod(microseconds, 1_000_000)
     return f"{_second_to_text(second)}.{str(1_000_000 + microsecond)[1:]}Z"
 
 

@@ -120,21 +120,14 @@ class Buffer:
         self.reserve = Reserve(path.parent, self._options.reserve_bytes)
         self._committer: Committer | None = self._connect(path)
 
-    def add(
-        self,
-        *,
-        message_id: str,
-        payload: str,
-        created_at: datetime,
-        key: Key | None = None,
-    ) -> str:
+    def add(self, message_id: str, payload: str, created_at: int, key: Key | None = None) -> str:
         """Put a notification into the buffer; it is on disk when this returns, and absent when this raises.
 
-        Returns its id, or that of the message which the same key stands for. Raises Unavailable with the code
-        `buffer.busy`, `buffer.full`, `buffer.over_budget` or `buffer.io`, Conflict for an id that is there or a key
-        that was used for something else.
+        `created_at` is in microseconds. Returns its id, or that of the message which the same key stands for. Raises
+        Unavailable with the code `buffer.busy`, `buffer.full`, `buffer.over_budget` or `buffer.io`, Conflict for an id
+        that is there or a key that was used for something else.
         """
-        row = (message_id, payload, to_microseconds(created_at))
+        row = (message_id, payload, created_at)
         try:
             if key is None and not self._needs_more_than_rows:
                 self._refuse_when_spent()
@@ -144,7 +137,7 @@ class Buffer:
                     self._make_room(error)
                     self._open.insert(_NOTIFICATIONS, row)
                 return message_id
-            return self._write_new(lambda cursor: self._add(cursor, row, created_at, key))
+            return self._write_new(lambda cursor: self._add(cursor, row, from_microseconds(created_at), key))
         except apsw.ConstraintError as error:
             raise _not_new(message_id, error) from error
 

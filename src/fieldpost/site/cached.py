@@ -22,6 +22,7 @@ from fieldpost.core.errors import FieldpostError, OperationFailed
 from fieldpost.core.forwarding import CallDecision, Fail
 from fieldpost.core.ids import OperationId
 from fieldpost.core.message import Category, Message, Operation
+from fieldpost.core.times import to_microseconds
 from fieldpost.site.attempt import attempt, claim_time
 from fieldpost.site.background import Background, abandon, at_exit, background
 from fieldpost.site.buffer import Buffer
@@ -166,7 +167,7 @@ class Caller(Generic[D]):
         now = self._clock.now()
         content = encode(payload)
         operation = Operation(
-            operation_id=OperationId(fresh_id(now)),
+            operation_id=OperationId(fresh_id(to_microseconds(now) // 1000)),
             category=self._category,
             target=target,
             target_summary=target_summary(target, payload),

@@ -150,7 +150,7 @@ class Committer:
             self._lead([])
         if turn.error is not None:
             raise turn.error
-        return cast(T, turn.result)
+        return turn.result  # type: ignore[return-value]  # A turn that did not fail has its result.
 
     def _follow(self, turn: "_Turn[Any]") -> bool:
         """Wait until a leader has committed the turn, or made this thread the next leader (True)."""
@@ -177,7 +177,10 @@ class Committer:
                 self._commit(batch)
         finally:
             with self._mutex:
-                self._hand_over()
+                if self._queue:
+                    self._hand_over()
+                else:
+                    self._is_led = False
             for turn in batch:
                 if turn.woken is not None and not turn.leads:
                     turn.woken.release()

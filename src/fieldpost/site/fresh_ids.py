@@ -5,7 +5,6 @@ entropy is ever used twice: not by two threads, and not by a parent and its fork
 """
 
 import os
-from datetime import datetime
 
 from fieldpost.core.ids import ENTROPY_BYTES, id_tails, id_with
 
@@ -13,15 +12,15 @@ _DRAWN = 256
 _tails: list[str] = []
 
 
-def fresh_id(now: datetime) -> str:
-    """An id that nobody has."""
+def fresh_id(milliseconds: int) -> str:
+    """An id of this time that nobody has."""
     try:
         tail = _tails.pop()
     except IndexError:
         drawn = id_tails(os.urandom(_DRAWN * ENTROPY_BYTES))
         tail = drawn.pop()
         _tails.extend(drawn)
-    return id_with(now, tail)
+    return id_with(milliseconds, tail)
 
 
 if hasattr(os, "register_at_fork"):

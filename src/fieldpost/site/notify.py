@@ -16,7 +16,7 @@ from fieldpost.core.errors import Denied, NotFound, Unavailable
 from fieldpost.core.ids import NotificationId, parse_notification_id
 from fieldpost.core.message import Category, RejectedMessage
 from fieldpost.core.text import check_body, check_list_name, check_subject
-from fieldpost.core.times import from_text, now_to_text
+from fieldpost.core.times import from_text, microseconds_to_text, to_microseconds
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item, StatusAnswer
 from fieldpost.link.status import ask_status
@@ -138,19 +138,18 @@ class Recipients:
             Conflict: the key was used before, for something else.
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); not accepted.
         """
-        now = self._clock.now()
+        now = to_microseconds(self._clock.now())
         labels = labels_of((instance, script, execution_id, parent_execution_id))
-        notification_id = fresh_id(now)
-        item = Item(
-            notification_id, self._list_name, check_subject(subject), check_body(body), now_to_text(now), *labels
-        )
+        notification_id = fresh_id(now // 1000)
+        text = microseconds_to_text(now)
+        item = Item(notification_id, self._list_name, check_subject(subject), check_body(body), text, *labels)
         stood = self._buffer.add(
-            message_id=notification_id,
-            payload=_encode(item).decode(),
-            created_at=now,
-            key=None if key is None else key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
+            notification_id,
+            _encode(item).decode(),
+            now,
+            None if key is None else key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
         )
-        return NotificationId(stood)
+        return stood  # type: ignore[return-value]  # It is what NotificationId would give, without the call.
 
 
 def _from_answer(notification_id: NotificationId, answer: StatusAnswer) -> NotificationStatus:

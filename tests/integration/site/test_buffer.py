@@ -11,6 +11,7 @@ import pytest
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.core.message import CENTRAL, Category, Message
+from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.committer import Committer
 from fieldpost.site.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, refuse_old_sqlite
@@ -229,7 +230,7 @@ def test_the_oldest_are_taken_first_by_the_order_of_commits_whatever_the_clock_s
     buffer.add(
         message_id=early,
         payload="{}",
-        created_at=datetime(1999, 1, 1, tzinfo=UTC),
+        created_at=to_microseconds(datetime(1999, 1, 1, tzinfo=UTC)),
     )
     taken = buffer.take(NOW, items_max=10, bytes_max=1000)
     assert [message.message_id for message in taken] == [*ids, early]

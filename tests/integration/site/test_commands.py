@@ -10,6 +10,7 @@ import pytest
 from fieldpost.core.forwarding import Box
 from fieldpost.core.ids import new_id
 from fieldpost.core.message import MessageStatus
+from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Command, CommandResult, Item
 from fieldpost.site import commands, events
 from fieldpost.site.commands import Commands
@@ -41,7 +42,7 @@ def rejected(calls: Calls, subject: str = "Pump 3 stopped") -> str:
     calls.buffer.add(
         message_id=notification_id,
         payload=msgspec.json.encode(item).decode(),
-        created_at=calls.clock.now(),
+        created_at=to_microseconds(calls.clock.now()),
     )
     calls.buffer.settle([(notification_id, Box("list.unknown", "there is no such list"))], calls.clock.now())
     return notification_id

@@ -9,6 +9,7 @@ import pytest
 import fieldpost
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.forwarding import Park
+from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Message, Reconcile, TelemetryAck
 from fieldpost.link.messages import Telemetry as Told
 from fieldpost.site.forwarder import ForwardHealth
@@ -35,7 +36,7 @@ def notify(calls: Calls, message_id: str) -> None:
     calls.buffer.add(
         message_id=message_id,
         payload="{}",
-        created_at=calls.clock.now(),
+        created_at=to_microseconds(calls.clock.now()),
     )
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from fieldpost.core.times import from_microseconds, from_text, now_to_text, to_microseconds, to_text
+from fieldpost.core.times import from_microseconds, from_text, microseconds_to_text, to_microseconds, to_text
 
 
 @pytest.mark.req("TOP-07")
@@ -25,8 +25,8 @@ def test_a_time_of_any_zone_is_written_in_utc_with_microseconds() -> None:
         datetime(2026, 11, 15, 1, 2, 3, 40, tzinfo=timezone(timedelta(hours=14))),
     ],
 )
-def test_the_quicker_way_for_now_writes_the_same(moment: datetime) -> None:
-    assert now_to_text(moment) == to_text(moment)
+def test_microseconds_are_written_the_same(moment: datetime) -> None:
+    assert microseconds_to_text(to_microseconds(moment)) == to_text(moment)
 
 
 @pytest.mark.parametrize(
