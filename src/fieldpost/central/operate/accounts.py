@@ -130,7 +130,7 @@ class Accounts:
         return Denied("auth.invalid", "the token is not a site's")
 
     async def _find_site_tokens(self, prefixes: Sequence[str]) -> Sequence[TokenRecord | None]:
-        found = await self._store.read(identities.get_tokens, "site", prefixes)
+        found = await self._store.read_one(identities.get_tokens, "site", prefixes)
         return [found.get(prefix) for prefix in prefixes]
 
     async def _bearer(self, token: str, kind: str) -> tuple[TokenRecord, OperatorRecord] | None:

@@ -78,6 +78,9 @@ class Store(Protocol):
     async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function on a connection that cannot write."""
 
+    async def read_one(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for a function that is a single statement and only looks."""
+
     def now(self) -> datetime | None:
         """The time to hand to statements: None where the database's own clock is the referee."""
 
@@ -207,6 +210,9 @@ class SqliteStore:
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
+    async def read_one(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.read(function, *args, **kwargs)
+
     def log_bytes(self) -> int:
         try:
             return self._log.stat().st_size
@@ -302,6 +308,9 @@ class PostgresStore:
 
     async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(lambda conn: function(conn, *args, **kwargs), is_reader=True)
+
+    async def read_one(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda conn: function(conn, *args, **kwargs), self._committing)
 
     def log_bytes(self) -> None:
         return None

@@ -1,0 +1,24 @@
+"""What the garbage collector leaves alone."""
+
+import subprocess
+import sys
+
+SET_ASIDE = """
+import gc
+from fieldpost.run import loading
+
+class Ring:
+    pass
+
+loading.set_aside()
+kept = gc.get_freeze_count()
+ring = Ring()
+ring.itself = ring
+del ring
+print(kept > 1000, gc.get_threshold()[0] == loading.OBJECTS_BETWEEN, gc.isenabled(), gc.collect() > 0)
+"""
+
+
+def test_what_is_there_at_the_start_is_set_aside_and_what_comes_after_is_still_searched() -> None:
+    told = subprocess.run([sys.executable, "-c", SET_ASIDE], check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["True"] * 4
