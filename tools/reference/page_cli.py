@@ -14,7 +14,8 @@ Made by `make docs` from the commands themselves; `fieldpost COMMAND --help` say
 
 Nouns in the plural (`notifications`, `lists`, `channels`, `sites`) speak to a running central over its API: they need
 its address (`--url`) and an API token, from `FIELDPOST_TOKEN` or from a file, never from the command line. Bare
-`fieldpost central` and `fieldpost site` run a process. `send` and `status` act on the site folder of this machine."""
+`fieldpost central` and `fieldpost site` run a process. `send` and `status` act on the site folder of this machine.
+Every command that tells something takes `--json`; exports write a file in the format that is asked for."""
 
 EXIT_INTRODUCTION = """\
 ## Exit codes

@@ -8,15 +8,8 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_json, print_table, tell_more
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_json, print_table, tell_more
 from fieldpost.core.errors import InvalidInput, Unavailable
 
 app = typer.Typer(help="The audit log: who did what, and what became of it.", no_args_is_help=True)

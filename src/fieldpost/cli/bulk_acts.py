@@ -9,15 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say, tell_more
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
 
 app = typer.Typer(help="Bulk acts: one verb on many parked notifications.", no_args_is_help=True)
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fieldpost.cli import output
+
 if TYPE_CHECKING:
     from fieldpost.run.settings import Settings
 
@@ -66,7 +68,12 @@ def central(
     _run(run_central(settings, say, origins=origins(settings, config)))
 
 
-def migrate(config: ConfigOption = None, store: StoreOption = None, folder: FolderOption = None) -> None:
+def migrate(
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    folder: FolderOption = None,
+    as_json: output.JsonOption = False,
+) -> None:
     """Bring the central store to the present schema. `fieldpost central` does so by itself at start."""
     import asyncio
 
@@ -74,7 +81,7 @@ def migrate(config: ConfigOption = None, store: StoreOption = None, folder: Fold
 
     settings = settings_with(config, store, folder)
     asyncio.run(migrate_store(settings.central.store_url))
-    print("The store has the present schema.")
+    output.say({"is_schema_present": True}, as_json, "The store has the present schema.")
 
 
 def settings_with(

@@ -7,16 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    RetryOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import print_fields, print_json, print_lines, print_table
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, RetryOption, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, print_fields, print_json, print_lines, print_table, say
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Channels: configured ways out.", no_args_is_help=True)
@@ -170,10 +162,15 @@ def try_out(
 
 
 @app.command()
-def remove(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
+def remove(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """Remove a channel that no list uses."""
     Client(url, token_file).delete("channels", name)
-    print(f"The channel {name} is removed.")
+    say({"name": name, "is_removed": True}, as_json, f"The channel {name} is removed.")
 
 
 def _warn(channel: dict[str, Any]) -> None:

@@ -63,7 +63,6 @@ RetryOption = Annotated[
         show_default=False,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a table for people.")]
 
 Answer = dict[str, Any]
 

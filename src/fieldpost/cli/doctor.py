@@ -7,8 +7,8 @@ import typer
 
 from fieldpost.cli import installation
 from fieldpost.cli.central import ConfigOption, FolderOption, StoreOption, settings_with
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, JsonOption, TokenFileOption, UrlOption
-from fieldpost.cli.output import print_json, print_table
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, print_json, print_table
 
 if TYPE_CHECKING:
     from fieldpost.core.checks import Diagnosis

@@ -4,15 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say, tell_more
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
 from fieldpost.cli.watching import WatchOption, watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
@@ -136,9 +129,22 @@ def is_open(intent: dict[str, Any]) -> bool:
     return intent["state"] in ("waiting", "sent")
 
 
-def tell(given: list[dict[str, Any]], done: str) -> None:
-    """Say what became of each; raises for those that did not come to what was wanted, so that scripts notice."""
-    for one in given:
+def act(
+    client: Client,
+    site: str,
+    kind: str,
+    message_ids: list[str],
+    done: str,
+    *,
+    reason: str | None,
+    wait_s: float,
+    as_json: bool,
+) -> None:
+    """Have a site act and say what became of each; raises if not all was done, so that scripts notice."""
+    given = give(client, site, kind, wait_s, message_ids=message_ids, reason=reason)
+    if as_json:
+        print_json({"intents": given})
+    for one in () if as_json else given:
         if is_open(one):
             print(f"{one['message_id']}: waits for the site {one['site']} (intent {one['intent_id']})")
         elif one["outcome"] == "applied":
@@ -146,7 +152,7 @@ def tell(given: list[dict[str, Any]], done: str) -> None:
         else:
             print(f"{one['message_id']}: {one['outcome']}: {one['detail'] or ''}".rstrip(": "))
     if any(not is_open(one) and one["outcome"] != "applied" for one in given):
-        raise Conflict("intent.not_applied", "not everything was applied", hint="see above")
+        raise Conflict("intent.not_applied", "not everything was applied", hint="see what is said of each")
 
 
 def answer_of(given: list[dict[str, Any]], site: str) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fieldpost.cli.output import JsonOption, print_json
+
 
 def join(
     invitation: Annotated[
@@ -18,6 +20,7 @@ def join(
     ca_file: Annotated[
         Path | None, typer.Option(help="The authority of central's certificate, if it is your own.", show_default=False)
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Join central by an invitation, which is good for one site, once, and for a short time.
 
@@ -41,6 +44,9 @@ def join(
         )
     is_new = not (folder / SETTINGS_FILE).exists()
     made = join_central(folder, text, os.urandom(ENTROPY_BYTES), ca_file)
+    if as_json:
+        print_json({"site": made.name, "folder": str(folder), "is_new": is_new})
+        return
     if not is_new:
         print(f"The site {made.name} in {folder} has a new token.")
         return

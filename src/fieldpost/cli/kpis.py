@@ -4,15 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_json, print_table
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_json, print_table
 
 
 def kpis(

@@ -5,16 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    RetryOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import print_fields, print_json, print_table
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, RetryOption, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, print_fields, print_json, print_table, say
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Lists: named sets of targets.", no_args_is_help=True)
@@ -144,10 +136,15 @@ def change(
 
 
 @app.command()
-def remove(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
+def remove(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """Remove a list. Notifications that come for it later are parked, naming it."""
     Client(url, token_file).delete("lists", name)
-    print(f"The list {name} is removed.")
+    say({"name": name, "is_removed": True}, as_json, f"The list {name} is removed.")
 
 
 @app.command("export")

@@ -106,9 +106,9 @@ def options(
 
 
 @app.command()
-def version() -> None:
+def version(as_json: output.JsonOption = False) -> None:
     """Print the version of Fieldpost."""
-    print(fieldpost.__version__)
+    output.say({"version": fieldpost.__version__}, as_json, fieldpost.__version__)
 
 
 def main() -> NoReturn:

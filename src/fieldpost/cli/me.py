@@ -4,15 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
 
 sessions = typer.Typer(help="Sessions: where one is logged in at the console.", no_args_is_help=True)
 
@@ -55,7 +48,8 @@ def end(
     session_id: Annotated[str, typer.Argument(metavar="ID", help="The session's id, from `sessions list`.")],
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """End one of one's own sessions."""
     Client(url, token_file).delete("sessions", session_id)
-    print(f"The session {session_id} is ended.")
+    say({"session_id": session_id, "is_ended": True}, as_json, f"The session {session_id} is ended.")

@@ -7,14 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.bulk_ask import AllOption, Ask, DryRunOption, IdsArgument, ReasonOption, YesOption
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
 from fieldpost.cli.filters import (
     ErrorOption,
     FromOption,
@@ -27,7 +20,7 @@ from fieldpost.cli.filters import (
     TypeOption,
     fields,
 )
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say, tell_more
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
 from fieldpost.cli.watching import WatchOption, watch
 
 LIVE = ("pending", "retrying")

@@ -1,16 +1,21 @@
-"""Tables for people, JSON for programs."""
+"""Text and tables for people, JSON for programs: every command that tells something takes --json."""
 
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from typing import IO, Annotated
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs instead of text for people.")]
 
 
-def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+def print_json(value: object, stream: IO[str] | None = None) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False), file=stream)
 
 
 def say(answer: object, as_json: bool, text: str) -> None:
-    """What an act came to: the answer for programs, a sentence for people."""
+    """What an act came to: the answer for programs, or what was acted on where there is none; text for people."""
     if as_json:
         print_json(answer)
     else:

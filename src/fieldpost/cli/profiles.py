@@ -14,13 +14,13 @@ from typing import Annotated
 
 import typer
 
+from fieldpost.cli.output import JsonOption, print_json, print_table, say
 from fieldpost.core.errors import ConfigError, InvalidInput, NotFound
 
 DEFAULT = "default"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 ProfileOption = Annotated[str, typer.Option("--profile", help="The profile's name.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a table for people.")]
 
 _chosen: list[str] = []
 
@@ -51,6 +51,7 @@ def login(
     token_file: Annotated[
         Path | None, typer.Option(help="The file with the API token; else FIELDPOST_TOKEN, or it is asked for.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Keep central's address and an API token in a profile, so that no other command need be told.
 
@@ -63,12 +64,17 @@ def login(
     token = os.environ.get("FIELDPOST_TOKEN") or _given(token_file)
     me = Client(url, Path(), token=token).get("me")
     _write(_file(profile), Profile(url, token))
-    print(f"Logged in at {url} as {me['name']}, who is {me['role']}; kept as the profile {profile}.")
+    say(
+        {"profile": profile, "url": url, "name": me["name"], "role": me["role"]},
+        as_json,
+        f"Logged in at {url} as {me['name']}, who is {me['role']}; kept as the profile {profile}.",
+    )
 
 
 def logout(
     profile: ProfileOption = DEFAULT,
     revoke: Annotated[bool, typer.Option("--revoke", help="Make the token worthless, too.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Forget a profile. Its token stays good, unless it is revoked."""
     from fieldpost.cli.client import Client
@@ -80,13 +86,12 @@ def logout(
     if revoke:
         Client(found.url, Path(), token=found.token).delete("tokens", found.token.split("_")[2])
     file.unlink()
-    print(f"The profile {profile} is forgotten{', and its token is revoked' if revoke else ''}.")
+    text = f"The profile {profile} is forgotten{', and its token is revoked' if revoke else ''}."
+    say({"profile": profile, "is_revoked": revoke}, as_json, text)
 
 
 def profiles(as_json: JsonOption = False) -> None:
     """Show the profiles that there are; never their tokens."""
-    from fieldpost.cli.output import print_json, print_table
-
     names = sorted(file.stem for file in _folder().glob("*.json"))
     found = [(name, profile.url) for name in names if (profile := _read(_file(name)))]
     if as_json:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import JsonOption
-from fieldpost.cli.output import print_json
+from fieldpost.cli.output import JsonOption, print_json, say
 from fieldpost.cli.site_buffer import FolderOption
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ def send(
     instance: InstanceOption = None,
     script: ScriptOption = None,
     key: KeyOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Send a notification from this site and print its id. It is on disk when this ends; the agent forwards it."""
     from fieldpost.core.text import BODY_BYTES_MAX
@@ -41,7 +41,8 @@ def send(
 
     with Site.open(folder) as site:
         text = _read_stdin(BODY_BYTES_MAX) if body == "-" else body
-        print(site.notify.to(to).send(subject, text, key=key, instance=instance, script=script))
+        notification_id = site.notify.to(to).send(subject, text, key=key, instance=instance, script=script)
+    say({"notification_id": notification_id}, as_json, notification_id)
 
 
 def call(

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, JsonOption, TokenFileOption, UrlOption
-from fieldpost.cli.output import print_fields, print_json
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, print_fields, print_json, say
 
 app = typer.Typer(help="Secrets: the keys that they are encrypted under.", no_args_is_help=True)
 
@@ -49,6 +49,7 @@ def new_key(
     file: Annotated[
         Path | None, typer.Argument(help="The key file to put it first in, made if need be; else it is printed.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a new key, on this machine. Central takes it at its next start; see the guide on rotating the key."""
     import secrets
@@ -57,7 +58,8 @@ def new_key(
     from fieldpost.central.store.keys import make_key_file
 
     if file is None:
-        print(key_text(secrets.token_bytes(KEY_BYTES)))
+        key = key_text(secrets.token_bytes(KEY_BYTES))
+        say({"key": key}, as_json, key)
     else:
         make_key_file(file)
-        print(f"The new key is the first one of {file}.")
+        say({"file": str(file)}, as_json, f"The new key is the first one of {file}.")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli import join, site_buffer, site_messages
+from fieldpost.cli.output import JsonOption, print_json
 from fieldpost.cli.site_buffer import FolderOption, pass_folder_on
 
 app = typer.Typer(
@@ -57,6 +58,7 @@ def init(
     ca_file: Annotated[
         Path | None, typer.Option(help="The authority of central's certificate, if it is your own.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Set up a site's folder. The token comes from --token-file or from FIELDPOST_SITE_TOKEN, or is asked for.
 
@@ -65,6 +67,9 @@ def init(
     from fieldpost.site.site import Site
 
     with Site.create(folder, name, central, _read_token(token_file), ca_file=ca_file) as site:
+        if as_json:
+            print_json({"site": site.name, "folder": str(folder)})
+            return
         print(f"The site {site.name} is set up in {folder}.")
         print(f"Run its agent:    fieldpost site --folder {folder}")
         print(f'Send from there:  fieldpost send --folder {folder} --to LIST --subject "…" "…"')

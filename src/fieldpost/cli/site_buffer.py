@@ -7,9 +7,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldpost.cli.client import JsonOption
 from fieldpost.cli.doctor import UNWELL
-from fieldpost.cli.output import print_fields, print_json, print_table
+from fieldpost.cli.output import JsonOption, print_fields, print_json, print_table, say
 
 if TYPE_CHECKING:
     from fieldpost.site.care.doctor import Contents
@@ -56,6 +55,7 @@ def doctor(
 def export(
     file: Annotated[Path, typer.Argument(help="Where to write it; - is standard output.")],
     folder: FolderOption = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Write what is in the buffer as JSON lines: messages, the rejected box, tracking records. It stays there too."""
     from fieldpost.clock import SystemClock
@@ -65,7 +65,7 @@ def export(
     site = read_folder(folder)
     now = SystemClock().now()
     if str(file) == "-":
-        _tell(export_lines(site.buffer_path, site.name, now, sys.stdout.buffer), "exported", sys.stderr)
+        _tell(export_lines(site.buffer_path, site.name, now, sys.stdout.buffer), "exported", as_json, sys.stderr)
         return
     with _open(file, "xb") as out:
         try:
@@ -74,13 +74,14 @@ def export(
             # Half an export would look like a whole one.
             file.unlink()
             raise
-    _tell(moved, "exported", sys.stdout)
+    _tell(moved, "exported", as_json, sys.stdout)
 
 
 def import_(
     file: Annotated[Path, typer.Argument(help="What `site export` wrote; - is standard input.")],
     folder: FolderOption = Path(),
     any_site: Annotated[bool, typer.Option("--any-site", help="Take another site's export too.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Add to the buffer what an export holds and the buffer does not. What is wrong is told by its line."""
     import shutil
@@ -96,16 +97,20 @@ def import_(
             # Read to its end first: nobody may have to wait for a slow pipe while the buffer is being written.
             shutil.copyfileobj(sys.stdin.buffer, lines)
         moved = import_lines(site.buffer_path, site.name, SystemClock().now(), lines, any_site=any_site)
-    _tell(moved, "imported", sys.stdout)
+    _tell(moved, "imported", as_json, sys.stdout)
 
 
-def compact(folder: FolderOption = Path()) -> None:
+def compact(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
     """Give back the room that delivered messages left in the buffer's file, and empty its log."""
     from fieldpost.site.care.compact import compact as compact_buffer
     from fieldpost.site.folder import read_folder
 
     done = compact_buffer(read_folder(folder).buffer_path)
-    print(f"{done.bytes_before:,} bytes before, {done.bytes_after:,} bytes now.")
+    say(
+        {"bytes_before": done.bytes_before, "bytes_after": done.bytes_after},
+        as_json,
+        f"{done.bytes_before:,} bytes before, {done.bytes_after:,} bytes now.",
+    )
 
 
 def salvage(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
@@ -160,7 +165,10 @@ def _contents(contents: "Contents") -> dict[str, object]:
     }
 
 
-def _tell(moved: "Moved", verb: str, stream: IO[str]) -> None:
+def _tell(moved: "Moved", verb: str, as_json: bool, stream: IO[str]) -> None:
+    if as_json:
+        print_json({verb: moved.lines, "already_there": moved.already_there}, stream)
+        return
     counts = ", ".join(f"{count} {kind}" for kind, count in moved.lines.items()) or "nothing"
     there = f"; {moved.already_there} were there already" if moved.already_there else ""
     print(f"{verb}: {counts}{there}", file=stream)

@@ -5,15 +5,8 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli import intents
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, tell_more
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
 
 app = typer.Typer(help="Cached calls at the sites, as these report them.", no_args_is_help=True)
 
@@ -127,7 +120,8 @@ def retry(
     as_json: JsonOption = False,
 ) -> None:
     """Have parked calls tried again at their site; while it is away the intent waits for it."""
-    _act("retry", "is tried again", site, operation_ids, reason, wait, Client(url, token_file), as_json)
+    client = Client(url, token_file)
+    intents.act(client, site, "retry", operation_ids, "is tried again", reason=reason, wait_s=wait, as_json=as_json)
 
 
 @app.command()
@@ -141,7 +135,8 @@ def discard(
     as_json: JsonOption = False,
 ) -> None:
     """Have parked calls given up for good at their site; while it is away the intent waits for it."""
-    _act("discard", "is discarded", site, operation_ids, reason, wait, Client(url, token_file), as_json)
+    client = Client(url, token_file)
+    intents.act(client, site, "discard", operation_ids, "is discarded", reason=reason, wait_s=wait, as_json=as_json)
 
 
 @app.command()
@@ -178,28 +173,12 @@ def reconcile(
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Read all calls of a site anew from the beginning."""
     given = intents.give(Client(url, token_file), site, "reconcile", wait)
     intents.answer_of(given, site)
-    print(f"The calls of {site} are being read anew.")
-
-
-def _act(
-    kind: str,
-    done: str,
-    site: str,
-    operation_ids: list[str],
-    reason: str | None,
-    wait_s: float,
-    client: Client,
-    as_json: bool,
-) -> None:
-    given = intents.give(client, site, kind, wait_s, message_ids=operation_ids, reason=reason)
-    if as_json:
-        print_json({"intents": given})
-        return
-    intents.tell(given, done)
+    say({"intents": given}, as_json, f"The calls of {site} are being read anew.")
 
 
 def _status(status: str, *, is_stuck: bool, is_gone: bool) -> str:

@@ -5,16 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli import intents
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
 from fieldpost.cli.filters import FromOption, ToOption
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, tell_more
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, tell_more
 
 SiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")]
 
@@ -162,11 +155,20 @@ def resubmit(
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Have a site forward notifications of its rejected box once more."""
     client = Client(url, token_file)
-    given = intents.give(client, name, "resubmit_rejected", wait, message_ids=notification_ids, reason=reason)
-    intents.tell(given, "is forwarded again")
+    intents.act(
+        client,
+        name,
+        "resubmit_rejected",
+        notification_ids,
+        "is forwarded again",
+        reason=reason,
+        wait_s=wait,
+        as_json=as_json,
+    )
 
 
 def discard_rejected(
@@ -176,11 +178,13 @@ def discard_rejected(
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Have a site give up notifications of its rejected box for good."""
     client = Client(url, token_file)
-    given = intents.give(client, name, "discard_rejected", wait, message_ids=notification_ids, reason=reason)
-    intents.tell(given, "is discarded")
+    intents.act(
+        client, name, "discard_rejected", notification_ids, "is discarded", reason=reason, wait_s=wait, as_json=as_json
+    )
 
 
 def _ask(client: Client, site: str, kind: str, given: dict[str, Any], wait_s: float) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import JsonOption
-from fieldpost.cli.output import moment, print_fields, print_json, print_table
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
 from fieldpost.cli.site_buffer import FolderOption, pass_folder_on
 
 LIMIT_MAX = 10_000
@@ -115,16 +114,14 @@ def parked(limit: LimitOption = 100, folder: FolderOption = Path(), as_json: Jso
     _show(found, columns, as_json, "Nothing is parked here.")
 
 
-def retry(operation_id: IdArgument, folder: FolderOption = Path()) -> None:
+def retry(operation_id: IdArgument, folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
     """Put a parked call or write back into the queue: the agent tries it at once, counted anew."""
-    _act(folder, operation_id, "retry")
-    print(f"{operation_id} is tried again.")
+    say(_act(folder, operation_id, "retry"), as_json, f"{operation_id} is tried again.")
 
 
-def discard(operation_id: IdArgument, folder: FolderOption = Path()) -> None:
+def discard(operation_id: IdArgument, folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
     """Give a parked call or write up for good. Its record stays."""
-    _act(folder, operation_id, "discard")
-    print(f"{operation_id} is discarded.")
+    say(_act(folder, operation_id, "discard"), as_json, f"{operation_id} is discarded.")
 
 
 @rejected.callback()
@@ -154,23 +151,27 @@ def list_rejected(
 def resubmit_rejected(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")],
     folder: FolderOption = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Send a rejected notification once more, under the same id."""
     _leave_box(folder, message_id, "resubmit")
-    print(f"{message_id} is sent again.")
+    say({"notification_id": message_id, "status": "forwarding"}, as_json, f"{message_id} is sent again.")
 
 
 @rejected.command("discard")
 def discard_rejected(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")],
     folder: FolderOption = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Give a rejected notification up for good."""
     _leave_box(folder, message_id, "discard")
-    print(f"{message_id} is discarded.")
+    say({"notification_id": message_id, "status": "discarded"}, as_json, f"{message_id} is discarded.")
 
 
-def _act(folder: Path, operation_id: str, act: str) -> None:
+def _act(folder: Path, operation_id: str, act: str) -> dict[str, Any]:
+    """The record as it is after the act."""
+    from fieldpost.cli.script import record_of
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import Conflict
     from fieldpost.site.buffer import Buffer
@@ -179,9 +180,11 @@ def _act(folder: Path, operation_id: str, act: str) -> None:
 
     buffer = Buffer(read_folder(folder).buffer_path)
     try:
-        record = Tracking(buffer.read).status(operation_id)
+        tracking = Tracking(buffer.read)
+        record = tracking.status(operation_id)
         if not getattr(buffer, act)(operation_id, SystemClock().now(), by=_who()):
             raise Conflict("operation.not_parked", f"{operation_id} is {record.status.value}, not parked")
+        return record_of(tracking.status(operation_id))
     finally:
         buffer.close()
 

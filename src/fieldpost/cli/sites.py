@@ -7,15 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli import site_looks
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
 
 app = typer.Typer(help="Sites: who may send, each by a token of its own.", no_args_is_help=True)
 app.command()(site_looks.health)

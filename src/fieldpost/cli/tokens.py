@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, JsonOption, TokenFileOption, UrlOption
-from fieldpost.cli.output import moment, print_json, print_table
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_json, print_table, say
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="API tokens: programs act by them in a user's name.", no_args_is_help=True)
@@ -79,10 +79,11 @@ def revoke(
     token_id: Annotated[str, typer.Argument(help="The token's id, as `fieldpost tokens list` shows it.")],
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Revoke a token: it is worth nothing from now on."""
     Client(url, token_file).delete("tokens", token_id)
-    print(f"The token {token_id} is revoked.")
+    say({"token_id": token_id, "is_revoked": True}, as_json, f"The token {token_id} is revoked.")
 
 
 def _seconds(text: str) -> float | None:

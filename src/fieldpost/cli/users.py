@@ -4,16 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fieldpost.cli.client import (
-    TOKEN_FILE_DEFAULT,
-    URL_DEFAULT,
-    Answer,
-    Client,
-    JsonOption,
-    TokenFileOption,
-    UrlOption,
-)
-from fieldpost.cli.output import moment, print_fields, print_json, print_table, say
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Answer, Client, TokenFileOption, UrlOption
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
 
 app = typer.Typer(help="Users: the people who may come in, each with a role.", no_args_is_help=True)
 
@@ -145,10 +137,15 @@ def log_out(
 
 
 @app.command()
-def remove(name: NameArgument, url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT) -> None:
+def remove(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """Remove a user with all his sessions and tokens. What he did stays in the audit log."""
     Client(url, token_file).delete("users", name)
-    print(f"The user {name} is removed.")
+    say({"name": name, "is_removed": True}, as_json, f"The user {name} is removed.")
 
 
 def _change(client: Client, name: str, values: dict[str, object]) -> Answer:

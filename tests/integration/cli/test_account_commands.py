@@ -25,7 +25,8 @@ async def test_users_are_added_seen_changed_and_removed(cli: Cli) -> None:
     again = await cli("users", "reset-password", "anna", "--json")
     assert json.loads(again.out)["link"] != link.removeprefix(cli.url)
     assert (await cli("users", "log-out", "viewer")).out == "0 sessions of viewer are ended.\n"
-    assert (await cli("users", "remove", "anna")).code == 0
+    removed = await cli("users", "remove", "anna", "--json")
+    assert json.loads(removed.out) == {"name": "anna", "is_removed": True}
     assert (await cli("users", "show", "anna")).code == 4
 
 
@@ -41,7 +42,8 @@ async def test_tokens_are_made_for_a_while_used_and_revoked(cli: Cli) -> None:
     assert (refused.code, "operator is viewer" in refused.err) == (6, True)
     assert "bridge" in (await cli("tokens", "list")).out
     assert token not in (await cli("tokens", "list", "--json")).out
-    assert (await cli("tokens", "revoke", answer["token_id"])).code == 0
+    revoked = await cli("tokens", "revoke", answer["token_id"], "--json")
+    assert json.loads(revoked.out) == {"token_id": answer["token_id"], "is_revoked": True}
     assert (await cli("lists", "list", "--token-file", "token", role=None)).code == 6
 
 

@@ -23,7 +23,8 @@ async def test_who_has_logged_in_need_say_no_more(cli: Cli, home: dict[str, str]
     assert json.loads(shown.out)["role"] == "operator", shown.err
     listed = await cli("profiles", "--json", role=None, **home)
     assert json.loads(listed.out) == {"profiles": [{"name": "default", "url": cli.url}]}
-    assert (await cli("logout", role=None, **home)).code == 0
+    gone = await cli("logout", "--json", role=None, **home)
+    assert json.loads(gone.out) == {"profile": "default", "is_revoked": False}
     assert not file.exists()
     after = await cli("me", "--url", cli.url, role=None, **home)
     assert (after.code, "cli.no_token" in after.err) == (8, True)

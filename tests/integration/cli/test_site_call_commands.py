@@ -60,6 +60,8 @@ async def test_parked_calls_are_seen_asked_for_retried_and_discarded(cli: Cli, c
         assert (await cli("site-calls", "discard", SITE, two, role="operator")).out == f"{two}: is discarded\n"
         again = await cli("site-calls", "discard", SITE, two, role="operator")
         assert (again.code, "not_parked" in again.out) == (5, True)
+        again = await cli("site-calls", "discard", SITE, two, "--json", role="operator")
+        assert (again.code, json.loads(again.out)["intents"][0]["outcome"]) == (5, "not_parked"), "scripts notice too"
         shown = (await cli("site-calls", "show", SITE, one, role="viewer")).out
         assert "retry by operator" in shown
         assert "erp POST /orders" in shown

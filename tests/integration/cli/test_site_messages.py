@@ -164,7 +164,8 @@ def test_the_engineer_sees_what_central_rejected_and_sends_it_again_or_gives_it_
     plant.site._buffer.settle([(i, Box("submit.conflict", "other content")) for i in (again, never)], NOW)
     assert "submit.conflict" in run(plant, "site", "rejected")
     assert run(plant, "status", again).startswith("rejected: submit.conflict")
-    run(plant, "site", "rejected", "resubmit", again)
+    told = run(plant, "site", "rejected", "resubmit", again, "--json")
+    assert json.loads(told) == {"notification_id": again, "status": "forwarding"}
     run(plant, "site", "rejected", "discard", never)
     message = plant.site._buffer.find(again)
     assert isinstance(message, Message)
@@ -234,6 +235,7 @@ def test_an_export_can_be_imported_elsewhere_and_twice_adds_nothing(plant: Plant
     with running_plant(tmp_path / "other") as other:
         assert run(other, "site", "import", file) == "imported: 2 tracking, 2 messages, 1 rejected"
         assert run(other, "site", "import", "-", given=file.read_bytes()) == "imported: nothing; 5 were there already"
+        assert json.loads(run(other, "site", "import", file, "--json")) == {"imported": {}, "already_there": 5}
         before, after = plant.site._buffer.find(notification), other.site._buffer.find(notification)
         assert isinstance(before, Message)
         assert isinstance(after, Message)
@@ -295,6 +297,8 @@ def test_compacting_gives_back_room_while_scripts_have_the_buffer_open(plant: Pl
     from fieldpost.core.forwarding import Clear
 
     plant.site._buffer.settle([(i, Clear()) for i in sent[1:]], NOW)
+    told = json.loads(run(plant, "site", "compact", "--json"))
+    assert told["bytes_after"] < 500_000 < told["bytes_before"]
     assert "bytes now" in run(plant, "site", "compact")
     assert (plant.folder / "buffer.db").stat().st_size < 500_000
     assert plant.site._buffer.find(sent[0]) is not None
