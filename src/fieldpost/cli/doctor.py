@@ -32,7 +32,7 @@ def doctor(
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Look whether all is well with central on this machine: disk, store, clock, schema, nodes, leader.
+    """Look whether all is well with central on this machine: settings, disk, store, clock, schema, nodes, leader.
 
     With --remote it needs none of central's files: it asks for central's troubles, its nodes, the breakers, what is
     parked, and how each site is.
@@ -64,4 +64,4 @@ def _this_machine(config: Path | None, store: str | None, folder: str | None, po
 
     settings = settings_with(config, store, folder, port=port)
     logs.configure("error")
-    return asyncio.run(examine(settings))
+    return asyncio.run(examine(settings, file=config))

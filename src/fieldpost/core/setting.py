@@ -1,6 +1,8 @@
 """A setting as it is in force on a node: what it is, what it would be, and who said so."""
 
 import re
+import stat
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from fieldpost.core.secret import HIDDEN
@@ -9,7 +11,14 @@ Value = str | int | float | bool
 
 _PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):\S*@")
 _PARAMETER = re.compile(r"([?&]\w*password=)[^&\s]*", re.IGNORECASE)
-_UNITS = {"bytes_per_s": "bytes per second", "_per_s": "per second", "_s": "seconds", "_h": "hours", "_days": "days", "_bytes": "bytes"}
+_UNITS = {
+    "bytes_per_s": "bytes per second",
+    "_per_s": "per second",
+    "_s": "seconds",
+    "_h": "hours",
+    "_days": "days",
+    "_bytes": "bytes",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,16 @@ class InForce:
 
     node_id: str = ""
     settings: tuple[SettingInForce, ...] = ()
+
+
+def open_secrets(mode: int, values: Mapping[str, Value], secret_keys: Container[str]) -> tuple[str, ...]:
+    """Which of the settings in a file of this mode hold a secret that every user of the machine can read.
+
+    Those are the secret ones, and addresses with a password in them. A group may have been let in on purpose.
+    """
+    if not mode & stat.S_IROTH:
+        return ()
+    return tuple(key for key, value in values.items() if shown(value, is_secret=key in secret_keys) != value)
 
 
 def shown(value: Value, *, is_secret: bool) -> Value:

@@ -1,4 +1,5 @@
-"""What `fieldpost doctor` looks at on a machine that runs central, or should: disk, store, clock, schema, leader.
+"""What `fieldpost doctor` looks at on a machine that runs central, or should: settings, disk, store, clock, schema,
+leader.
 
 It changes nothing. An embedded store that a running central works on is not opened; that central is asked instead.
 """
@@ -22,28 +23,35 @@ from fieldpost.central.watch.nodes import Centre, NodeState, look
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
 from fieldpost.core.errors import Conflict, FieldpostError
+from fieldpost.run.exposure import exposure_check
 from fieldpost.run.settings import Settings
 
 CLOCK_WARNING = timedelta(seconds=5)
 ASK_S = 5.0
 
 
-async def examine(settings: Settings, clock: Clock | None = None) -> Diagnosis:
-    """Look at everything; what cannot be looked at is a check that fails, not an error."""
+async def examine(settings: Settings, clock: Clock | None = None, *, file: Path | None = None) -> Diagnosis:
+    """Look at everything; what cannot be looked at is a check that fails, not an error. The settings are of `file`."""
+    exposed = exposure_check(file)
+    found = await _examine(settings, clock or SystemClock())
+    return Diagnosis((*([exposed] if exposed else []), *found))
+
+
+async def _examine(settings: Settings, clock: Clock) -> list[Check]:
     url = settings.central.store_url
     parsed = parse_url(url)
     is_embedded = parsed.get_backend_name() == "sqlite"
-    file = Path(parsed.database or "") if is_embedded else None
-    disk = disk_check(file.parent if file else Path(settings.central.folder))
-    if file is not None and not file.exists():
-        missing = f"there is no database {file}: `fieldpost central` makes it at its first start"
-        return Diagnosis((disk, Check("store", Verdict.FAILING, missing)))
+    database = Path(parsed.database or "") if is_embedded else None
+    disk = disk_check(database.parent if database else Path(settings.central.folder))
+    if database is not None and not database.exists():
+        missing = f"there is no database {database}: `fieldpost central` makes it at its first start"
+        return [disk, Check("store", Verdict.FAILING, missing)]
     try:
         with StoreLock(url):
-            return Diagnosis((disk, *await _of_store(url, is_embedded, clock or SystemClock())))
+            return [disk, *await _of_store(url, is_embedded, clock)]
     except Conflict as held:
         told = await asyncio.to_thread(_ask, settings.central.host, settings.central.port)
-        return Diagnosis((disk, Check("store", Verdict.OK, f"{held.message}; it is asked instead"), *told))
+        return [disk, Check("store", Verdict.OK, f"{held.message}; it is asked instead"), *told]
 
 
 async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:

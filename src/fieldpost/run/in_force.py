@@ -41,6 +41,11 @@ def variable(section: str, name: str) -> str:
     return f"{PREFIX}{section.upper()}__{name.upper()}"
 
 
+def secret_keys() -> frozenset[str]:
+    """The settings that are secrets, as `section.name`."""
+    return frozenset(f"{section}.{option.name}" for section, option, _ in _options(Settings()) if _is_secret(option))
+
+
 def field_words(kind: type[Any]) -> dict[str, str]:
     """What is said of each field: the text that stands below it in the class. A field without one is an error."""
     (class_,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
@@ -59,8 +64,7 @@ def field_words(kind: type[Any]) -> dict[str, str]:
 def _in_force(settings: Settings, origins: Origins | None) -> Iterator[SettingInForce]:
     words = {section.name: _words_of(type(getattr(settings, section.name))) for section in fields(settings)}
     for section, option, value in _options(settings):
-        # What a class keeps out of its own repr is a secret.
-        is_secret = not option.repr
+        is_secret = _is_secret(option)
         unsaid = DEFAULT if origins is not None or value == option.default else PROGRAM
         yield SettingInForce(
             section=section,
@@ -71,6 +75,11 @@ def _in_force(settings: Settings, origins: Origins | None) -> Iterator[SettingIn
             origin=(origins or {}).get(f"{section}.{option.name}", unsaid),
             environment=variable(section, option.name),
         )
+
+
+def _is_secret(option: Field[Any]) -> bool:
+    """What a class keeps out of its own repr is a secret."""
+    return not option.repr
 
 
 def _words_of(kind: type[Any]) -> dict[str, str]:

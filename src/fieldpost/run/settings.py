@@ -116,9 +116,13 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
 
 def given(file: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[set[str], set[str]]:
     """What `load` is told by the file and by the environment, as `section.name`."""
+    return set(in_file(file)), set(_from_environment(os.environ if environ is None else environ))
+
+
+def in_file(file: Path | None = None) -> dict[str, Any]:
+    """What the file says, by `section.name`."""
     tables = {name: table for name, table in _read_file(file).items() if isinstance(table, dict)}
-    in_file = {f"{section}.{name}" for section, table in tables.items() for name in table}
-    return in_file, set(_from_environment(os.environ if environ is None else environ))
+    return {f"{section}.{name}": value for section, table in tables.items() for name, value in table.items()}
 
 
 def _read_file(file: Path | None) -> dict[str, Any]:

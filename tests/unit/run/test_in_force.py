@@ -1,12 +1,16 @@
-"""The settings in force: value, default, origin, and no secret."""
+"""The settings in force: value, default, origin, and no secret; nor one in a file that all can read."""
 
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import structlog
 
-from fieldpost.core.setting import SettingInForce, shown
-from fieldpost.run.in_force import in_force, origins
+from fieldpost.core.checks import Verdict
+from fieldpost.core.setting import SettingInForce, open_secrets, shown
+from fieldpost.run.doctor import examine
+from fieldpost.run.exposure import warn_of_exposure
+from fieldpost.run.in_force import in_force, origins, secret_keys
 from fieldpost.run.settings import Settings, load
 
 ENVIRONMENT = {
@@ -75,3 +79,41 @@ def test_settings_that_a_program_made_say_so() -> None:
     settings = Settings()
     told = in_force(replace(settings, dispatch=replace(settings.dispatch, slots=7)))
     assert [one.key for one in told if one.origin != "default"] == ["dispatch.slots"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "keys"),
+    [(0o644, ("central.store", "secrets.key")), (0o604, ("central.store", "secrets.key")), (0o640, ()), (0o600, ())],
+)
+def test_a_secret_in_a_file_that_all_can_read_is_found_by_its_setting(mode: int, keys: tuple[str, ...]) -> None:
+    values = {"central.port": 9, "central.store": "postgresql://a:canary@h/d", "secrets.key": "canary", "log.level": ""}
+    assert open_secrets(mode, values, secret_keys()) == keys
+    assert open_secrets(mode, {"central.store": "postgresql://a@h/d", "secrets.key": ""}, secret_keys()) == ()
+
+
+def test_an_exposed_secret_is_told_with_file_and_setting_and_never_itself(tmp_path: Path) -> None:
+    file = tmp_path / "fieldpost.toml"
+    file.write_text("[central]\nstore = 'postgresql://a:canary@h/d'\n")
+    file.chmod(0o644)
+    with structlog.testing.capture_logs() as told:
+        warn_of_exposure(file)
+    assert [(line["event"], line["log_level"], line["file"]) for line in told] == [
+        ("settings.exposed", "warning", str(file))
+    ]
+    assert f"(central.store): chmod 600 {file}" in told[0]["error"]
+    assert "canary" not in str(told)
+    file.chmod(0o600)
+    with structlog.testing.capture_logs() as told:
+        warn_of_exposure(file)
+        warn_of_exposure(tmp_path / "nothing.toml")
+    assert told == []
+
+
+async def test_the_doctor_warns_of_a_secret_that_all_can_read(tmp_path: Path) -> None:
+    file = tmp_path / "fieldpost.toml"
+    file.write_text(f"[central]\nfolder = '{tmp_path}'\n[secrets]\nkey = 'canary'\n")
+    file.chmod(0o644)
+    first, *_ = (await examine(load(file, {}), file=file)).checks
+    assert (first.name, first.verdict, "(secrets.key)" in first.detail) == ("settings", Verdict.WARNING, True)
+    file.chmod(0o600)
+    assert "settings" not in [check.name for check in (await examine(load(file, {}), file=file)).checks]
