@@ -5,7 +5,9 @@ sites in one process, each with its data connection open already; a round ends w
 bare WebSocket server in a process of its own that writes the same two rows for each notification (see `ingest`) and
 answers after the commit; as many connections, each with batches of 100, the next one after the answer. It has no buffer
 to read and to clear, no tokens, no limits, and checks nothing. On PostgreSQL with 20 sites ours is bound by the two
-cores that carry sites, central and database together: see the figures of ADR 0023.
+cores that carry sites, central and database together: half of a row's time is the database's, for both, the rest goes
+to central and to the sites' buffers in equal parts (ADR 0023). Both processes set aside what they have loaded, as
+`fieldpost central` and `fieldpost site` do.
 """
 
 import asyncio
