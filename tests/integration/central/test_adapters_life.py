@@ -1,46 +1,39 @@
 """Adapters are loaded once for a node's life and closed at its end."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
-from fieldpost.central import adapters
 from fieldpost.run.central import Started, run_central
 from fieldpost.run.settings import CentralOptions, Settings
-from support.centre import DEADLINE_S, ScriptedAdapter
+from support.adapter_packages import ADAPTER, install_adapters
+from support.centre import DEADLINE_S
 
-
-class Counting(ScriptedAdapter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.closed = 0
-
-    async def close(self) -> None:
-        self.closed += 1
+TELLING = (
+    "life = []\n"
+    + ADAPTER.format(name="Pager", type="pager").replace("close(self): ...", "close(self): life.append('closed')")
+    + "    def __init__(self): life.append('made')\n"
+)
 
 
 @pytest.mark.req("DSP-14")
 async def test_a_node_loads_its_adapters_once_and_closes_them_when_it_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = []
-
-    def load(*_: object) -> dict[str, Counting]:
-        loaded.append(Counting())
-        return {"email": loaded[-1]}
-
-    monkeypatch.setattr(adapters, "load", load)  # stands for another set of installed entry points
+    monkeypatch.syspath_prepend(tmp_path)
+    install_adapters(tmp_path, "acme_telling", TELLING, "pager = acme_telling:Pager")
     stopping = asyncio.Event()
-    started: list[Started] = []
+    lives: list[list[str]] = []
 
-    def on_started(told: Started) -> None:
-        started.append(told)
+    def on_started(_: Started) -> None:
+        lives.append([*sys.modules["acme_telling"].life])
         stopping.set()
 
-    settings = Settings(central=CentralOptions(folder=str(tmp_path), port=0))
+    settings = Settings(central=CentralOptions(folder=str(tmp_path / "data"), port=0))
     async with asyncio.timeout(DEADLINE_S):
         await run_central(settings, on_started, stopping=stopping)
 
-    assert len(started) == 1
-    assert [adapter.closed for adapter in loaded] == [1]
+    assert lives == [["made"]]
+    assert sys.modules["acme_telling"].life == ["made", "closed"]

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,40 +12,20 @@ from fieldpost.central import adapters as adapters_package
 from fieldpost.central.adapters import load
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.outbound.outbound import Outbound
+from support.adapter_packages import ADAPTER, install_adapters
 
 Install = Callable[..., None]
-
-GOOD = """
-class {name}:
-    type = "{type}"
-    deadline_s = 30.0
-    secrets = frozenset()
-    def check_settings(self, settings): return dict(settings)
-    def check_target(self, address): return address
-    def target_key(self, address): return address
-    async def deliver(self, envelope): ...
-    async def close(self): ...
-"""
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a package with one module and its adapter entry points, as pip would lay them out."""
     monkeypatch.syspath_prepend(tmp_path)
-
-    def install(module: str, source: str, *entries: str) -> None:
-        (tmp_path / f"{module}.py").write_text(source)
-        info = tmp_path / f"{module}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[fieldpost.adapters]\n" + "\n".join(entries) + "\n")
-
-    return install
+    return partial(install_adapters, tmp_path)
 
 
 @pytest.mark.req("ADP-01", "ADP-15")
 def test_our_own_and_third_parties_adapters_are_found_by_their_type(install: Install) -> None:
-    install("acme_pager", GOOD.format(name="Pager", type="pager"), "pager = acme_pager:Pager")
+    install("acme_pager", ADAPTER.format(name="Pager", type="pager"), "pager = acme_pager:Pager")
     adapters = load()
     assert isinstance(adapters["email"], EmailAdapter)
     assert adapters["pager"].type == "pager"
@@ -52,7 +33,9 @@ def test_our_own_and_third_parties_adapters_are_found_by_their_type(install: Ins
 
 @pytest.mark.req("ADP-03", "ADP-16")
 async def test_what_adapters_reach_the_world_with_is_made_once_and_handed_to_those_who_ask(install: Install) -> None:
-    asking = GOOD.format(name="Pager", type="pager") + "    def __init__(self, *, outbound): self.outbound = outbound\n"
+    asking = (
+        ADAPTER.format(name="Pager", type="pager") + "    def __init__(self, *, outbound): self.outbound = outbound\n"
+    )
     install("acme_asking", asking, "pager = acme_asking:Pager")
     outbound = Outbound()
     adapters = load(outbound)
@@ -85,11 +68,11 @@ def test_the_ways_out_know_no_table_no_dispatcher_and_no_console() -> None:
 BROKEN = {
     "import_fails": "import no_such_module_anywhere",
     "no_type": "class Pager: pass",
-    "type_is_not_its_name": GOOD.format(name="Pager", type="other"),
-    "no_close": GOOD.format(name="Pager", type="pager").replace("async def close", "async def shut"),
-    "no_deadline": GOOD.format(name="Pager", type="pager").replace("30.0", "None"),
-    "secrets_not_declared": GOOD.format(name="Pager", type="pager").replace("secrets", "settings"),
-    "no_such_class": GOOD.format(name="Other", type="pager"),
+    "type_is_not_its_name": ADAPTER.format(name="Pager", type="other"),
+    "no_close": ADAPTER.format(name="Pager", type="pager").replace("async def close", "async def shut"),
+    "no_deadline": ADAPTER.format(name="Pager", type="pager").replace("30.0", "None"),
+    "secrets_not_declared": ADAPTER.format(name="Pager", type="pager").replace("secrets", "settings"),
+    "no_such_class": ADAPTER.format(name="Other", type="pager"),
     "cannot_be_made": "class Pager:\n    def __init__(self): 1 / 0",
     "no_python": "this is no python",
 }
@@ -106,7 +89,7 @@ def test_a_broken_third_party_adapter_is_logged_and_left_out(install: Install, h
 
 @pytest.mark.req("ADP-01")
 def test_of_two_adapters_of_one_type_ours_stands(install: Install) -> None:
-    install("acme_mail", GOOD.format(name="Mail", type="email"), "email = acme_mail:Mail")
+    install("acme_mail", ADAPTER.format(name="Mail", type="email"), "email = acme_mail:Mail")
     with capture_logs() as lines:
         assert isinstance(load()["email"], EmailAdapter)
     assert [line["reason"] for line in lines] == ["its type is taken"]
