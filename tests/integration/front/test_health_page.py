@@ -89,7 +89,7 @@ async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front
     assert "is blocked: connection refused" in headline
     order = [text.index(word) for word in ("is blocked", f"{SITE} is offline", "is parked, for a person")]
     assert order == sorted(order)
-    assert "0</b> of 1 channel open" in text
+    assert "0</b> of 1 channel healthy" in text
 
 
 async def test_a_bulk_act_under_way_shows_how_far_it_is(quick: Front) -> None:

@@ -69,7 +69,7 @@ BLOCKED = channel(
 def test_on_a_quiet_day_one_sentence_says_that_all_is_well() -> None:
     assert troubles(seen()) == []
     assert all_is_well(seen()) == (
-        "All is well: nothing is parked, stuck or overdue, 2 sites are online, 1 channel is open, and nothing waits."
+        "All is well: nothing is parked, stuck or overdue, 2 sites are online, 1 channel is healthy, and nothing waits."
     )
     assert "12 on the way" in all_is_well(seen({"queue_depth": 12}))
 

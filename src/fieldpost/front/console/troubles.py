@@ -64,7 +64,7 @@ def all_is_well(seen: Seen) -> str:
         "nothing is parked, stuck or overdue",
         f"{_count(online, 'site')} online" if online else "no site has reported yet",
         *([f"{new} not enrolled yet"] if new and online else []),
-        f"{_count(len(seen.channels), 'channel')} open" if seen.channels else "no channel is set up yet",
+        f"{_count(len(seen.channels), 'channel')} healthy" if seen.channels else "no channel is set up yet",
         f"{number(depth)} on the way" if depth else "nothing waits",
     ]
     return f"All is well: {', '.join(said[:-1])}, and {said[-1]}."
