@@ -9,7 +9,7 @@ pages a commit and sync once. Of the 28 µs between them 4 are the look whether 
 salvage may have taken it away), 11 the checks, the id, the time and the encoding, 13 BEGIN and COMMIT as statements of
 their own and the committer. Without the sync all of it is 7 µs: after each sync the processor fetches the code anew, so
 what counts is how much code there is. Sixteen threads (0.75) pay for the 11 µs in turn; what else they wait for, the
-reference waits for too. Pages of 2,048 bytes gain 2 %, and are not worth what they cost to whoever reads a damaged file.
+reference waits for too. Pages of 2,048 bytes gain 2 %: not worth what they cost whoever reads a damaged file.
 """
 
 import os
