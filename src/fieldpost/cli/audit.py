@@ -9,7 +9,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_json, print_table, tell_more
+from fieldpost.cli.output import JsonOption, moment, show_table
 from fieldpost.core.errors import InvalidInput, Unavailable
 
 app = typer.Typer(help="The audit log: who did what, and what became of it.", no_args_is_help=True)
@@ -67,10 +67,9 @@ def list_(
     """Show entries of the audit log, newest first."""
     asked = _filter(since, until, kind, status, errors, channel, actor, target, site, about)
     found = Client(url, token_file).get("audit", limit=limit, cursor=cursor, **asked)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("at", "kind", "status", "actor", "target", "site", "what", "about"),
         [
             (
@@ -86,8 +85,8 @@ def list_(
             for one in found["entries"]
         ],
         "There is no such entry" + (f" after {moment(found['searched_to'])}." if found["searched_to"] else "."),
+        more=found["next_cursor"],
     )
-    tell_more(found["next_cursor"])
 
 
 @app.command()

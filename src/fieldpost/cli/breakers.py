@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_json, print_table, say
+from fieldpost.cli.output import JsonOption, moment, say, show_table
 
 app = typer.Typer(help="Breakers: what keeps a failing channel from being called.", no_args_is_help=True)
 
@@ -16,10 +16,9 @@ def list_(
 ) -> None:
     """Show the breakers of all channels that ever failed."""
     found = Client(url, token_file).get("breakers")
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("breaker", "health", "failures", "next probe", "last error"),
         [
             (one["key"], one["health"], one["failures"], moment(one["open_until"]), one["last_error"])

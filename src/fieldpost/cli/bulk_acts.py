@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
 
 app = typer.Typer(help="Bulk acts: one verb on many parked notifications.", no_args_is_help=True)
 
@@ -30,10 +30,9 @@ def list_(
 ) -> None:
     """Show the newest bulk acts."""
     found = Client(url, token_file).get("bulk-acts", limit=limit)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("act", "begun", "verb", "status", "total", "done", "refused", "by", "reason"),
         [
             (
@@ -84,18 +83,17 @@ def rows(
 ) -> None:
     """Show what a bulk act came to for each notification."""
     found = Client(url, token_file).get("bulk-acts", act_id, "rows", outcome=outcome, limit=limit, cursor=cursor)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("id", "outcome", "it was", "when"),
         [
             (one["notification_id"], one["outcome"] or "waits", one["current_status"], moment(one["settled_at"]))
             for one in found["rows"]
         ],
         "There is no such notification in it.",
+        more=found["next_cursor"],
     )
-    tell_more(found["next_cursor"])
 
 
 @app.command()

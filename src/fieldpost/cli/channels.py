@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, RetryOption, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, print_fields, print_json, print_lines, print_table, say
+from fieldpost.cli.output import JsonOption, print_fields, print_json, print_lines, say, show_fields, show_table
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Channels: configured ways out.", no_args_is_help=True)
@@ -66,10 +66,9 @@ def list_(
 ) -> None:
     """Show all channels."""
     found = Client(url, token_file).get("channels")
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("name", "type", "default", "settings"),
         [(one["name"], one["type"], one["is_default"], _brief(one["settings"])) for one in found["channels"]],
         "There is no channel yet. Add one: fieldpost channels add NAME --type email --set host=… --set tls=… "
@@ -86,10 +85,9 @@ def show(
 ) -> None:
     """Show one channel with its settings; of a secret only that there is one."""
     found = Client(url, token_file).get("channels", name)
-    if as_json:
-        print_json(found)
-        return
-    print_fields(
+    show_fields(
+        found,
+        as_json,
         [
             ("name", found["name"]),
             ("type", found["type"]),
@@ -99,7 +97,7 @@ def show(
             *found["settings"].items(),
             *((name, f"({state})") for name, state in found["secrets"].items()),
             *(("warning", warning) for warning in found["warnings"]),
-        ]
+        ],
     )
 
 

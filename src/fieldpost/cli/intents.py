@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
 from fieldpost.cli.watching import WatchOption, watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
@@ -37,10 +37,9 @@ def list_(
 ) -> None:
     """Show intents, newest first."""
     found = Client(url, token_file).get("intents", site=site, state=state or None, limit=limit, cursor=cursor)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("id", "given", "by", "site", "what", "about", "state", "outcome", "detail"),
         [
             (
@@ -57,8 +56,8 @@ def list_(
             for one in found["intents"]
         ],
         "There is no such intent.",
+        more=found["next_cursor"],
     )
-    tell_more(found["next_cursor"])
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_json, print_table
+from fieldpost.cli.output import JsonOption, moment, print_json, print_table, show_table
 
 
 def kpis(
@@ -48,10 +48,9 @@ def nodes(
 ) -> None:
     """Show the nodes of central: which run, which stopped or were lost, and which one leads."""
     found = Client(url, token_file).get("nodes")
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("node", "state", "leads", "host", "version", "started", "last heard of"),
         [
             (

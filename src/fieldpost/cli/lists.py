@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, RetryOption, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, print_fields, print_json, print_table, say
+from fieldpost.cli.output import JsonOption, print_json, say, show_fields, show_table
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Lists: named sets of targets.", no_args_is_help=True)
@@ -43,10 +43,7 @@ def add(
         "allowed_sites": allow_site or None,
     }
     added = Client(url, token_file).post("lists", body=body)
-    if as_json:
-        print_json(added)
-    else:
-        print(f"The list {name} has {_count(added['targets'])}.")
+    say(added, as_json, f"The list {name} has {_count(added['targets'])}.")
 
 
 @app.command("list")
@@ -55,10 +52,9 @@ def list_(
 ) -> None:
     """Show all lists."""
     found = Client(url, token_file).get("lists")
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("name", "type", "channel", "targets"),
         [(one["name"], one["type"], one["channel"] or "(default)", _brief(one["targets"])) for one in found["lists"]],
         "There is no list yet. Add one: fieldpost lists add NAME --target someone@example.org",
@@ -74,10 +70,9 @@ def show(
 ) -> None:
     """Show one list with all its targets."""
     found = Client(url, token_file).get("lists", name)
-    if as_json:
-        print_json(found)
-        return
-    print_fields(
+    show_fields(
+        found,
+        as_json,
         [
             ("name", found["name"]),
             ("type", found["type"]),
@@ -87,7 +82,7 @@ def show(
             ("version", found["version"]),
             *(("allowed site", site) for site in found["allowed_sites"] or ["(all)"]),
             *(("target", address) for address in found["targets"]),
-        ]
+        ],
     )
 
 
@@ -129,10 +124,7 @@ def change(
     if len(body) == 1:
         raise InvalidInput("cli.nothing", "nothing to change was given")
     changed = client.patch("lists", name, body=body)
-    if as_json:
-        print_json(changed)
-    else:
-        print(f"The list {name} is changed; it has {_count(changed['targets'])}.")
+    say(changed, as_json, f"The list {name} is changed; it has {_count(changed['targets'])}.")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
 
 sessions = typer.Typer(help="Sessions: where one is logged in at the console.", no_args_is_help=True)
 
@@ -30,10 +30,9 @@ def list_(
 ) -> None:
     """Show where one is logged in."""
     found = Client(url, token_file).get("sessions", user=user)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("id", "user", "since", "last used", "from"),
         [
             (one["session_id"], one["user"], moment(one["created_at"]), moment(one["last_used_at"]), one["address"])

@@ -20,7 +20,7 @@ from fieldpost.cli.filters import (
     TypeOption,
     fields,
 )
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, show_table
 from fieldpost.cli.watching import WatchOption, watch
 
 LIVE = ("pending", "retrying")
@@ -53,10 +53,9 @@ def list_(
     found = Client(url, token_file).get(
         "notifications", status=status or None, stuck="true" if stuck else None, limit=limit, cursor=cursor, **wanted
     )
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("id", "arrived", "status", "site", "list", "attempts", "subject", "last error"),
         [
             (
@@ -72,8 +71,8 @@ def list_(
             for one in found["notifications"]
         ],
         "There is no such notification.",
+        more=found["next_cursor"],
     )
-    tell_more(found["next_cursor"])
 
 
 @app.command()

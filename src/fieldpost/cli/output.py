@@ -22,6 +22,32 @@ def say(answer: object, as_json: bool, text: str) -> None:
         print(text)
 
 
+def show_table(
+    answer: object,
+    as_json: bool,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    empty: str,
+    *,
+    more: str | None = None,
+) -> None:
+    """What was found: the answer for programs, a table for people; `more` is the cursor by which a list goes on."""
+    if as_json:
+        print_json(answer)
+        return
+    print_table(columns, rows, empty)
+    if more:
+        print(f"\nThere are more: --cursor {more}")
+
+
+def show_fields(answer: object, as_json: bool, fields: Iterable[tuple[str, object]]) -> None:
+    """One thing that was found: the answer for programs, its fields below each other for people."""
+    if as_json:
+        print_json(answer)
+    else:
+        print_fields(fields)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
     """A table without colours where nobody looks; `empty` says what to do where there is nothing to show."""
     from rich.console import Console
@@ -40,12 +66,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
     # A pipe has no width: the longest line then decides, so that programs like grep see whole lines.
     console = Console(width=None if sys.stdout.isatty() else 1000, soft_wrap=False)
     console.print(table)
-
-
-def tell_more(cursor: str | None) -> None:
-    """How to go on where a list ended, if it has not ended."""
-    if cursor:
-        print(f"\nThere are more: --cursor {cursor}")
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:

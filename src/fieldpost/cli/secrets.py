@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, print_fields, print_json, say
+from fieldpost.cli.output import JsonOption, print_fields, print_json, say, show_fields
 
 app = typer.Typer(help="Secrets: the keys that they are encrypted under.", no_args_is_help=True)
 
@@ -17,15 +17,14 @@ def show(
 ) -> None:
     """Show the ids of central's keys, how many secrets stand under which, and what cannot be read."""
     found = Client(url, token_file).get("secrets")
-    if as_json:
-        print_json(found)
-        return
-    print_fields(
+    show_fields(
+        found,
+        as_json,
         [
             *(("key" if number else "key that seals", key) for number, key in enumerate(found["keys"])),
             *((f"under {key}", f"{count} secrets") for key, count in found["counts"].items()),
             *(("trouble", trouble) for trouble in found["troubles"]),
-        ]
+        ],
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, print_json, print_table
+from fieldpost.cli.output import JsonOption, show_table
 
 app = typer.Typer(help="The settings in force on the central node that answers.", no_args_is_help=True)
 
@@ -20,10 +20,9 @@ def show(
     """Show every setting with its value, its default, and where the value came from. Needs the role admin."""
     found = Client(url, token_file).get("settings")
     found["settings"] = [one for one in found["settings"] if not (changed and one["is_default"])]
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("setting", "value", "default", "from"),
         [(f"{one['section']}.{one['name']}", one["value"], one["default"], one["origin"]) for one in found["settings"]],
         "Every setting is at its default.",

@@ -6,7 +6,7 @@ import typer
 
 from fieldpost.cli import intents
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say, tell_more
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
 
 app = typer.Typer(help="Cached calls at the sites, as these report them.", no_args_is_help=True)
 
@@ -47,10 +47,9 @@ def list_(
         cursor=cursor,
         **times,
     )
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("site", "id", "issued", "status", "target", "retries", "last error"),
         [
             (
@@ -65,8 +64,8 @@ def list_(
             for one in found["site_calls"]
         ],
         "There is no such call.",
+        more=found["next_cursor"],
     )
-    tell_more(found["next_cursor"])
 
 
 @app.command()
@@ -153,18 +152,17 @@ def parked(
     arguments = {"limit": limit} | ({"cursor": cursor} if cursor else {})
     client = Client(url, token_file)
     answer = intents.answer_of(intents.give(client, site, "list_parked", wait, arguments=arguments), site)
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    show_table(
+        answer,
+        as_json,
         ("id", "issued", "target", "retries", "last error"),
         [
             (row["operation_id"], moment(row["created_at"]), row["target"], row["retry_count"], row["last_error"])
             for row in answer["rows"]
         ],
         "Nothing is parked there.",
+        more=answer.get("next"),
     )
-    tell_more(answer.get("next"))
 
 
 @app.command()

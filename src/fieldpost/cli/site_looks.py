@@ -7,7 +7,7 @@ import typer
 from fieldpost.cli import intents
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
 from fieldpost.cli.filters import FromOption, ToOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, tell_more
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, show_table
 
 SiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")]
 
@@ -34,10 +34,9 @@ def health(
 
 def _history(client: Client, name: str, since: str | None, until: str | None, as_json: bool) -> None:
     found = client.get("site-health", name, "history", **{"from": since, "to": until})
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("from", "link", "waiting", "oldest, s", "parked", "rejected"),
         [
             (moment(p["at"]), p["link"], p["depth"], round(p["oldest_age_s"]), p["parked"], p["rejected"])
@@ -102,18 +101,17 @@ def events(
         "cursor": cursor,
     }
     answer = _ask(Client(url, token_file), name, "query_events", given, wait)
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    show_table(
+        answer,
+        as_json,
         ("when", "severity", "what", "about", "target", "text"),
         [
             (moment(row["occurred_at"]), row["severity"], row["kind"], row["message_id"], row["target"], row["text"])
             for row in answer["rows"]
         ],
         "There is no such entry.",
+        more=answer.get("next"),
     )
-    tell_more(answer.get("next"))
 
 
 def rejected(
@@ -127,10 +125,9 @@ def rejected(
 ) -> None:
     """Ask a site which notifications lie in its rejected box."""
     answer = _ask(Client(url, token_file), name, "list_rejected", {"limit": limit, "cursor": cursor}, wait)
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    show_table(
+        answer,
+        as_json,
         ("id", "rejected", "list", "subject", "code", "error"),
         [
             (
@@ -144,8 +141,8 @@ def rejected(
             for row in answer["rows"]
         ],
         "Nothing lies there.",
+        more=answer.get("next"),
     )
-    tell_more(answer.get("next"))
 
 
 def resubmit(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
+from fieldpost.cli.output import JsonOption, moment, print_json, print_table, say, show_fields
 from fieldpost.cli.site_buffer import FolderOption, pass_folder_on
 
 LIMIT_MAX = 10_000
@@ -47,10 +47,9 @@ def status(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
         "oldest_created_at": None if depth.oldest_created_at is None else to_text(depth.oldest_created_at),
         "link": None if agent is None else _ask_agent(folder),
     }
-    if as_json:
-        print_json(told)
-        return
-    print_fields(
+    show_fields(
+        told,
+        as_json,
         [
             ("site", found.name),
             ("agent", "does not run" if agent is None else f"runs as process {agent}"),
@@ -59,7 +58,7 @@ def status(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
             ("oldest", moment(told["oldest_created_at"])),  # type: ignore[arg-type]
             ("operations", _counts(operations)),
             ("rejected", depth.rejected or None),
-        ]
+        ],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_json, print_table, say
+from fieldpost.cli.output import JsonOption, moment, print_json, say, show_table
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="API tokens: programs act by them in a user's name.", no_args_is_help=True)
@@ -53,10 +53,9 @@ def list_(
 ) -> None:
     """Show the tokens that can be used: all of them to an administrator, one's own to everybody else."""
     found = Client(url, token_file).get("tokens")
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("id", "name", "user", "role", "last used", "expires", "made"),
         [
             (

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Answer, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
+from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
 
 app = typer.Typer(help="Users: the people who may come in, each with a role.", no_args_is_help=True)
 
@@ -34,10 +34,9 @@ def list_(
 ) -> None:
     """Show all users."""
     found = Client(url, token_file).get("users")
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    show_table(
+        found,
+        as_json,
         ("name", "role", "state", "last login", "added"),
         [
             (one["name"], one["role"], _state(one), moment(one["last_login_at"]) or "never", moment(one["created_at"]))
@@ -82,10 +81,7 @@ def change(
 ) -> None:
     """Give a user another role. It ends his sessions; he logs in again."""
     changed = _change(Client(url, token_file), name, {"role": role})
-    if as_json:
-        print_json(changed)
-    else:
-        print(f"The user {name} is {changed['role']} now.")
+    say(changed, as_json, f"The user {name} is {changed['role']} now.")
 
 
 @app.command()
