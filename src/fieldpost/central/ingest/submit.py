@@ -27,12 +27,12 @@ from fieldpost.central.store.engine import Store
 from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.errors import ConfigError, InvalidInput
+from fieldpost.core.errors import ConfigError, InvalidInput, Unavailable
 from fieldpost.core.ids import new_ids, parse_notification_id
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
 from fieldpost.link.codec import too_many
-from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, LATER, REJECTED, Ack, Item, Result, Submit
+from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ack, Item, Result, Submit
 
 log = structlog.get_logger()
 
@@ -113,12 +113,15 @@ class Ingest:
             return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
         others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
         stood = await self._store.read(arrivals.standing, others)
+        if len(stood) < len(others):
+            # A purge came between: what was just inserted is a duplicate when it comes again, the rest is new then.
+            raise Unavailable("store.changed", "what stood under these ids was purged just now; send them again")
         verdicts = {}
         conflicts = []
         for s in submissions:
             own = first[s.notification_id]
             if s.notification_id not in inserted:
-                verdicts[id(s)] = _verdict(s, digests[id(s)], stood.get(s.notification_id))
+                verdicts[id(s)] = _verdict(s, digests[id(s)], stood[s.notification_id])
             elif own is s:
                 verdicts[id(s)] = Result(s.notification_id, ACCEPTED)
             else:
@@ -153,10 +156,7 @@ def _check(item: Item, site: str) -> Submission | Result:
         return Result(text.cut(item.notification_id, 64), REJECTED, error.code, error.message)
 
 
-def _verdict(s: Submission, digest_: bytes, stands: Standing | None) -> Result:
-    if stands is None:
-        # It was forgotten for good between two looks.
-        return Result(s.notification_id, LATER, "notification.gone", "what stood under this id is gone; send it again")
+def _verdict(s: Submission, digest_: bytes, stands: Standing) -> Result:
     if stands == Standing(s.provenance.site, digest_):
         return Result(s.notification_id, DUPLICATE)
     # Nothing is said of what stands there: it may be another site's.

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.ingest.pace import Turns
-from fieldpost.central.ingest.submit import IngestOptions
+from fieldpost.central.ingest.submit import Ingest, IngestOptions
 from fieldpost.central.store import audit, kpis, lists, notifications
 from fieldpost.central.store.engine import open_store
 from fieldpost.core.errors import InvalidInput, Unavailable
@@ -323,6 +323,29 @@ async def test_a_commit_whose_answer_was_lost_is_acked_and_has_no_second_effect(
         assert await count(centre) == 5
         for item in items:
             assert await centre.story(item.notification_id) == ["notify_send submitted"]
+
+
+class PurgedBetween:
+    """The store of this centre, in which all is purged, tombstones too, before anybody looks what stands there."""
+
+    def __init__(self, centre: Centre) -> None:
+        self._centre = centre
+
+    async def read(self, *look: Any) -> Any:
+        await self._centre.execute(*(f"delete from {table}" for table in ("audit", "search_backlog", "notifications")))
+        return await self._centre.store.read(*look)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._centre.store, name)
+
+
+async def test_what_is_purged_while_it_is_judged_is_asked_for_again(centre: Centre, clock: ManualClock) -> None:
+    item = centre.item()
+    await centre.submit(item)
+    with pytest.raises(Unavailable) as caught:
+        await Ingest(PurgedBetween(centre), clock).submit(SITE, Submit(1, (item,)))
+    assert caught.value.code == "store.changed"
+    assert verdicts(await centre.submit(item)) == ["accepted"]
 
 
 @pytest.mark.req("DEC-08")
