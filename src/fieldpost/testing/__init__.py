@@ -1,9 +1,10 @@
 """What adapter and app authors need: a contract for adapters, a manual clock, servers that misbehave on demand."""
 
 from fieldpost.testing.clock import ManualClock
-from fieldpost.testing.contract import AdapterContract, Behaviour, World
+from fieldpost.testing.contract import AdapterContract
 from fieldpost.testing.http import HttpServer, HttpServerThread, ReceivedRequest
 from fieldpost.testing.mail import MailServer, MailServerThread, ReceivedMail
+from fieldpost.testing.world import Behaviour, World
 
 __all__ = [
     "AdapterContract",

@@ -21,45 +21,25 @@ import asyncio
 import logging
 import re
 import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from structlog.testing import capture_logs
 
-from fieldpost.core.adapter import Adapter, ClaimLost, Described, Envelope
+from fieldpost.core.adapter import Adapter, ClaimLost, Described
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.notification import TargetStatus
 from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.secret import Secret
-
-Behaviour = Literal["accepts", "refuses", "later", "away", "hangs", "silent", "repeats"]
-"""How the other side behaves: it *accepts*; *refuses* this message for good; asks to come *later*; is *away*, so that
-nobody answers a connection; *hangs* before it could have taken the message; takes it and stays *silent*; or refuses and
-*repeats* all that it was told, secrets included."""
-
-BEHAVIOURS: tuple[Behaviour, ...] = ("accepts", "refuses", "later", "away", "hangs", "silent", "repeats")
+from fieldpost.testing.world import BEHAVIOURS, NASTY, Behaviour, World, envelope
 
 DEADLINE_S = 20.0
 SHORT_DEADLINE_S = 1.0
 """For tests in which nobody answers."""
 PATIENCE_S = 10.0
 """How much longer than its deadline an adapter may take on a busy machine before a test fails."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """The other side of one test, listening on loopback."""
-
-    settings: Mapping[str, object]
-    """Of a channel that leads there, secrets as `Secret`; each of them is a canary that must be seen nowhere."""
-    targets: tuple[str, ...]
-    """At least two."""
-    copies: Callable[[], Sequence[tuple[str, str]]]
-    """What arrived so far: for each copy the target, and the id by which a second copy is recognised as one."""
 
 
 class AdapterContract:
@@ -242,7 +222,7 @@ class AdapterContract:
         canaries: set[str] = set()
 
         async def check(adapter: Adapter, world: World) -> None:
-            planted = _canaries(world.settings)
+            planted = world.canaries
             assert planted or not adapter.secrets, "the world's settings must hold its secrets, as Secret"
             canaries.update(planted)
             for witness in (None, told.append):
@@ -265,7 +245,7 @@ class AdapterContract:
             for field, value in (*self.bad_settings, _UNKNOWN):
                 refused = _refusal(adapter, {**world.settings, field: value})
                 text = "".join(traceback.format_exception(refused)) if refused else ""
-                assert not any(canary in text for canary in _canaries(world.settings)), f"{field}: a secret is told"
+                assert not any(canary in text for canary in world.canaries), f"{field}: a secret is told"
 
         self._run("accepts", check)
 
@@ -372,47 +352,11 @@ class AdapterContract:
         asyncio.run(run())
 
 
-NASTY = (
-    "",
-    " ",
-    "\0",
-    "\r\n",
-    "\n.\n",
-    "\u202e",
-    "\ud800",
-    "<script>",
-    "a" * 5000,
-    "ä" * 300,
-    "%s{0}",
-    "../..",
-    "\x1b[2J",
-)
-
-
 _UNKNOWN = ("no_such_setting_anywhere", 1)
-
-
-def envelope(world: World, **changes: Any) -> Envelope:
-    """To all targets of this world."""
-    fields: dict[str, Any] = {
-        "notification_id": NotificationId("0198c8a0-0000-7000-8000-000000000001"),
-        "list_name": "operators",
-        "subject": "Pump 3 läuft heiß",
-        "body": "It has 93 °C.\n.\nCall somebody.\n",
-        "targets": world.targets,
-        "settings": world.settings,
-        "dated": datetime(2026, 11, 15, 8, 0, tzinfo=UTC),
-        "gate": lambda: None,
-    }
-    return Envelope(**fields | changes)
 
 
 def seen(outcome: Outcome) -> str:
     return f"it came to {outcome!r}"
-
-
-def _canaries(settings: Mapping[str, object]) -> list[str]:
-    return [value.reveal() for value in settings.values() if isinstance(value, Secret)]
 
 
 def _refusal(adapter: Adapter, settings: Mapping[str, object]) -> InvalidInput | None:

@@ -8,11 +8,12 @@ The rules are asked in the order in which they were laid; the first that matches
 done. A used-up rule is passed over, so two rules in a row make a sequence. No rule: 200 with an empty body.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from http import HTTPStatus
-from typing import Any, Protocol, Self
+from typing import Any, Self
+
+from fieldpost.testing.misbehaving import Ending, Misbehaving, Waitable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,6 @@ class ReceivedRequest:
     @property
     def query(self) -> str:
         return self.target.partition("?")[2]
-
-
-class Waitable(Protocol):
-    """An `asyncio.Event`, a `Gate`, or whatever else can be waited for."""
-
-    def wait(self) -> Coroutine[Any, Any, object]: ...
-
-
-class Ending(Enum):
-    """What becomes of the connection after the answer."""
-
-    STAY = "stay"
-    CLOSE = "close"
-    RESET = "reset"
-    HANG = "hang"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +69,11 @@ class Act:
         return head.encode("latin-1") + b"\r\n" + (b"" if self.status in (204, 304) else self.body)
 
 
-class Rule:
-    """What to do with requests of one kind. It does nothing until it is told what: by `answer`, `close`, `delay` …"""
+class Rule(Misbehaving):
+    """What to do with requests of one kind. It does nothing until it is told what: by `answer`, `close`, `delay` …
+
+    The request was taken in, whatever is answered. With a `raw` half of an answer, `then_reset` breaks it off.
+    """
 
     def __init__(
         self, method: str | None, path: str | None, when: Callable[[ReceivedRequest], bool] | None = None
@@ -117,37 +106,7 @@ class Rule:
         """Send these bytes in place of an answer."""
         return self._do(raw=data)
 
-    # -- the end -------------------------------------------------------------------------------------------------------
-
-    def close(self) -> Self:
-        """Close without an answer; the request was taken in."""
-        return self._do(is_silent=True, ending=Ending.CLOSE)
-
-    def reset(self) -> Self:
-        """Reset the connection (RST) without an answer; the request was taken in."""
-        return self._do(is_silent=True, ending=Ending.RESET)
-
-    def hang(self) -> Self:
-        """Never answer, until the client goes away."""
-        return self._do(is_silent=True, ending=Ending.HANG)
-
-    def then_close(self) -> Self:
-        """Close after the answer, and say so in it."""
-        return self._do(ending=Ending.CLOSE)
-
-    def then_reset(self) -> Self:
-        """Reset the connection right after the answer; with a `raw` half of one, it breaks off."""
-        return self._do(ending=Ending.RESET)
-
     # -- the time ------------------------------------------------------------------------------------------------------
-
-    def wait(self, event: Waitable) -> Self:
-        """Answer only once this event is set."""
-        return self._do(event=event)
-
-    def delay(self, seconds: float) -> Self:
-        """Answer after so many seconds of the server's clock."""
-        return self._do(delay_s=seconds)
 
     def drip(self, seconds: float) -> Self:
         """Let the answer out byte by byte, one in so many seconds of the server's clock."""

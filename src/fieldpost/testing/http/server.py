@@ -19,7 +19,9 @@ from contextlib import suppress
 from typing import Any, Self
 
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.testing.http.rules import Act, Ending, ReceivedRequest, Rule
+from fieldpost.testing.http.rules import Act, ReceivedRequest, Rule
+from fieldpost.testing.misbehaving import Ending
+from fieldpost.testing.waiters import Waiters
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 64 * 1024 * 1024
@@ -52,7 +54,7 @@ class HttpServer:
         self._connection_count = 0
         self._listener: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._waiters = Waiters()
         self._bugs: list[BaseException] = []
 
     # -- starting and stopping -----------------------------------------------------------------------------------------
@@ -140,17 +142,7 @@ class HttpServer:
 
     async def until(self, is_so: Callable[[], bool], *, timeout_s: float = 10, what: str = "it to be so") -> None:
         """Return once it is so; asked again with each request, connection and end of one. Raises TimeoutError."""
-        if is_so():
-            return
-        entry = (is_so, asyncio.get_running_loop().create_future())
-        self._waiters.append(entry)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await entry[1]
-        except TimeoutError:
-            raise TimeoutError(f"waited {timeout_s:g} s for {what}; {len(self._requests)} requests came") from None
-        finally:
-            self._waiters.remove(entry)
+        await self._waiters.until(is_so, timeout_s, what, lambda: f"{len(self._requests)} requests came")
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +151,7 @@ class HttpServer:
         assert task is not None
         self._connection_count += 1
         self._open[task] = writer
-        self._changed()
+        self._waiters.wake()
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, _Gone):
                 await self._converse(reader, writer, self._connection_count)
@@ -171,13 +163,13 @@ class HttpServer:
         finally:
             del self._open[task]
             writer.close()
-            self._changed()
+            self._waiters.wake()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int) -> None:
         while (request := await self._read(reader, connection)) is not None:
             act = self._act(request)
             self._requests.append(request)
-            self._changed()
+            self._waiters.wake()
             assert isinstance(reader, _Reader)
             await self._do(act, writer, reader.ended)
             if act.ending is Ending.RESET:
@@ -226,11 +218,6 @@ class HttpServer:
             if act is not None:
                 return act
         return (self._on_request(request) if self._on_request is not None else None) or Act()
-
-    def _changed(self) -> None:
-        for is_so, waiter in self._waiters:
-            if not waiter.done() and is_so():
-                waiter.set_result(None)
 
 
 class _Gone(Exception):

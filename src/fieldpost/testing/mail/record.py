@@ -1,6 +1,5 @@
 """What the server has seen: connections with their transcripts, mails, counts; and waits for it, without polling."""
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Literal
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.script import Reply
 from fieldpost.testing.mail.wire import Wire
+from fieldpost.testing.waiters import Waiters
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Record:
         self._mail_number = 0
         self._mails: deque[ReceivedMail] = deque(maxlen=mails_max)
         self._connections: deque[Connection] = deque(maxlen=connections_max)
-        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._waiters = Waiters()
 
     @property
     def mails(self) -> Sequence[ReceivedMail]:
@@ -104,24 +104,11 @@ class Record:
 
     def changed(self) -> None:
         """Wake whoever waits for what is now so."""
-        if self._waiters:
-            for is_so, waiter in self._waiters:
-                if not waiter.done() and is_so():
-                    waiter.set_result(None)
+        self._waiters.wake()
 
     async def until(self, is_so: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Return once it is so; what is seen wakes, no clock does. Raises TimeoutError that tells what was seen."""
-        if is_so():
-            return
-        entry = (is_so, asyncio.get_running_loop().create_future())
-        self._waiters.append(entry)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await entry[1]
-        except TimeoutError:
-            raise TimeoutError(f"waited {timeout_s:g} s for {what}; {self}") from None
-        finally:
-            self._waiters.remove(entry)
+        """Return once it is so. Raises TimeoutError that tells what was seen."""
+        await self._waiters.until(is_so, timeout_s, what, lambda: self)
 
     def __str__(self) -> str:
         verbs = ", ".join(f"{verb} {count}" for verb, count in self.seen.items()) or "nothing"

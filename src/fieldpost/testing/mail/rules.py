@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-from fieldpost.testing.mail.script import BEHAVE, VERBS, Act, Ending, Moment, Reply, Tap, Verb, Waitable
+from fieldpost.testing.mail.script import BEHAVE, VERBS, Act, Moment, Reply, Tap, Verb
+from fieldpost.testing.misbehaving import Misbehaving
 
 Per = Literal["address", "message", "transaction", "connection"]
 """What a rule counts apart: each address, each Message-ID, each MAIL, each connection."""
@@ -35,7 +36,7 @@ _VERBS_WITH_ADDRESS = frozenset({"mail", "rcpt", "data", "dot"})
 _COUNTERS_MAX = 10_000
 
 
-class Rule:
+class Rule(Misbehaving):
     """What to do at one verb. It does nothing until it is told what: by `reply`, `close`, `delay` or any other act."""
 
     def __init__(
@@ -88,41 +89,7 @@ class Rule:
             raise ValueError(f"only 'dot' brings a mail that could be kept, not {self.verb!r}")
         return self._do(keeps_mail=True)
 
-    # -- the end -------------------------------------------------------------------------------------------------------
-
-    def close(self) -> Self:
-        """Close without an answer."""
-        return self._do(is_silent=True, ending=Ending.CLOSE)
-
-    def reset(self) -> Self:
-        """Reset the connection (RST) without an answer."""
-        return self._do(is_silent=True, ending=Ending.RESET)
-
-    def hang(self) -> Self:
-        """Never answer, until the client goes away."""
-        return self._do(is_silent=True, ending=Ending.HANG)
-
-    def then_close(self) -> Self:
-        """Close after the answer."""
-        return self._do(ending=Ending.CLOSE)
-
-    def then_reset(self) -> Self:
-        """Reset the connection right after the answer, which the client may then never see."""
-        return self._do(ending=Ending.RESET)
-
-    def then_hang(self) -> Self:
-        """Answer, then say nothing any more."""
-        return self._do(ending=Ending.HANG)
-
     # -- the time ------------------------------------------------------------------------------------------------------
-
-    def wait(self, event: Waitable) -> Self:
-        """Answer only once this event is set."""
-        return self._do(event=event)
-
-    def delay(self, seconds: float) -> Self:
-        """Answer after so many seconds of the server's clock."""
-        return self._do(delay_s=seconds)
 
     def drip(self, pace: Tap | float) -> Self:
         """Let the answer out byte by byte: as the tap allows, or one byte in so many seconds of the server's clock."""

@@ -2,10 +2,10 @@
 
 import asyncio
 from dataclasses import dataclass
-from enum import Enum
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from fieldpost.testing.mail.message import find_message_id
+from fieldpost.testing.misbehaving import Ending, Waitable
 
 Verb = Literal[
     "connect", "tls", "ehlo", "helo", "starttls", "auth", "mail", "rcpt", "data", "dot", "rset", "noop", "vrfy", "quit"
@@ -59,12 +59,6 @@ class Reply:
         return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-class Waitable(Protocol):
-    """An `asyncio.Event`, a `Tap`, or whatever else can be waited for."""
-
-    async def wait(self) -> object: ...
-
-
 class Tap:
     """Lets a dripping answer out: `drop(3)` three bytes of it, `open()` all the rest."""
 
@@ -89,15 +83,6 @@ class Tap:
                 return
             self._turned.clear()
             await self._turned.wait()
-
-
-class Ending(Enum):
-    """What becomes of the connection after the answer."""
-
-    STAY = "stay"
-    CLOSE = "close"
-    RESET = "reset"
-    HANG = "hang"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from fieldpost.clock import Clock
 from fieldpost.testing.mail.record import Connection
 from fieldpost.testing.mail.rules import Rules
-from fieldpost.testing.mail.script import BEHAVE, Act, Ending, Moment, Reply
+from fieldpost.testing.mail.script import BEHAVE, Act, Moment, Reply
 from fieldpost.testing.mail.wire import Wire
+from fieldpost.testing.misbehaving import Ending
 
 
 class Ended(Exception):

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import cast
 
-from fieldpost.testing.mail.script import Waitable
+from fieldpost.testing.misbehaving import Waitable
 
 LINE_BYTES_MAX = 4096
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
