@@ -47,7 +47,7 @@ def central(
     with without_collecting():
         from fieldpost.run import logs
         from fieldpost.run.central import Started, run_central
-        from fieldpost.run.exposure import warn_of_exposure
+        from fieldpost.run.exposure import refuse_exposure
         from fieldpost.run.in_force import origins
 
     settings = settings_with(config, store, folder, host, port, log_level, log_json)
@@ -55,7 +55,7 @@ def central(
     front = replace(front, tls_cert=tls_cert or front.tls_cert, tls_key=tls_key or front.tls_key)
     settings = replace(settings, front=front)
     logs.configure(settings.log.level, json=settings.log.json)
-    warn_of_exposure(config)
+    refuse_exposure(config)
 
     def say(started: Started) -> None:
         print(f"Central serves at {started.url}", flush=True)

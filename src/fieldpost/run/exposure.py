@@ -1,34 +1,39 @@
-"""Whether the settings file shows a secret to every user of the machine: told at start and by the doctor.
+"""Whether the settings file shows a secret to every user of the machine: central does not start with one that does.
 
-It is no reason not to start: where files are handed to a container, say, their modes are not always ours to choose.
+Where the mode of a file is not ours to choose, as with those handed to a container, a secret comes by the environment.
 """
 
 import os
 from pathlib import Path
 
-import structlog
-
 from fieldpost.core.checks import Check, Verdict
+from fieldpost.core.errors import ConfigError
 from fieldpost.core.setting import open_secrets
-from fieldpost.run.in_force import secret_keys
+from fieldpost.run.in_force import secret_keys, variable
 from fieldpost.run.settings import DEFAULT_FILE, in_file
 
-log = structlog.get_logger()
 
-
-def warn_of_exposure(file: Path | None) -> None:
-    """Log what the file shows to others, if anything."""
-    if (check := exposure_check(file)) is not None:
-        log.warning("settings.exposed", file=str(file or DEFAULT_FILE), error=check.detail)
+def refuse_exposure(file: Path | None) -> None:
+    """ConfigError that names file and setting when the file shows a secret to others."""
+    if keys := _exposed(file):
+        path = file or DEFAULT_FILE
+        hint = f"chmod 600 {path}, or set {variable(*keys[0].split('.'))} instead"
+        raise ConfigError("settings.exposed", _detail(path, keys), hint=hint, field=keys[0])
 
 
 def exposure_check(file: Path | None) -> Check | None:
-    """A warning that names file and settings, or None where there is nothing to warn of."""
+    """What the doctor says of it, or None where there is nothing to say."""
+    path = file or DEFAULT_FILE
+    keys = _exposed(file)
+    return Check("settings", Verdict.FAILING, f"{_detail(path, keys)}: chmod 600 {path}") if keys else None
+
+
+def _exposed(file: Path | None) -> tuple[str, ...]:
     path = file or DEFAULT_FILE
     if os.name != "posix" or not path.exists():
-        return None
-    keys = open_secrets(path.stat().st_mode, in_file(file), secret_keys())
-    if not keys:
-        return None
-    detail = f"every user of this machine can read {path}, which holds a secret ({', '.join(keys)}): chmod 600 {path}"
-    return Check("settings", Verdict.WARNING, detail)
+        return ()
+    return open_secrets(path.stat().st_mode, in_file(file), secret_keys())
+
+
+def _detail(path: Path, keys: tuple[str, ...]) -> str:
+    return f"every user of this machine can read {path}, which holds a secret ({', '.join(keys)})"

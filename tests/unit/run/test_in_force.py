@@ -4,12 +4,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-import structlog
 
 from fieldpost.core.checks import Verdict
+from fieldpost.core.errors import ConfigError
 from fieldpost.core.setting import SettingInForce, open_secrets, shown
 from fieldpost.run.doctor import examine
-from fieldpost.run.exposure import warn_of_exposure
+from fieldpost.run.exposure import refuse_exposure
 from fieldpost.run.in_force import in_force, origins, secret_keys
 from fieldpost.run.settings import Settings, load
 
@@ -91,29 +91,27 @@ def test_a_secret_in_a_file_that_all_can_read_is_found_by_its_setting(mode: int,
     assert open_secrets(mode, {"central.store": "postgresql://a@h/d", "secrets.key": ""}, secret_keys()) == ()
 
 
-def test_an_exposed_secret_is_told_with_file_and_setting_and_never_itself(tmp_path: Path) -> None:
+@pytest.mark.bad_input(51)
+def test_central_does_not_start_with_a_secret_that_all_can_read(tmp_path: Path) -> None:
     file = tmp_path / "fieldpost.toml"
     file.write_text("[central]\nstore = 'postgresql://a:canary@h/d'\n")
     file.chmod(0o644)
-    with structlog.testing.capture_logs() as told:
-        warn_of_exposure(file)
-    assert [(line["event"], line["log_level"], line["file"]) for line in told] == [
-        ("settings.exposed", "warning", str(file))
-    ]
-    assert f"(central.store): chmod 600 {file}" in told[0]["error"]
-    assert "canary" not in str(told)
+    with pytest.raises(ConfigError) as refused:
+        refuse_exposure(file)
+    assert (refused.value.code, refused.value.field) == ("settings.exposed", "central.store")
+    assert str(file) in refused.value.message
+    assert refused.value.hint == f"chmod 600 {file}, or set FIELDPOST_CENTRAL__STORE instead"
+    assert "canary" not in f"{refused.value.message}{refused.value.hint}"
     file.chmod(0o600)
-    with structlog.testing.capture_logs() as told:
-        warn_of_exposure(file)
-        warn_of_exposure(tmp_path / "nothing.toml")
-    assert told == []
+    refuse_exposure(file)
+    refuse_exposure(tmp_path / "nothing.toml")
 
 
-async def test_the_doctor_warns_of_a_secret_that_all_can_read(tmp_path: Path) -> None:
+async def test_the_doctor_fails_on_a_secret_that_all_can_read(tmp_path: Path) -> None:
     file = tmp_path / "fieldpost.toml"
     file.write_text(f"[central]\nfolder = '{tmp_path}'\n[secrets]\nkey = 'canary'\n")
     file.chmod(0o644)
     first, *_ = (await examine(load(file, {}), file=file)).checks
-    assert (first.name, first.verdict, "(secrets.key)" in first.detail) == ("settings", Verdict.WARNING, True)
+    assert (first.name, first.verdict, "(secrets.key)" in first.detail) == ("settings", Verdict.FAILING, True)
     file.chmod(0o600)
     assert "settings" not in [check.name for check in (await examine(load(file, {}), file=file)).checks]
