@@ -10,10 +10,11 @@ restart, a lost connection) is tried again here; every function of the store is 
 """
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -113,7 +114,7 @@ def parse_url(url: str) -> URL:
 def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) -> Engine:
     """An engine on the file, by the one SQLite library this process uses for it."""
     if not is_reader:
-        Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+        _make_private(Path(url.database or ""))
     engine = create_engine(
         url.set(drivername="sqlite"),
         module=sqlite_module,
@@ -140,6 +141,17 @@ def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) 
         conn.exec_driver_sql("BEGIN" if is_reader else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _make_private(file: Path) -> None:
+    """A database that is not there yet is made for its owner alone, since it will hold what notifications say.
+
+    Its log and index get the same mode from SQLite. One that is there keeps its mode, and is not even opened: closing it
+    would drop the locks that this process may have on it.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 _SETTINGS = {"synchronous_commit": "on", "timezone": "UTC", "application_name": "fieldpost", "jit": "off"}

@@ -1,6 +1,7 @@
 """Transactions on both databases: durable, together where that is cheaper, and honest about what failed."""
 
 import asyncio
+import os
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.util import await_only
 
 from fieldpost.central.store.engine import TRIES_MAX, Store, open_store
+from fieldpost.central.store.migrate import upgrade_async
 from fieldpost.core.errors import Unavailable
 from support.pg_proxy import pg_proxy
 
@@ -409,3 +411,21 @@ def commits_in(wal: Path) -> int:
     salts = content[16:24]
     frames = (content[at : at + 24] for at in range(32, len(content) - 24, 24 + page_size))
     return sum(frame[8:16] == salts and frame[4:8] != bytes(4) for frame in frames)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
+async def test_an_embedded_database_is_made_for_its_owner_alone_and_keeps_the_mode_it_has(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        url = f"sqlite:///{tmp_path / 'new' / 'central.db'}"
+        await upgrade_async(url)
+        assert _modes(tmp_path / "new") == {0o600}
+        (tmp_path / "new" / "central.db").chmod(0o640)
+        await upgrade_async(url)
+        assert _modes(tmp_path / "new") == {0o640}
+    finally:
+        os.umask(before)
+
+
+def _modes(folder: Path) -> set[int]:
+    return {file.stat().st_mode & 0o777 for file in folder.glob("central.db*") if not file.name.endswith(".lock")}
