@@ -146,8 +146,8 @@ def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) 
 def _make_private(file: Path) -> None:
     """A database that is not there yet is made for its owner alone, since it will hold what notifications say.
 
-    Its log and index get the same mode from SQLite. One that is there keeps its mode, and is not even opened: closing it
-    would drop the locks that this process may have on it.
+    Its log and index get the same mode from SQLite. One that is there keeps its mode, and is not even opened: closing
+    it would drop the locks that this process may have on it.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):
