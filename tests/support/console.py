@@ -47,6 +47,7 @@ async def answer(dialog: Dialog, is_yes: bool, asked: list[str]) -> None:
 
 async def expect_fit_and_contrast(page: Page) -> None:
     """No text below the contrast that WCAG 2 AA asks for, and nothing that makes the page scroll sideways."""
+    await page.wait_for_load_state()
     assert await page.evaluate(CONTRAST) == []
     assert await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
 

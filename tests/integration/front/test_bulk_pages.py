@@ -191,6 +191,7 @@ async def test_an_act_is_cancelled_once_and_then_says_how_it_ended(quick: Front)
         visitor.page = running
         await visitor.send(f"{act_path}/cancel")
         assert visitor.page.status_code == 200, "to cancel what is cancelled changes nothing"
+        quick.clock.advance(1)
         await visitor.look("/bulk-acts/new?verb=discard")
         await submit(visitor, reason="not wanted")
         running = visitor.page

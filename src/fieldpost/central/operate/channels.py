@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class Trial:
     """What came of a test: the outcome, and what was said, without secrets."""
 
     outcome: Outcome
@@ -143,7 +143,7 @@ class Channels:
     async def all(self) -> list[Channel]:
         return await self._store.read(rows.all_channels)
 
-    async def test(self, actor: Actor, name: str, to: str) -> Tested:
+    async def test(self, actor: Actor, name: str, to: str) -> Trial:
         """Send a test to one target by the channel as it stands, breaker or not. Audited before anything is sent."""
         require(actor, Role.ADMIN, "channel.test")
         channel = await self.get(name)
@@ -169,7 +169,7 @@ class Channels:
         )
         outcome = scrubbed(await _deliver(adapter, envelope), opened.scrub)
         log.info("channel.tested", channel=name, actor=actor.name, outcome=outcome.word, error=outcome.error)
-        return Tested(outcome, tuple(map(opened.scrub, said)))
+        return Trial(outcome, tuple(map(opened.scrub, said)))
 
     def types(self) -> dict[str, ChannelType]:
         """Of which types channels can be made, by name."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fieldpost.central.operate.channels import ChannelType, Tested
+from fieldpost.central.operate.channels import ChannelType, Trial
 from fieldpost.core.adapter import SettingField
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.lists import Channel
@@ -72,7 +72,7 @@ class TestStep:
     advice: str | None = None
 
 
-def steps(kind: ChannelType, channel: Channel, tested: Tested) -> list[TestStep]:
+def steps(kind: ChannelType, channel: Channel, tested: Trial) -> list[TestStep]:
     """The phases that this channel goes through, up to where the test came; none where the adapter names none, or ended
     in one of its own."""
     phases = [p for p in kind.phases if not p.setting or channel.settings.get(p.setting) in p.values]

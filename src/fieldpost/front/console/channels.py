@@ -6,7 +6,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.operate.acts import KEEP
-from fieldpost.central.operate.channels import Tested
+from fieldpost.central.operate.channels import Trial
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
 from fieldpost.core.actor import Role
 from fieldpost.core.breaker import channel_key
@@ -144,7 +144,7 @@ async def _one(
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
     *,
-    tested: Tested | None = None,
+    tested: Trial | None = None,
     **values: object,
 ) -> Response:
     state, as_of = await visit.rooms.watch.channels.one(visit.path("name"))
