@@ -59,7 +59,7 @@ class Ask:
         return client.post("bulk-acts", "preview", body={"filter": self.wanted})
 
     def _said(self, found: dict[str, Any]) -> str:
-        count = found["count"] if found["is_whole"] else f"more than {found['count']}"
+        count = found["count"] if found["is_whole"] else f"at least {found['count']}"
         return f"{count} parked notification{'' if count == 1 else 's'}"
 
     def _body(self, found: dict[str, Any]) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class Accounts:
 
     async def _bearer(self, token: str, kind: str) -> tuple[TokenRecord, OperatorRecord] | None:
         prefix = credentials.prefix_of(token, kind)
-        found = None if prefix is None else await self._store.read(identities.get_bearer, kind, prefix)
+        found = None if prefix is None else await self._store.read_one(identities.get_bearer, kind, prefix)
         if found is None or not self._is_good(token, found[0]) or found[1].disabled_at is not None:
             return None
         return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from fieldpost.central.store.account_tables import operators, tokens
 from fieldpost.central.store.retention import Batch, Span
@@ -51,6 +51,12 @@ _tokens = Statement(
     result={column.name: column.type for column in _TOKEN_COLUMNS},
 )
 _OPERATOR_COLUMNS = [operators.c[name] for name in OperatorRecord.__dataclass_fields__]
+# One statement, since every request of a person begins with it.
+_bearer = (
+    select(*_TOKEN_COLUMNS, *_OPERATOR_COLUMNS)
+    .join_from(tokens, operators, operators.c.name == tokens.c.owner)
+    .where(tokens.c.kind == bindparam("kind"), tokens.c.prefix == bindparam("prefix"))
+)
 
 
 def add_token(
@@ -97,9 +103,9 @@ def get_tokens(conn: Connection, kind: str, prefixes: Sequence[str]) -> dict[str
 
 def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, OperatorRecord] | None:
     """A token of a person's, with the person as he is now."""
-    found = get_token(conn, kind, prefix)
-    owner = None if found is None else get_operator(conn, found.owner)
-    return None if found is None or owner is None else (found, owner)
+    row = conn.execute(_bearer, {"kind": kind, "prefix": prefix}).first()
+    count = len(_TOKEN_COLUMNS)
+    return (TokenRecord(*row[:count]), OperatorRecord(*row[count:])) if row else None
 
 
 def live_tokens(conn: Connection, kind: str, now: datetime, owner: str | None = None) -> list[TokenRecord]:

@@ -40,9 +40,12 @@ _history = Statement(
 )
 
 
+_OF_NOTIFICATIONS = tuple(kpi.name for kpi in KPIS if kpi.formula is not None)
+
+
 def _trends(largest: str) -> str:
     """All figures in one pass over the rows of all sites together; what is older than a KPI says nothing of it."""
-    columns = ", ".join(f"coalesce(max({largest.format(kpi.name)}), 0) as {kpi.name}" for kpi in KPIS)
+    columns = ", ".join(f"coalesce(max({largest.format(name)}), 0) as {name}" for name in _OF_NOTIFICATIONS)
     return f"select min(taken_at) as at, {columns} from samples"
 
 
@@ -59,7 +62,7 @@ _trends_of_all = Statement(
     group by (taken_at - :begin) / (:step_s * 1000000)
     order by 1
     """,
-    result={"at": Moment} | {kpi.name: Float() for kpi in KPIS},
+    result={"at": Moment} | {name: Float() for name in _OF_NOTIFICATIONS},
 )
 
 
@@ -86,9 +89,9 @@ def history(
 def trends(
     conn: Connection, *, begin: datetime, end: datetime, step: timedelta
 ) -> Mapping[str, Sequence[tuple[datetime, float]]]:
-    """The same of every KPI, of all sites together."""
+    """The same of every KPI of notifications, of all sites together."""
     found = _trends_of_all.run(conn, begin=begin, end=end, step_s=max(int(step.total_seconds()), 1))
-    return {kpi.name: [(row.at, getattr(row, kpi.name)) for row in found] for kpi in KPIS}
+    return {name: [(row.at, getattr(row, name)) for row in found] for name in _OF_NOTIFICATIONS}
 
 
 def _row(site: str, taken_at: datetime, figures: Figures) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, Row, Text
+from sqlalchemy import Connection, Integer, Row
 
 from fieldpost.central.store import rows as to_core
 from fieldpost.central.store import terms
@@ -36,7 +36,6 @@ SCAN_MAX = 2_500
 """How many rows one search looks at: some tens of milliseconds, so that a page stays quick however rare it is."""
 FEW = 1_000
 """So many rows are looked at by their status before the terms are asked."""
-ERRORS_MAX = 20_000
 _STEP, _STEP_MAX = 200, 2_000
 _PLACES_PER_ROW = 5
 """So many places cost about as much to read as one row to judge."""
@@ -46,21 +45,21 @@ _EVER = datetime(9999, 1, 1, tzinfo=UTC)
 _FIRST_ID, _LAST_ID = "00000000-0000-1000-8000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 TOP: Place = (_EVER, _LAST_ID)
 
-_NEWEST_FIRST = "order by created_at desc, notification_id desc"
-_IN_RANGE = "created_at >= :since and (created_at, notification_id) < (:at, :id)"
+NEWEST_FIRST = "order by created_at desc, notification_id desc"
+IN_RANGE = "created_at >= :since and (created_at, notification_id) < (:at, :id)"
 _SOME = tuple(status for status in Status if status is not Status.DELIVERED)
 
-_by_arrival = f"(select {{columns}} from notifications where {_IN_RANGE} {_NEWEST_FIRST} limit :step) as c"
+_by_arrival = f"(select {{columns}} from notifications where {IN_RANGE} {NEWEST_FIRST} limit :step) as c"
 # One arm for each status, since only so are the rows of several in order without sorting them all. The partial index's
 # own condition stands there in its own words, and the status as a literal: else no database knows that it may use it.
 _by_status = (
     "(select * from ("
     + " union all ".join(
         f"select * from (select {{columns}} from notifications where {IS_UNDELIVERED} and status = '{status.value}'"
-        f" and cast(:is_{status.value} as boolean) and {_IN_RANGE} {_NEWEST_FIRST} limit :step) as {status.value}_rows"
+        f" and cast(:is_{status.value} as boolean) and {IN_RANGE} {NEWEST_FIRST} limit :step) as {status.value}_rows"
         for status in _SOME
     )
-    + f") as arms {_NEWEST_FIRST} limit :step) as c"
+    + f") as arms {NEWEST_FIRST} limit :step) as c"
 )
 _FITS = """
     (cast(:any_status as boolean) or status {any:statuses})
@@ -77,7 +76,7 @@ _TEXT_TYPES = {name: SUMMARY_TYPES[name] for name in _TEXTS.split(", ")}
 def _walking(way: str) -> Statement:
     columns = f"{_TEXTS}, status, source_site_id, list_name, type"
     return Statement(
-        f"select {_TEXTS} from {way.format(columns=columns)} where {_FITS} {_NEWEST_FIRST}",
+        f"select {_TEXTS} from {way.format(columns=columns)} where {_FITS} {NEWEST_FIRST}",
         lists={"statuses": "text"},
         result=_TEXT_TYPES,
     )
@@ -100,22 +99,9 @@ _these = Statement(
     result=_TEXT_TYPES,
 )
 _whole = Statement(
-    f"select {SUMMARY_COLUMNS} from notifications where notification_id {{any:ids}} {_NEWEST_FIRST}",
+    f"select {SUMMARY_COLUMNS} from notifications where notification_id {{any:ids}} {NEWEST_FIRST}",
     lists={"ids": "id"},
     result=SUMMARY_TYPES,
-)
-
-_errors = Statement(
-    f"""
-    select last_error, count(*) as size, min(terminal_at) as first_at, max(terminal_at) as last_at,
-        max(cast(notification_id as text)) as notification_id
-    from (
-        select last_error, terminal_at, notification_id from notifications
-        where {IS_UNDELIVERED} and status = 'parked' {_NEWEST_FIRST} limit :limit
-    ) as newest
-    group by last_error
-    """,
-    result={"last_error": Text, "size": BigInteger, "first_at": Moment, "last_at": Moment, "notification_id": Text},
 )
 
 
@@ -125,17 +111,6 @@ class Found:
 
     notifications: tuple[Summary, ...]
     end: Place | None
-
-
-@dataclass(frozen=True, slots=True)
-class ParkedError:
-    """One text of an error, and the parked notifications that have it."""
-
-    error: str
-    count: int
-    first_at: datetime
-    last_at: datetime
-    notification_id: str
 
 
 def find(conn: Connection, wanted: Filter, *, limit: int, before: Place | None = None) -> Found:
@@ -154,13 +129,9 @@ def find(conn: Connection, wanted: Filter, *, limit: int, before: Place | None =
             found.append((row.created_at, row.notification_id))
 
 
-def parked_errors(conn: Connection) -> tuple[list[ParkedError], bool]:
-    """The errors of the newest ERRORS_MAX parked notifications, and whether these are all."""
-    found = [
-        ParkedError(row.last_error, row.size, row.first_at, row.last_at, row.notification_id)
-        for row in _errors.run(conn, limit=ERRORS_MAX)
-    ]
-    return found, sum(one.count for one in found) < ERRORS_MAX
+def bounds(wanted: Filter) -> dict[str, Any]:
+    """What IN_RANGE is filled with for all of a filter's time."""
+    return _range(wanted.since, _upper(wanted))
 
 
 def _look(conn: Connection, wanted: Filter, before: Place, limit: int) -> Generator[Row[Any], None, Place | None]:
@@ -194,13 +165,13 @@ def _walk(
     looked = 0
     while looked < most:
         step = min(step, most - looked)
-        bounds = _bounds(wanted, since, before, is_rare) | {"step": step}
-        rows = statement.run(conn, **bounds, **_judgement(wanted))
+        part = _bounds(wanted, since, before, is_rare) | {"step": step}
+        rows = statement.run(conn, **part, **_judgement(wanted))
         yield from rows
         if len(rows) == step:
             last, walked = rows[-1], step
         else:
-            ended = ending.run(conn, **bounds)
+            ended = ending.run(conn, **part)
             if not ended or ended[0].walked < step:
                 return looked + (ended[0].walked if ended else 0), None
             last, walked = ended[0], ended[0].walked
@@ -243,8 +214,12 @@ def _is_plain(wanted: Filter, is_rare: bool) -> bool:
 
 
 def _bounds(wanted: Filter, since: datetime | None, before: Place, is_rare: bool) -> dict[str, Any]:
-    bounds: dict[str, Any] = {"since": since or _NEVER, "at": before[0], "id": before[1]}
-    return bounds | ({f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_rare else {})
+    some = {f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_rare else {}
+    return _range(since, before) | some
+
+
+def _range(since: datetime | None, before: Place) -> dict[str, Any]:
+    return {"since": since or _NEVER, "at": before[0], "id": before[1]}
 
 
 def _judgement(wanted: Filter) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from fieldpost.central.store import bulk_acts as rows
-from fieldpost.central.store import notifications, search
+from fieldpost.central.store import notifications, parked
 from fieldpost.central.store.bulk_acts import ActRow
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
@@ -22,9 +22,6 @@ from fieldpost.core.search import Filter
 
 __all__ = ["ActPage", "ActRow", "ActStory", "BulkActs", "Preview", "RowPage"]
 
-COUNT_MAX = 50_000
-"""How many a preview counts."""
-STEP = 1000
 NEWEST = 5
 """How many of them a preview shows."""
 
@@ -74,18 +71,7 @@ class BulkActs:
 
     async def preview(self, wanted: Filter) -> Preview:
         """How many parked notifications fit."""
-        asked = parked_only(wanted)
-        as_of = await self._store.read(moment, self._store.now())
-        count = 0
-        newest: tuple[Summary, ...] = ()
-        before: Place | None = None
-        while count < COUNT_MAX:
-            some, before = await self._store.read(_parked, asked, before, as_of)
-            count += len(some)
-            newest += some[: NEWEST - len(newest)]
-            if before is None:
-                return Preview(count, True, as_of, newest)
-        return Preview(count, False, as_of, newest)
+        return await self._store.read(_preview, parked_only(wanted), now=self._store.now())
 
     async def newest(self, limit: int = LIMIT_DEFAULT) -> list[BulkAct]:
         return await self._store.read(rows.newest, check_limit(limit))
@@ -144,11 +130,11 @@ def _unknown() -> NotFound:
     return NotFound("bulk.unknown", "there is no such bulk act")
 
 
-def _parked(
-    conn: Connection, wanted: Filter, before: Place | None, as_of: datetime
-) -> tuple[tuple[Summary, ...], Place | None]:
-    found = search.find(conn, wanted, limit=STEP, before=before)
-    return tuple(n for n in found.notifications if n.terminal_at and n.terminal_at <= as_of), found.end
+def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> Preview:
+    as_of = moment(conn, now)
+    counted, ids = parked.fitting(conn, wanted, as_of, NEWEST)
+    there = notifications.without_bodies(conn, ids)
+    return Preview(counted.count, counted.is_whole, as_of, tuple(there[one] for one in ids if one in there))
 
 
 def _place(cursor: str) -> int:

@@ -16,9 +16,10 @@ T = TypeVar("T")
 class Glance(Generic[T]):
     """The last result of `look`, looked for anew when it is too old; whoever asks meanwhile waits for the same one."""
 
-    def __init__(self, look: Callable[[], Awaitable[T]], clock: Clock) -> None:
+    def __init__(self, look: Callable[[], Awaitable[T]], clock: Clock, fresh_s: float = FRESH_S) -> None:
         self._look = look
         self._clock = clock
+        self._fresh_s = fresh_s
         self._one_at_a_time = asyncio.Lock()
         self._seen: tuple[T, float] | None = None
 
@@ -29,5 +30,5 @@ class Glance(Generic[T]):
                 return self._seen[0]
             result = await self._look()
             ended = self._clock.monotonic()
-            self._seen = result, ended + max(FRESH_S, REST * (ended - began))
+            self._seen = result, ended + max(self._fresh_s, REST * (ended - began))
             return result

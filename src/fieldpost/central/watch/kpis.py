@@ -13,12 +13,14 @@ from fieldpost.central.store.moment import moment
 from fieldpost.central.watch.glance import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.kpi import KPIS, NAMES, Snapshot, Thresholds
+from fieldpost.core.kpi import NAMES, Snapshot, Thresholds
 from fieldpost.core.text import check_label
 
 HISTORY_DEFAULT = timedelta(days=1)
 HISTORY_MAX = timedelta(days=3660)
 POINTS_MAX = 1500
+TRENDS_FRESH_S = 10.0
+"""A sample comes every minute, so that a picture of them need not be drawn every second."""
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
 
@@ -79,7 +81,7 @@ class Kpis:
         """
         key = length, step
         if key not in self._trends:
-            self._trends[key] = Glance(partial(self._look_back, length, step), self._clock)
+            self._trends[key] = Glance(partial(self._look_back, length, step), self._clock, TRENDS_FRESH_S)
         return await self._trends[key].get()
 
     async def _look_back(self, length: timedelta, step: timedelta) -> Mapping[str, History]:
@@ -93,6 +95,4 @@ def _trends(conn: Connection, length: timedelta, step: timedelta, *, now: dateti
     end = moment(conn, now)
     begin = end - length
     found = samples.trends(conn, begin=begin, end=end, step=step)
-    return {
-        kpi.name: History(kpi.name, None, begin, end, step, found[kpi.name]) for kpi in KPIS if kpi.formula is not None
-    }
+    return {name: History(name, None, begin, end, step, points) for name, points in found.items()}

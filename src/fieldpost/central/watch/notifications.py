@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import attempts, audit, breakers, lists, search, sites
+from fieldpost.central.store import attempts, audit, breakers, lists, parked, search, sites
 from fieldpost.central.store import notifications as rows
 from fieldpost.central.store.attempts import AttemptRecord
 from fieldpost.central.store.engine import Store
 from fieldpost.central.store.moment import moment
+from fieldpost.central.store.parked import Counted
 from fieldpost.central.store.terms import Place
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
+from fieldpost.central.watch.glance import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import InvalidInput, NotFound
@@ -24,7 +26,17 @@ from fieldpost.core.lists import Route, resolve
 from fieldpost.core.notification import Notification, Summary
 from fieldpost.core.search import Filter
 
-__all__ = ["AttemptRecord", "Detail", "ErrorGroup", "ErrorGroups", "Line", "Notifications", "Page", "check_limit"]
+__all__ = [
+    "AttemptRecord",
+    "Counted",
+    "Detail",
+    "ErrorGroup",
+    "ErrorGroups",
+    "Line",
+    "Notifications",
+    "Page",
+    "check_limit",
+]
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
@@ -91,8 +103,8 @@ class Notifications:
 
     def __init__(self, store: Store, clock: Clock, stuck_after: timedelta) -> None:
         self._store = store
-        self._clock = clock
         self._stuck_after = stuck_after
+        self._groups = Glance(self._look_at_groups, clock)
 
     async def page(
         self, wanted: Filter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
@@ -105,9 +117,12 @@ class Notifications:
         )
 
     async def parked_groups(self) -> ErrorGroups:
-        """What is parked, by what went wrong."""
-        errors, is_whole = await self._store.read(search.parked_errors)
-        return ErrorGroups(_grouped(errors), is_whole)
+        """What is parked, by what went wrong, as of a moment ago."""
+        return await self._groups.get()
+
+    async def of_list(self, list_name: str) -> tuple[Counted, Counted]:
+        """How many wait for this list, and how many of its are parked."""
+        return await self._store.read(parked.of_list, list_name)
 
     async def detail(self, notification_id: str) -> Detail:
         """The notification with targets, attempts and audit entries, read at one moment; NotFound if there is none."""
@@ -129,6 +144,10 @@ class Notifications:
         if found is None:
             raise NotFound("notification.unknown", "there is no such notification of this site")
         return found
+
+    async def _look_at_groups(self) -> ErrorGroups:
+        errors, is_whole = await self._store.read(parked.errors)
+        return ErrorGroups(_grouped(errors), is_whole)
 
 
 def check_limit(limit: int) -> int:
@@ -162,8 +181,8 @@ def _these(conn: Connection, ids: Sequence[str], *, now: datetime | None) -> tup
     return rows.without_bodies(conn, ids), moment(conn, now)
 
 
-def _grouped(errors: Sequence[search.ParkedError]) -> tuple[ErrorGroup, ...]:
-    same: dict[str, list[search.ParkedError]] = {}
+def _grouped(errors: Sequence[parked.ParkedError]) -> tuple[ErrorGroup, ...]:
+    same: dict[str, list[parked.ParkedError]] = {}
     for error in errors:
         same.setdefault(fingerprint(error.error), []).append(error)
     groups = []

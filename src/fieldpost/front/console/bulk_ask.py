@@ -28,6 +28,7 @@ _TEXTS = {
     Verb.RETRY: "They become pending again, in a new cycle, and go to those targets that do not have them yet.",
     Verb.DISCARD: "They will not be sent. Their records stay. This cannot be taken back.",
 }
+_NOTHING_FITS = "Nothing that is parked fits: it was retried or discarded meanwhile."
 
 Given = Mapping[str, Sequence[str]]
 """The fields of an address or a form, each with all its values."""
@@ -79,7 +80,7 @@ async def _question(visit: Visit, given: Given, error: InvalidInput | None = Non
     if _one(given, "of") == "selection" and not chosen:
         return _none_selected(visit, verb, back)
     found = await (_of_selection(visit, chosen) if chosen else _of_filter(visit, _filter(given)))
-    said = f"{'' if found.is_whole else 'more than '}{number(found.count)}"
+    said = f"{'' if found.is_whole else 'at least '}{number(found.count)}"
     act_id = _one(given, "act_id") or visit.rooms.operate.bulk_acts.new_act_id()
     return visit.page(
         "bulk_ask.html",
@@ -93,7 +94,7 @@ async def _question(visit: Visit, given: Given, error: InvalidInput | None = Non
         button=f"{verb.value.capitalize()} {said}",
         is_danger=verb is Verb.DISCARD,
         back=back,
-        why_not=None if found.count else "Nothing that is parked fits: it was retried or discarded meanwhile.",
+        why_not=_NOTHING_FITS if found.is_whole and not found.count else None,
         pace=_one(given, "pace") or "all",
         given={"reason": _one(given, "reason")},
         errors=field_errors(error) if error else {},

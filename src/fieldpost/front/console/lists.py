@@ -8,21 +8,20 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.watch.notifications import Counted
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList, compare
-from fieldpost.core.notification import Status
 from fieldpost.core.retry import to_text
-from fieldpost.core.search import Filter
 from fieldpost.front.auth import Access
 from fieldpost.front.console.forms import version_of
+from fieldpost.front.console.render import number
 from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
 
 PATH = "/lists"
 NEW_PATH = "/new/list"
 FORM_BYTES_MAX = 2 * 1024 * 1024
 """Room for as many targets as a list may have, as a browser sends them."""
-COUNT_MAX = 100
 NOTICES = {
     "added": "The list is there. Notifications for it go out from the next sweep on.",
     "changed": "The list is changed. It counts for notifications whose first attempt is still to come.",
@@ -30,7 +29,6 @@ NOTICES = {
     "imported": "The lists are imported.",
 }
 _TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
-_WAITING = (Status.PENDING, Status.RETRYING)
 
 
 async def page(visit: Visit) -> Response:
@@ -125,9 +123,10 @@ async def _one(
     differs: ListChange | None = None,
     notice: str | None = None,
 ) -> Response:
+    waiting, parked = await visit.rooms.watch.notifications.of_list(found.name)
     values = {
-        "waiting": await _count(visit, found.name, _WAITING),
-        "parked": await _count(visit, found.name, (Status.PARKED,)),
+        "waiting": _said(waiting, "waiting"),
+        "parked": _said(parked, "parked"),
         "trouble": trouble,
         "differs": differs,
         "notice": notice,
@@ -166,7 +165,7 @@ async def _form(
 
 
 async def _ask_remove(visit: Visit, found: NotificationList) -> Response:
-    waiting = await _count(visit, found.name, _WAITING)
+    waiting = _said((await visit.rooms.watch.notifications.of_list(found.name))[0], "waiting")
     return visit.page(
         "ask.html",
         title=f"Remove the list {found.name}?",
@@ -182,14 +181,11 @@ async def _ask_remove(visit: Visit, found: NotificationList) -> Response:
     )
 
 
-async def _count(visit: Visit, name: str, statuses: tuple[Status, ...]) -> str:
+def _said(counted: Counted, word: str) -> str:
     """How many there are, as far as one look tells; empty for none."""
-    wanted = Filter(statuses=statuses, list_name=name)
-    found = await visit.rooms.watch.notifications.page(wanted, limit=COUNT_MAX)
-    count, word = len(found.lines), "parked" if statuses == (Status.PARKED,) else "waiting"
-    if found.next_cursor is not None:
-        return f"{count} or more {word}"
-    return f"{count} {word}" if count else ""
+    if not counted.is_whole:
+        return f"{number(counted.count)} or more {word}"
+    return f"{number(counted.count)} {word}" if counted.count else ""
 
 
 def path_of(name: str) -> str:

@@ -247,26 +247,6 @@ async def test_terms_of_days_without_notifications_are_forgotten(centre: Centre,
     assert await ids(centre, subject="pump") == [kept]
 
 
-async def test_errors_of_parked_notifications_are_counted(centre: Centre, clock: ManualClock) -> None:
-    sent = await centre.send_many(5)
-    await set_status(centre, sent[:2], Status.PARKED, "550 a")
-    await set_status(centre, sent[2:3], Status.PARKED, "550 b")
-    await set_status(centre, sent[3:4], Status.RETRYING, "550 a")
-    found, is_whole = await centre.store.read(search.parked_errors)
-    assert {(one.error, one.count) for one in found} == {("550 a", 2), ("550 b", 1)}
-    assert {one.first_at for one in found} == {clock.now()}
-    assert is_whole
-
-
-async def test_only_the_newest_parked_are_grouped_when_there_are_too_many(
-    centre: Centre, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "ERRORS_MAX", 3)
-    await set_status(centre, await centre.send_many(3), Status.PARKED, "550 a")
-    found, is_whole = await centre.store.read(search.parked_errors)
-    assert ([one.count for one in found], is_whole) == ([3], False)
-
-
 async def test_a_time_range_takes_its_first_moment_and_not_its_last(centre: Centre, clock: ManualClock) -> None:
     first = await centre.send()
     clock.advance(1)

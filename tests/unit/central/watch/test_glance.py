@@ -31,6 +31,16 @@ async def test_a_quick_look_is_used_for_a_second() -> None:
     assert await glance.get() == 2
 
 
+async def test_what_changes_seldom_is_used_for_as_long_as_it_says() -> None:
+    clock = ManualClock()
+    glance = Glance(Looking(clock), clock, fresh_s=10)
+    assert await glance.get() == 1
+    clock.advance(9.999)
+    assert await glance.get() == 1
+    clock.advance(0.001)
+    assert await glance.get() == 2
+
+
 async def test_a_slow_look_rests_many_times_as_long_as_it_took() -> None:
     clock = ManualClock()
     glance = Glance(Looking(clock, takes_s=2), clock)
