@@ -1,10 +1,15 @@
 """`console`: every page of the console on a table that has grown for a year (`bench/grown.py`), over real HTTP.
 
 5,000,000 rows, 200,000 with --quick, or as many as --rows says, on both stores. Central's front runs in a process of
-its own, without the dispatcher; pages are asked for one after the other over one kept connection, by turns so that a
-slow moment of the machine hits all. No look is shared between two requests. Whatever the table of pages answers by GET
-is asked for, with filters, words, times and the like as people use them; a page that this file cannot fill is named and
-nothing is measured.
+its own, without the dispatcher; pages are asked for one after the other over one kept connection, by turns and each
+turn in another order, so that a slow moment of the machine hits all. Whatever the table of pages answers by GET is
+asked for, with filters, words, times and the like as people use them, each turn of another site, list or person; a page
+that this file cannot fill is named and nothing is measured.
+
+What is measured is what somebody meets who uses a central that others use too: it has been running for a while, and a
+look that many share (`watch.glance`) is as old as it is in production, a second or some, after which one request pays
+for the next. After that every page is asked for some more times as if nobody had looked for a while, so that it shares
+nothing: the median of these first looks is told beside the rest, and that of the slowest page by itself.
 
 Figures are pages a second, by the median; the notes say p50 and p95 in milliseconds, and how many bytes the first load
 takes with all that the page needs, headers included, compressed. The reference of the outbox, of the health page and of
@@ -14,6 +19,7 @@ the parked groups are their own questions by hand, one after the other on one ba
 
 import asyncio
 import gzip
+import random
 import re
 import statistics
 import sys
@@ -27,9 +33,11 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from bench.grown import GrownStore, grown
+from bench.console_central import FIRST
+from bench.grown import SITES, GrownStore, grown
 from bench.grown_beside import STORY, bulk_act_id, call_id, intent_id
 from bench.harness import Figure, Report, percentile
+from bench.material import LISTS
 from bench.stores import Stores
 from bench.table_by_hand import Hand, HandPostgres, HandSqlite
 from fieldpost.central.store import kpis
@@ -46,6 +54,11 @@ FIRST_LOAD_BYTES_MAX = 150_000
 BY = Thresholds()
 ERROR = "451 try again later"
 
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+_COUNTS = {"site-": SITES, "ops": LISTS, "person-": 20}
+"""What there is of each in a grown store."""
+_NUMBERED = re.compile(rf"\b({'|'.join(_COUNTS)})7\b")
+
 Call = Callable[[], Awaitable[object]]
 Browsers = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
 """One who has logged in, and a stranger."""
@@ -61,6 +74,8 @@ class Visit:
     """Before one has logged in: afterwards it leads elsewhere."""
     first_load_bytes: int = 0
     took_s: list[float] = field(default_factory=list)
+    first_took_s: list[float] = field(default_factory=list)
+    """When nobody had looked for a while."""
     hand_took_s: list[float] = field(default_factory=list)
 
 
@@ -71,7 +86,7 @@ async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] 
                 kept = await built.build(kind)
                 async with _served(kept) as (browsers, places), _hand(kept) as hand:
                     visits = _visits(places, hand, kept)
-                    await _measure(browsers, visits, 7 if quick else 25)
+                    await _measure(browsers, visits, 7 if quick else 40, 2 if quick else 5)
                 _tell(report, f"console {kind}", visits, count)
 
 
@@ -134,15 +149,12 @@ def _outbox(hand: Hand, the_list: Call) -> Call:
     return ask
 
 
-async def _measure(browsers: Browsers, visits: Sequence[Visit], rounds: int) -> None:
+async def _measure(browsers: Browsers, visits: Sequence[Visit], rounds: int, first_rounds: int) -> None:
     for visit in visits:
         visit.first_load_bytes = await _first_load(browsers[visit.is_for_anyone], visit.path)
     for number in range(rounds + 1):
-        for visit in visits:
-            began = time.perf_counter()
-            async with browsers[visit.is_for_anyone].get(visit.path, allow_redirects=False) as answer:
-                await answer.read()
-            took_s = time.perf_counter() - began
+        for visit in random.Random(number).sample(visits, len(visits)):
+            took_s = await _ask(browsers, visit, number)
             if number:  # the first warms up
                 visit.took_s.append(took_s)
         for visit in visits:
@@ -150,6 +162,28 @@ async def _measure(browsers: Browsers, visits: Sequence[Visit], rounds: int) -> 
                 began = time.perf_counter()
                 await visit.by_hand()
                 visit.hand_took_s.append(time.perf_counter() - began)
+    for number in range(first_rounds):
+        for visit in visits:
+            visit.first_took_s.append(await _ask(browsers, visit, number, {FIRST: "yes"}))
+
+
+async def _ask(browsers: Browsers, visit: Visit, number: int, headers: Mapping[str, str] | None = None) -> float:
+    """How long the page took."""
+    path = _of_another(visit.path, number)
+    began = time.perf_counter()
+    async with browsers[visit.is_for_anyone].get(path, headers=headers, allow_redirects=False) as answer:
+        await answer.read()
+    took_s = time.perf_counter() - began
+    if answer.status != 200:
+        raise RuntimeError(f"console: {path} answered {answer.status}, so it cannot be measured")
+    return took_s
+
+
+def _of_another(path: str, number: int) -> str:
+    """The same page of another site, list or person, unless it is about one message, which is of one site."""
+    if _ID.search(path):
+        return path
+    return _NUMBERED.sub(lambda found: f"{found[1]}{(7 + number) % _COUNTS[found[1]]}", path)
 
 
 async def _first_load(session: aiohttp.ClientSession, path: str) -> int:
@@ -179,6 +213,7 @@ def _tell(report: Report, name: str, visits: Sequence[Visit], rows: int) -> None
         rates, hand = [1 / t for t in visit.took_s], [1 / t for t in visit.hand_took_s]
         median = statistics.median(rates)
         notes = f"p50 {_p(visit, 0.5):.1f} ms, p95 {_p(visit, 0.95):.1f} ms"
+        notes += f", first look {1000 * statistics.median(visit.first_took_s):.1f} ms"
         if hand:
             notes += f", by hand {1000 / statistics.median(hand):.1f} ms"
         notes += f"; first load {visit.first_load_bytes / 1000:.0f} kB; {rows:,} rows"
@@ -190,6 +225,9 @@ def _tell(report: Report, name: str, visits: Sequence[Visit], rows: int) -> None
     report.add(
         Figure(f"{name} slowest p95", _p(slowest, 0.95), "ms", notes=f"{slowest.path}; at most {P95_MS_MAX} is wanted")
     )
+    first = max(visits, key=lambda visit: statistics.median(visit.first_took_s))
+    first_ms = 1000 * statistics.median(first.first_took_s)
+    report.add(Figure(f"{name} slowest first look", first_ms, "ms", notes=f"{first.path}; nobody had looked before"))
     wanted = f"{heaviest.path}; at most {FIRST_LOAD_BYTES_MAX / 1000:.0f} is wanted"
     report.add(Figure(f"{name} heaviest first load", heaviest.first_load_bytes / 1000, "kB", notes=wanted))
 
@@ -200,7 +238,7 @@ def _p(visit: Visit, part: float) -> float:
 
 def _short(path: str) -> str:
     """An id says nothing, and a table has an end."""
-    path = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", path)
+    path = _ID.sub("ID", path)
     path = re.sub(r"link=[^&]*", "link=…", path)
     return path if len(path) <= 44 else path[:43] + "…"
 
