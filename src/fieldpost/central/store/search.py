@@ -8,18 +8,20 @@ the walk goes depends on what was asked:
     nothing of that           the rows themselves, by the index on their arrival
 
 Where both statuses and terms are asked for it begins with the statuses, of which there are mostly few, and after FEW
-rows goes on by the terms: a place is a place on either way. What the way does not answer is judged on each row. A walk
-that meets nothing that fits could be long, so a search looks at SCAN_MAX rows at most: then it gives what it has found
-and the place where it stopped, and whoever asked may go on from there. So every search ends soon, whatever is asked and
+rows goes on by the terms: a place is a place on either way. What the way does not answer is judged on each row, by the
+database as far as it can and then by its text. A walk that meets nothing that fits could be long, so a search looks at
+SCAN_MAX rows at most, of which those that the database leaves out count for less: then it gives what it has found and
+the place where it stopped, and whoever asked may go on from there. So every search ends soon, whatever is asked and
 however many rows there are.
 """
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Row
+from sqlalchemy import Connection, Row
 
 from fieldpost.central.store import rows as to_core
 from fieldpost.central.store import terms
@@ -34,9 +36,12 @@ from fieldpost.core.search import Filter
 
 SCAN_MAX = 2_500
 """How many rows one search looks at: some tens of milliseconds, so that a page stays quick however rare it is."""
-FEW = 1_000
+FEW = 1_200
 """So many rows are looked at by their status before the terms are asked."""
-_STEP, _STEP_MAX = 200, 2_000
+_LEFT_OUT_PER_ROW = 10
+"""So many rows that the database leaves out count as one that it hands over. Of several statuses, which it has to put
+in order first, each counts as one."""
+_STEP, _STEP_MAX = 200, 5_000
 _PLACES_PER_ROW = 5
 """So many places cost about as much to read as one row to judge."""
 
@@ -47,16 +52,21 @@ TOP: Place = (_EVER, _LAST_ID)
 
 NEWEST_FIRST = "order by created_at desc, notification_id desc"
 IN_RANGE = "created_at >= :since and (created_at, notification_id) < (:at, :id)"
-_SOME = tuple(status for status in Status if status is not Status.DELIVERED)
+_SOME: tuple[Status, ...] = tuple(status for status in Status if status is not Status.DELIVERED)
 
 _by_arrival = f"(select {{columns}} from notifications where {IN_RANGE} {NEWEST_FIRST} limit :step) as c"
-# One arm for each status, since only so are the rows of several in order without sorting them all. The partial index's
-# own condition stands there in its own words, and the status as a literal: else no database knows that it may use it.
-_by_status = (
+# The partial index's own condition stands there in its own words, and the status as a literal: else no database knows
+# that it may use it. Of one status the rows lie there as they are wanted. Of several there is one arm for each, since
+# only so are they in order without sorting them all.
+_OF_STATUS = (
+    f"(select {{{{columns}}}} from notifications where {IS_UNDELIVERED} and status = '{{0}}' {{1}}"
+    f" and {IN_RANGE} {NEWEST_FIRST} limit :step) as {{0}}_rows"
+)
+_by_one_status = {status: _OF_STATUS.format(status.value, "") for status in _SOME}
+_by_statuses = (
     "(select * from ("
     + " union all ".join(
-        f"select * from (select {{columns}} from notifications where {IS_UNDELIVERED} and status = '{status.value}'"
-        f" and cast(:is_{status.value} as boolean) and {IN_RANGE} {NEWEST_FIRST} limit :step) as {status.value}_rows"
+        "select * from " + _OF_STATUS.format(status.value, f"and cast(:is_{status.value} as boolean)")
         for status in _SOME
     )
     + f") as arms {NEWEST_FIRST} limit :step) as c"
@@ -83,16 +93,17 @@ def _walking(way: str) -> Statement:
 
 
 def _ending(way: str) -> Statement:
-    """Where a step of the walk ended: its last row, and how many there were."""
+    """Where a step of the walk ended, nowhere when it came to less than it was to."""
     return Statement(
-        f"select {_KEY}, count(*) over () as walked from {way.format(columns=_KEY)}"
-        " order by created_at, notification_id limit 1",
-        result={"created_at": Moment, "notification_id": Id, "walked": Integer},
+        f"select {_KEY} from {way.format(columns=_KEY)} {NEWEST_FIRST} limit 1 offset :step - 1",
+        result={"created_at": Moment, "notification_id": Id},
     )
 
 
-_walks = {False: _walking(_by_arrival), True: _walking(_by_status)}
-_ends = {False: _ending(_by_arrival), True: _ending(_by_status)}
+_ways: dict[tuple[Status, ...], str] = {(): _by_arrival, _SOME: _by_statuses} | {
+    (status,): way for status, way in _by_one_status.items()
+}
+_walks = {statuses: (_walking(way), _ending(way)) for statuses, way in _ways.items()}
 _these = Statement(
     f"select {_TEXTS} from notifications where notification_id {{any:ids}} and {_FITS}",
     lists={"ids": "id", "statuses": "text"},
@@ -138,7 +149,7 @@ def _look(conn: Connection, wanted: Filter, before: Place, limit: int) -> Genera
     """The rows that fit but for their text; where it stopped looking, None when it has seen all."""
     asked = terms.terms_of(wanted)
     is_rare = bool(wanted.statuses) and Status.DELIVERED not in wanted.statuses
-    looked = 0
+    looked = 0.0
     if is_rare or not asked:
         most = FEW if asked else SCAN_MAX
         step = limit + 1 if _is_plain(wanted, is_rare) else _STEP
@@ -158,31 +169,37 @@ def _look(conn: Connection, wanted: Filter, before: Place, limit: int) -> Genera
 
 
 def _walk(
-    conn: Connection, wanted: Filter, before: Place, since: datetime | None, most: int, *, is_rare: bool, step: int
-) -> Generator[Row[Any], None, tuple[int, Place | None]]:
-    """How many rows it looked at, and where it stopped, None when it has seen all."""
-    statement, ending = _walks[is_rare], _ends[is_rare]
-    looked = 0
+    conn: Connection, wanted: Filter, before: Place, since: datetime | None, most: float, *, is_rare: bool, step: int
+) -> Generator[Row[Any], None, tuple[float, Place | None]]:
+    """How many rows it looked at, as they count, and where it stopped, None when it has seen all."""
+    way = _way(wanted, is_rare)
+    statement, ending = _walks[way]
+    left_out_per_row = 1 if way == _SOME else _LEFT_OUT_PER_ROW
+    looked, walked = 0.0, 0
     while looked < most:
-        step = min(step, most - looked)
+        # As many as would reach the end if they are like those before.
+        step = min(step, math.ceil((most - looked) * (walked / looked if walked else 1)))
         part = _bounds(wanted, since, before, is_rare) | {"step": step}
         rows = statement.run(conn, **part, **_judgement(wanted))
         yield from rows
-        if len(rows) == step:
-            last, walked = rows[-1], step
-        else:
-            ended = ending.run(conn, **part)
-            if not ended or ended[0].walked < step:
-                return looked + (ended[0].walked if ended else 0), None
-            last, walked = ended[0], ended[0].walked
-        looked += walked
-        before = (last.created_at, last.notification_id)
+        last = rows[-1:] if len(rows) == step else ending.run(conn, **part)
+        if not last:
+            return looked + len(rows), None
+        looked += len(rows) + (step - len(rows)) / left_out_per_row
+        walked += step
+        before = (last[0].created_at, last[0].notification_id)
         step = min(4 * step, _STEP_MAX)
     return looked, before
 
 
+def _way(wanted: Filter, is_rare: bool) -> tuple[Status, ...]:
+    if not is_rare:
+        return ()
+    return wanted.statuses if len(wanted.statuses) == 1 else _SOME
+
+
 def _by_terms(
-    conn: Connection, wanted: Filter, asked: list[str], before: Place, most: int, limit: int
+    conn: Connection, wanted: Filter, asked: list[str], before: Place, most: float, limit: int
 ) -> Generator[Row[Any], None, Place | None]:
     looked = 0.0
     step = _STEP if wanted.statuses or wanted.error_key else limit + 1
@@ -214,7 +231,8 @@ def _is_plain(wanted: Filter, is_rare: bool) -> bool:
 
 
 def _bounds(wanted: Filter, since: datetime | None, before: Place, is_rare: bool) -> dict[str, Any]:
-    some = {f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_rare else {}
+    is_of_several = _way(wanted, is_rare) == _SOME
+    some = {f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_of_several else {}
     return _range(since, before) | some
 
 

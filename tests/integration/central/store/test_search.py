@@ -17,6 +17,7 @@ from fieldpost.core.notification import Status, Summary
 from fieldpost.core.search import Filter, words
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
+from support.plans import plans_of
 
 WORDS = ("pump", "valve", "low", "High", "tank-7", "STRASSE", "straße", "über", "4711")
 
@@ -201,7 +202,8 @@ async def test_arrivals_of_one_moment_in_several_batches_are_each_found_once(cen
 async def test_a_search_that_meets_nothing_stops_and_can_go_on(
     centre: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "SCAN_MAX", 20)
+    monkeypatch.setattr(search, "SCAN_MAX", 4)
+    monkeypatch.setattr(search, "_LEFT_OUT_PER_ROW", 5)
     wanted = await centre.send(site="plant-8", subject="valve closed")
     clock.advance(1)
     await centre.send_many(50, site=SITE, subject="pump stopped")
@@ -215,14 +217,38 @@ async def test_a_search_that_meets_nothing_stops_and_can_go_on(
     while everywhere.end is not None:
         everywhere = await find(centre, statuses=(Status.DELIVERED,), before=everywhere.end)
         pages += 1
-    assert pages == 2
+    assert pages == 2, "twenty rows a look, which the database leaves out by itself"
     assert await ids(centre, site="plant-8") == [wanted]
+
+
+@pytest.mark.parametrize("statuses", [(Status.PARKED,), (Status.PARKED, Status.DISCARDED)], ids=["one", "several"])
+async def test_what_is_rare_is_found_to_its_end_by_its_status_and_not_by_the_history(
+    centre: Centre, clock: ManualClock, statuses: tuple[Status, ...]
+) -> None:
+    wanted = await centre.send(site="plant-8")
+    clock.advance(1)
+    await set_status(centre, [wanted, *await centre.send_many(300)], Status.PARKED)
+    await centre.send_many(100, site="plant-8")
+    await index_all(centre)
+    await centre.execute("analyze")
+
+    def work(conn: Connection) -> tuple[list[str], list[Found]]:
+        found: list[Found] = []
+        return plans_of(
+            conn, lambda c: found.append(search.find(c, Filter(statuses=statuses, site="plant-8"), limit=10))
+        ), found
+
+    (*walks, _), (found,) = await centre.store.write(work)
+    assert ([n.notification_id for n in found.notifications], found.end) == ([wanted], None)
+    assert all("ix_notifications_undelivered" in plan for plan in walks)
+    assert len(walks) == 4, "two steps, and where each ended"
 
 
 async def test_no_body_is_read_for_a_list(centre: Centre) -> None:
     await centre.send(body="secret " * 1000, subject="pump")
     await index_all(centre)
-    statements = [search._walks[True], search._walks[False], search._these, search._whole, terms._arrived]
+    walks = [statement for walk in search._walks.values() for statement in walk]
+    statements = [*walks, search._these, search._whole, terms._arrived]
     for statement in statements:
         assert all("body" not in str(clause) for clause in statement._texts.values())
     (found,) = (await find(centre, subject="pump")).notifications
