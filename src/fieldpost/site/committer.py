@@ -3,7 +3,8 @@
 Theory of operation. A durable commit costs one fsync, whatever is in it, so writes that wait together commit together.
 There is no committer thread: the first caller to find nobody committing *leads*. It takes what is queued, begins,
 applies each turn, absorbs what was queued meanwhile, commits once, wakes those whose turns it took, and hands the lead
-to the first of those still waiting. A lone caller therefore commits in its own thread and pays no thread switch.
+to the first of those still waiting. A lone caller therefore commits in its own thread and pays no thread switch; its
+row is one statement that is its own transaction, as long as nobody else comes (`_insert_alone`).
 
 What must always hold: `write()` returns only after the COMMIT that holds its turn; a turn is applied whole or not at
 all, and its own failure (a constraint, a bug) fails it alone; a failure of the file (full, I/O, busy) fails every turn
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 CHECKPOINT_TIMEOUT_MS = 1_000
 ROWS_AT_ONCE_MAX = 32
+_TWICE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 BATCH_TURNS_MAX = 512
 """A batch stops absorbing here, so that its first turn is not kept waiting for ever."""
 
@@ -49,6 +51,8 @@ class Committer:
         self._users = 0
         self._commits = 0
         self._is_led = False
+        self._is_alone = True
+        """Whether the last batch had one turn, and nobody came meanwhile."""
         self._reset()
         _everyone.add(self)
 
@@ -98,8 +102,15 @@ class Committer:
 
     def insert(self, rows: Rows, row: tuple[Any, ...]) -> None:
         """Insert one row and return after the COMMIT. Rows that wait together go in by one statement."""
-        turn: _Turn[None] = _Turn(None, True, rows, row)
-        self._wait_for(turn)
+        if not self._is_alone or (stands := self._insert_alone(rows, row)) is None:
+            self._wait_for(_Turn(None, True, rows, row))
+        elif not stands:
+            try:
+                self._wait_for(_Turn(None, True, rows, row))
+            except apsw.ConstraintError as error:
+                # The salvage that took the file away may have taken the row along.
+                if cast(Any, error).extendedresult not in _TWICE:
+                    raise
 
     def read(self, work: Callable[[apsw.Cursor], T]) -> T:
         """Run the work outside any batch; it sees only what is committed."""
@@ -151,6 +162,42 @@ class Committer:
         if turn.error is not None:
             raise turn.error
         return turn.result  # type: ignore[return-value]  # A turn that did not fail has its result.
+
+    def _insert_alone(self, rows: Rows, row: tuple[Any, ...]) -> bool | None:
+        """Commit the row by itself: None if that was not possible, False if it went into a file that a salvage took.
+
+        The statement is a transaction of its own, with BEGIN and COMMIT spared. Whether the file still has the buffer's
+        name is therefore looked at after the commit. If it has, a salvage can only come later, and reads the row; if
+        not, it may have read the file before, so the row belongs into the new one too, unless it is there.
+        """
+        with self._mutex:
+            if self._is_led:
+                return None
+            self._is_led = True
+        try:
+            with self._connection_lock:
+                if self._cursor is None or self._pid != os.getpid():
+                    self._cursor = self._connect().cursor()
+                try:
+                    rows.insert(self._cursor, (row,))
+                except apsw.Error as error:
+                    if self._identity != _identity(self._name):
+                        # Perhaps it is the damage of a file that is the buffer no more.
+                        self._disconnect()
+                        return None
+                    raise error if isinstance(error, apsw.ConstraintError) else self._fail(error) from error
+                self._commits += 1
+                if self._identity == _identity(self._name):
+                    return True
+                self._disconnect()
+                return False
+        finally:
+            with self._mutex:
+                if self._queue:
+                    self._is_alone = False
+                    self._hand_over()
+                else:
+                    self._is_led = False
 
     def _follow(self, turn: "_Turn[Any]") -> bool:
         """Wait until a leader has committed the turn, or made this thread the next leader (True)."""
@@ -215,6 +262,7 @@ class Committer:
             cursor.execute("COMMIT")
             is_committed = True
             self._commits += 1
+            self._is_alone = done == 1 and not self._queue
         except apsw.Error as error:
             self._roll_back()
             for turn in batch:

@@ -55,6 +55,38 @@ def test_opening_a_site_twice_in_a_process_uses_one_connection(path: Path) -> No
     assert ids_in(path) == {message_id}
 
 
+@pytest.mark.parametrize("is_taken_along", [True, False])
+def test_a_row_that_went_into_a_file_that_a_salvage_took_is_in_the_new_one_once(
+    path: Path, is_taken_along: bool
+) -> None:
+    rows = Rows("messages", ("message_id", "payload", "created_at", "category", "target"))
+    row = (new_id(datetime.now(UTC), os.urandom(10)), "{}", 0, "notification", "central")
+    connect(path).close()
+    committer = Committer.shared(path)
+    for suffix in ("-shm", "-wal", ""):
+        Path(f"{path}{suffix}").rename(f"{path}.aside{suffix}")
+    fresh = connect(path)
+    if is_taken_along:
+        rows.insert(fresh.cursor(), (row,))
+    fresh.close()
+    committer.insert(rows, row)
+    with pytest.raises(apsw.ConstraintError):
+        committer.insert(rows, row)
+    committer.release()
+    assert ids_in(path) == {row[0]}
+
+
+def test_a_row_that_no_file_takes_is_refused_also_when_a_salvage_took_the_file(path: Path) -> None:
+    incomplete = Rows("messages", ("message_id",))
+    connect(path).close()
+    committer = Committer.shared(path)
+    for suffix in ("-shm", "-wal", ""):
+        Path(f"{path}{suffix}").rename(f"{path}.aside{suffix}")
+    with pytest.raises(apsw.ConstraintError):
+        committer.insert(incomplete, ("one",))
+    committer.release()
+
+
 def test_one_caller_s_mistake_fails_him_alone(path: Path) -> None:
     """All in one batch: they queue up while another process holds the file."""
     buffer = Buffer(path)

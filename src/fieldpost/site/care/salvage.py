@@ -3,9 +3,10 @@
 Theory of operation. The damaged file is never written to and never removed: its name changes, and with it those of its
 log and index. Scripts may be writing at that moment. So first a mark is put beside it (`buffer.db-salvage`), with which
 nobody opens the buffer; then the files get their new names; then the salvage waits its turn to write, once, behind
-whoever is writing still. Whoever comes later finds that his file is not the buffer any more (`Committer._begin`), and
-what came before is read. The fresh buffer is made whole under another name and takes the buffer's name last; then the
-mark goes. A salvage that is interrupted at any point goes on from the mark when it is run again.
+whoever is writing still. Whoever comes later finds that his file is not the buffer any more (`Committer._begin`, and
+`_insert_alone`, which finds out after its row is there, and writes it into the fresh one too); what came before is
+read. The fresh buffer is made whole under another name and takes the buffer's name last; then the mark goes. A salvage
+that is interrupted at any point goes on from the mark when it is run again.
 
 What must always hold: whatever was readable is in the fresh buffer; what was not is counted, and its id told where an
 index still knows it. A cached call whose record says that it ended is not made again. The fresh buffer has an
