@@ -32,6 +32,7 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.times import from_microseconds
 from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
+from fieldpost.run.loading import set_aside
 
 NAME = "bench"
 PASSWORD = "a password for looking"
@@ -85,6 +86,7 @@ async def main(url: str, now: datetime) -> None:
     token = await operate.tokens.add(Actor(NAME, Role.ADMIN), "bench", Role.VIEWER, life=timedelta(days=1))
     link = await operate.users.reset_password(Actor(NAME, Role.ADMIN), NAME)
     await server.ready()
+    set_aside()
     print(server.url, session.token, token.token_id, link.token, flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.should_exit = True
