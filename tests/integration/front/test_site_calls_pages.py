@@ -123,7 +123,7 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
             ("other", marked[0], "discard"),
             ("other", moved, "discard"),
         }
-        assert "Nothing is chosen" in await visitor.look("/site-calls/ask?act=discard")
+        assert "Nothing is selected" in await visitor.look("/site-calls/ask?act=discard")
         for wrong in ("?act=burn&call=x", "?act=retry&call=x", f"?act=retry&call={marked[0]}"):
             await visitor.look(f"/site-calls/ask{wrong}")
             assert visitor.page.status_code == 422

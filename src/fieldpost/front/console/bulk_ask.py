@@ -82,9 +82,9 @@ async def _question(visit: Visit, given: Given, error: InvalidInput | None = Non
     found = await (_of_selection(visit, chosen) if chosen else _of_filter(visit, _filter(given)))
     said = f"{'' if found.is_whole else 'at least '}{number(found.count)}"
     act_id = _one(given, "act_id") or visit.rooms.operate.bulk_acts.new_act_id()
-    return visit.page(
-        "bulk_ask.html",
-        422 if error else 200,
+    return visit.ask(
+        status=422 if error else 200,
+        template="bulk_ask.html",
         title=f"{verb.value.capitalize()} {said} parked notification{'' if found.count == 1 else 's'}?",
         text=_TEXTS[verb],
         verb=verb,
@@ -102,13 +102,11 @@ async def _question(visit: Visit, given: Given, error: InvalidInput | None = Non
 
 
 def _none_selected(visit: Visit, verb: Verb, back: str) -> Response:
-    return visit.page(
-        "ask.html",
-        422,
+    return visit.ask(
+        status=422,
         title="Nothing is selected",
         text=f"Tick the boxes of those that are to be {DID[verb]}, or use the buttons for all that fit.",
         action=PATH,
-        hidden={},
         button="",
         is_danger=False,
         back=back,

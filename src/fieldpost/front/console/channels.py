@@ -213,14 +213,11 @@ async def _ask_remove(visit: Visit) -> Response:
     elif users:
         shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
         why_not = f"It carries {shown}. Give these lists another channel, or make another one the default, first."
-    return visit.page(
-        "ask.html",
+    return visit.ask(
         title=f"Remove the channel {name}?",
         text="Its settings and secrets are forgotten. No list goes out by it now." if not users else "",
         action=f"{path_of(name)}/remove",
-        hidden={},
         button="Remove",
-        is_danger=True,
         back=path_of(name),
         path=PATH,
         why_not=why_not,
@@ -231,13 +228,11 @@ async def _ask_reset(visit: Visit) -> Response:
     state, _ = await visit.rooms.watch.channels.one(visit.path("name"))
     name = state.channel.name
     held = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held notifications" if state.held else "nothing"
-    return visit.page(
-        "ask.html",
+    return visit.ask(
         title=f"Close the breaker of {name}?",
         text=f"Do it when the cause is mended: {held} will be tried again at once. It is tried by itself too, one "
         "notification at a time, and closes when that goes well.",
         action=f"{path_of(name)}/reset",
-        hidden={},
         button="Close the breaker",
         is_danger=False,
         back=path_of(name),

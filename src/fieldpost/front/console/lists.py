@@ -166,15 +166,12 @@ async def _form(
 
 async def _ask_remove(visit: Visit, found: NotificationList) -> Response:
     waiting = _said((await visit.rooms.watch.notifications.of_list(found.name))[0], "waiting")
-    return visit.page(
-        "ask.html",
+    return visit.ask(
         title=f"Remove the list {found.name}?",
         text=(f"{waiting} now: at the next attempt each of them parks, naming the list. " if waiting else "")
         + "What comes for it later parks too, until there is a list of this name again.",
         action=f"{path_of(found.name)}/remove",
-        hidden={},
         button="Remove",
-        is_danger=True,
         back=path_of(found.name),
         path=PATH,
         why_not=None if visit.may(Role.ADMIN) else "It needs the role admin.",

@@ -11,13 +11,12 @@ from fieldpost.central.watch.notifications import Detail
 from fieldpost.central.watch.timeline import cycles, stops, timeline
 from fieldpost.core.actor import APP, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
-from fieldpost.core.errors import InvalidInput
 from fieldpost.core.explain import parts
 from fieldpost.core.fingerprint import fingerprint_key
 from fieldpost.core.notification import Notification, Status
 from fieldpost.front.auth import Access
 from fieldpost.front.console.filters import address
-from fieldpost.front.console.forms import local_path
+from fieldpost.front.console.forms import local_path, version_of
 from fieldpost.front.console.outbox import NOTICES
 from fieldpost.front.console.outbox import PATH as OUTBOX
 from fieldpost.front.console.visit import PageRoute, Visit, redirect
@@ -45,7 +44,7 @@ async def page(visit: Visit) -> Response:
 async def retry(visit: Visit) -> Response:
     form = await visit.form()
     try:
-        await visit.rooms.operate.notifications.retry(visit.actor, visit.path("notification_id"), _version(form))
+        await visit.rooms.operate.notifications.retry(visit.actor, visit.path("notification_id"), version_of(form))
     except NotAsSeen as error:
         return await _too_late(visit, form, error)
     return _back(visit, form, "retried")
@@ -56,14 +55,12 @@ async def ask_discard(visit: Visit) -> Response:
     n = detail.notification
     own_path = _path(n)
     following = local_path(visit.request.query_params.get("next") or own_path)
-    return visit.page(
-        "ask.html",
+    return visit.ask(
         title="Discard this notification?",
         text=f"“{n.subject or '(no subject)'}” from {n.provenance.site} will not be sent. Its record stays.",
         action=f"{own_path}/discard",
         hidden={"version": n.version, "next": following},
         button="Discard",
-        is_danger=True,
         back=following,
         why_not=None if n.status is Status.PARKED else f"It is {n.status.value}; only what is parked can be discarded.",
     )
@@ -72,7 +69,7 @@ async def ask_discard(visit: Visit) -> Response:
 async def discard(visit: Visit) -> Response:
     form = await visit.form()
     try:
-        await visit.rooms.operate.notifications.discard(visit.actor, visit.path("notification_id"), _version(form))
+        await visit.rooms.operate.notifications.discard(visit.actor, visit.path("notification_id"), version_of(form))
     except NotAsSeen as error:
         return await _too_late(visit, form, error)
     return _back(visit, form, "discarded")
@@ -138,13 +135,6 @@ def _what_happened(detail: Detail, error: NotAsSeen) -> str:
     acts = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACT and e.status in done]
     who = f" {acts[-1].actor} has {done[acts[-1].status]} it." if acts else ""
     return f"Nothing was done: {error.message}.{who} This is how it stands now."
-
-
-def _version(form: dict[str, str]) -> int:
-    text = form.get("version", "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise InvalidInput("form.version", "the form names no version", field="version")
-    return int(text)
 
 
 def _back(visit: Visit, form: dict[str, str], done: str) -> Response:

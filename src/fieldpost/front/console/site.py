@@ -79,15 +79,12 @@ async def ask_revoke(visit: Visit) -> Response:
     state, _ = await visit.rooms.watch.sites.one(visit.path("name"))
     name = state.record.name
     waiting = f" {state.depth} waiting there stay there." if state.depth else ""
-    return visit.page(
-        "ask.html",
+    return visit.ask(
         title=f"Revoke the site {name}?",
         text=f"From now on nothing is taken from it: its tokens and open codes are worth nothing.{waiting}"
         " All that it sent stays, and can be managed. A new code takes it back.",
         action=f"{site_path(name)}/revoke",
-        hidden={},
         button="Revoke",
-        is_danger=True,
         back=site_path(name),
         why_not="It is revoked already." if state.record.revoked_at else None,
     )
@@ -104,19 +101,17 @@ async def _ask_rotate(
 ) -> Response:
     access = await visit.rooms.watch.sites.access(visit.path("name"))
     name, has_tokens = access.record.name, any(token.is_valid(access.as_of) for token in access.tokens)
-    return visit.page(
-        "site_rotate.html",
-        status,
+    return visit.ask(
+        status=status,
+        template="site_rotate.html",
         title=f"A new code for {name}",
         text="It is shown once, for you to paste at the site, which makes its own token by it."
         + (" Whatever the site has now goes on for as long as you say." if has_tokens else "")
         + (" The site is taken back by it." if access.record.revoked_at else ""),
         action=f"{site_path(name)}/rotate",
-        hidden={},
         button="Make it",
         is_danger=False,
         back=site_path(name),
-        why_not=None,
         has_tokens=has_tokens,
         overlaps=OVERLAPS,
         ways=WAYS,

@@ -158,9 +158,9 @@ async def _ask(
     away = {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
     count = f"{len(chosen)} calls" if len(chosen) != 1 else "this call"
     is_discard = kind is IntentKind.DISCARD
-    return visit.page(
-        "site_calls_ask.html",
-        422 if errors else 200,
+    return visit.ask(
+        status=422 if errors else 200,
+        template="site_calls_ask.html",
         title=f"{kind.value.capitalize()} {count}?",
         text="The site gives up for good what is parked; the record stays."
         if is_discard
@@ -174,7 +174,7 @@ async def _ask(
         button=f"{kind.value.capitalize()} {len(chosen)}" if len(chosen) != 1 else kind.value.capitalize(),
         is_danger=is_discard,
         back=local_path(next_path or PATH),
-        why_not=None if chosen else "Nothing is chosen: mark the calls that you mean, then press the button again.",
+        why_not=None if chosen else "Nothing is selected. Select the calls that you mean, then press the button again.",
         calls=calls,
         moved_on=sum(call.report.status is not OperationStatus.PARKED for call in calls),
         away=sorted({site for site, _ in chosen} & away),

@@ -147,9 +147,9 @@ async def _ask_act(
     chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
     what = "this notification" if len(chosen) == 1 else f"{len(chosen)} notifications"
     own_path = f"{site_path(state.record.name)}/rejected"
-    return visit.page(
-        "site_rejected_ask.html",
-        status,
+    return visit.ask(
+        status=status,
+        template="site_rejected_ask.html",
         title=f"Discard {what}?" if is_discard else f"Forward {what} again?",
         text="The site gives them up for good, and they are sent to nobody."
         if is_discard

@@ -45,16 +45,12 @@ async def ask_revoke(visit: Visit) -> Response:
     if found is None:
         raise NotFound("token.unknown", "there is no such token, or none that you may revoke")
     used = "It was used lately." if found.last_used_at else "It was never used."
-    return visit.page(
-        "ask.html",
+    return visit.ask(
         title=f"Revoke {found.name or found.prefix}?",
         text=f"Programs that use this token of {found.owner} are refused from now on. {used}",
         action=f"{PATH}/{token_id}/revoke",
-        hidden={},
         button="Revoke",
-        is_danger=True,
         back=PATH,
-        why_not=None,
         path=PATH,
     )
 

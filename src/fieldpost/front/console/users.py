@@ -10,6 +10,7 @@ from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.front.auth import Access
 from fieldpost.front.console.account import browser_of
+from fieldpost.front.console.forms import version_of
 from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
 
 PATH = "/users"
@@ -49,7 +50,7 @@ async def change_role(visit: Visit) -> Response:
     form = await visit.form()
     try:
         role = role_of(form)
-        await visit.rooms.operate.users.change(visit.actor, visit.path("name"), _version(form), role=role)
+        await visit.rooms.operate.users.change(visit.actor, visit.path("name"), version_of(form), role=role)
     except (InvalidInput, Conflict) as error:
         return await _one(visit, errors=errors_at("role", error), given=form)
     return redirect(own_path(visit.path("name")), "role")
@@ -118,17 +119,10 @@ async def _switch(visit: Visit, *, is_disabled: bool) -> Response:
     form = await visit.form()
     name = visit.path("name")
     try:
-        await visit.rooms.operate.users.change(visit.actor, name, _version(form), is_disabled=is_disabled)
+        await visit.rooms.operate.users.change(visit.actor, name, version_of(form), is_disabled=is_disabled)
     except Conflict as error:
         return await _one(visit, errors=field_errors(error))
     return redirect(own_path(name), "disabled" if is_disabled else "enabled")
-
-
-def _version(form: Mapping[str, str]) -> int:
-    text = form.get("version", "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise InvalidInput("form.version", "the form names no version", hint="open the page again")
-    return int(text)
 
 
 def _show_link(visit: Visit, link: Link, title: str) -> Response:
@@ -138,16 +132,13 @@ def _show_link(visit: Visit, link: Link, title: str) -> Response:
 
 
 def _ask_remove(visit: Visit, name: str, why_not: str | None, status: int = 200) -> Response:
-    return visit.page(
-        "ask.html",
-        status,
+    return visit.ask(
+        status=status,
         title=f"Remove {name}?",
         text="All sessions, tokens and links of this user end. What he did stays in the audit log under his name."
         " To keep somebody out for a while, disable him instead.",
         action=f"{own_path(name)}/remove",
-        hidden={},
         button="Remove",
-        is_danger=True,
         back=own_path(name),
         why_not=why_not,
         path=PATH,

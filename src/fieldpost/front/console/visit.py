@@ -99,6 +99,26 @@ class Visit:
         }
         return self.renderer.page(template, status, **shared | values)
 
+    def ask(
+        self,
+        title: str,
+        text: str,
+        action: str,
+        button: str,
+        back: str,
+        *,
+        hidden: Mapping[str, object] | None = None,
+        is_danger: bool = True,
+        why_not: str | None = None,
+        status: int = 200,
+        template: str = "ask.html",
+        **values: object,
+    ) -> Response:
+        """A question before something that cannot be taken back; `why_not` says why it is not possible."""
+        asked: dict[str, object] = {"title": title, "text": text, "action": action, "button": button, "back": back}
+        asked |= {"hidden": hidden or {}, "is_danger": is_danger, "why_not": why_not}
+        return self.page(template, status, **asked | values)
+
     def notice(self, notices: Mapping[str, str]) -> str | None:
         """What the page says of the act that led to it: the act's redirect ends in `?done=WORD`."""
         return notices.get(self.request.query_params.get("done", ""))
