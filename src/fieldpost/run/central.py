@@ -178,6 +178,10 @@ async def _serve(
             await asyncio.wait([dispatching, serving])
             for task in background:
                 task.cancel()
+    except Exception:
+        # Nobody may be looking at the terminal: what ends a node is in its log.
+        log.exception("central.faulted", node_id=node_id)
+        raise
     finally:
         for adapter in found.values():
             await adapter.close()
@@ -223,6 +227,8 @@ async def _beat(store: Store, node_id: str, clock: Clock) -> None:
             await store.write(nodes.beat, node_id, now=store.now())
         except Unavailable as error:
             log.warning("node.heartbeat_missed", error=error.message)
+        except Exception:
+            log.exception("node.faulted")
 
 
 def _make_folder(name: str) -> Path:

@@ -158,6 +158,8 @@ class BulkActs:
             await self.sweep()
         except Unavailable as error:
             log.warning("bulk.failed", error=error.message)
+        except Exception:
+            log.exception("bulk.faulted")
 
 
 def _checked(chosen: Sequence[Chosen]) -> tuple[Chosen, ...]:

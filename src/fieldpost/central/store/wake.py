@@ -85,8 +85,9 @@ class PostgresWake(LocalWake):
         while True:
             try:
                 await self._converse()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                log.warning("wake.lost", error=str(error))
+            except Exception as error:
+                # Whatever it is: where a server ends in mid-conversation the driver loses its own thread, too.
+                log.warning("wake.lost", error=str(error) or type(error).__name__)
             await self._clock.sleep(RECONNECT_S)
 
     async def _converse(self) -> None:

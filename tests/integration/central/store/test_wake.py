@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager, suppress
 
 import asyncpg
 import pytest
+from sqlalchemy.engine import make_url
 
+from fieldpost.central.store import wake
 from fieldpost.central.store.engine import Store, open_store
 from fieldpost.central.store.wake import COALESCE_S, PostgresWake
+from support.running_central import until
 
 DEADLINE_S = 20
 
@@ -87,3 +90,28 @@ async def test_a_lost_listening_connection_is_opened_again(pg_url: str, monkeypa
         await visitor.execute(f"notify {PostgresWake.CHANNEL}")
         assert await store.wake.wait(DEADLINE_S)
         await visitor.close()
+
+
+@pytest.mark.fault(27)
+async def test_a_server_that_ends_in_mid_conversation_ends_no_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver loses its own thread then, and raises what is neither an error of the database nor of the network."""
+    monkeypatch.setattr(wake, "RECONNECT_S", 0.01)
+    conversations = 0
+
+    async def cut_short(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal conversations
+        conversations += 1
+        await reader.read(1000)
+        writer.write(b"R\x00\x00\x00\x04")  # a question for a password, without the question
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(cut_short, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        url = make_url(f"postgresql://someone@127.0.0.1:{port}/some?sslmode=disable")
+        task = asyncio.create_task(PostgresWake(url).listen())
+        await until(lambda: conversations >= 3 or task.done())
+        assert not task.done()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
