@@ -40,7 +40,7 @@ async def test_nonsense_in_a_channels_settings_costs_nothing_but_time(
             auth=lambda given: given.secret == PASSWORD,
             is_auth_required=True,
             keep_raw=False,
-            limits=Limits(mails_kept=2 * count),
+            limits=Limits(mails_kept=20_000),  # so many are never sent before the breaker opens
         ) as server,
         open_centre(store_url, SystemClock()) as centre,
     ):
