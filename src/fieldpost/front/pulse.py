@@ -30,7 +30,7 @@ class Pulse:
         self._look = look
         self._marks: Marks = {}
         self._changed = asyncio.Event()
-        self._is_closed = False
+        self._closing = asyncio.Event()
         self.listeners = 0
         """How many pages listen."""
         self._beating: asyncio.Task[None] | None = None
@@ -48,7 +48,7 @@ class Pulse:
             self._beating = asyncio.create_task(self._beat(), name="pulse")
         try:
             seen = self._marks
-            while not self._is_closed:
+            while not self._closing.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(KEEP_ALIVE_S):
                         await self._changed.wait()
@@ -64,21 +64,22 @@ class Pulse:
 
     def close(self) -> None:
         """The node stops: let all listeners go."""
-        self._is_closed = True
+        self._closing.set()
         self._changed.set()
 
     async def _beat(self) -> None:
-        while True:
+        while not self._closing.is_set():
             try:
                 marks = await self._look()
+                if marks != self._marks:
+                    self._marks = marks
+                    # Whoever waits now is let go, and waits for the next one then.
+                    self._changed.set()
+                    self._changed = asyncio.Event()
             except Unavailable:
-                marks = self._marks
+                pass  # the next beat looks again
             except Exception:
                 log.exception("pulse.faulted")
-                marks = self._marks
-            if marks != self._marks and not self._is_closed:
-                self._marks = marks
-                # Whoever waits now is let go, and waits for the next one then.
-                self._changed.set()
-                self._changed = asyncio.Event()
-            await asyncio.sleep(INTERVAL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL_S):
+                    await self._closing.wait()

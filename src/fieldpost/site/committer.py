@@ -18,9 +18,9 @@ open their own when they next need one.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 import apsw
@@ -28,11 +28,11 @@ import apsw
 from fieldpost.core.errors import Conflict, FieldpostError, Unavailable
 from fieldpost.site.connection import BUSY_TIMEOUT_MS, connect, storage_error
 from fieldpost.site.rows import Rows
+from fieldpost.site.turns import Turn, apply_all
 
 T = TypeVar("T")
 
 CHECKPOINT_TIMEOUT_MS = 1_000
-ROWS_AT_ONCE_MAX = 32
 _TWICE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 BATCH_TURNS_MAX = 512
 """A batch stops absorbing here, so that its first turn is not kept waiting for ever."""
@@ -98,15 +98,15 @@ class Committer:
 
         `is_one_statement` spares the savepoint: SQLite itself undoes a single statement that fails.
         """
-        return self._wait_for(_Turn(work, is_one_statement))
+        return self._wait_for(Turn(work, is_one_statement))
 
     def insert(self, rows: Rows, row: tuple[Any, ...]) -> None:
         """Insert one row and return after the COMMIT. Rows that wait together go in by one statement."""
         if not self._is_alone or (stands := self._insert_alone(rows, row)) is None:
-            self._wait_for(_Turn(None, True, rows, row))
+            self._wait_for(Turn(None, True, rows, row))
         elif not stands:
             try:
-                self._wait_for(_Turn(None, True, rows, row))
+                self._wait_for(Turn(None, True, rows, row))
             except apsw.ConstraintError as error:
                 # The salvage that took the file away may have taken the row along.
                 if cast(Any, error).extendedresult not in _TWICE:
@@ -146,7 +146,7 @@ class Committer:
             except apsw.Error as error:
                 self._fail(error)
 
-    def _wait_for(self, turn: "_Turn[T]") -> T:
+    def _wait_for(self, turn: Turn[T]) -> T:
         """Queue the turn; lead if nobody does; return its result when it is committed."""
         with self._mutex:
             if leads := not self._is_led:
@@ -199,7 +199,7 @@ class Committer:
                 else:
                     self._is_led = False
 
-    def _follow(self, turn: "_Turn[Any]") -> bool:
+    def _follow(self, turn: Turn[Any]) -> bool:
         """Wait until a leader has committed the turn, or made this thread the next leader (True)."""
         assert turn.woken is not None
         try:
@@ -218,7 +218,7 @@ class Committer:
                     self._hand_over()
             raise
 
-    def _lead(self, batch: "list[_Turn[Any]]") -> None:
+    def _lead(self, batch: list[Turn[Any]]) -> None:
         try:
             with self._connection_lock:
                 self._commit(batch)
@@ -241,7 +241,7 @@ class Committer:
         else:
             self._is_led = False
 
-    def _commit(self, batch: "list[_Turn[Any]]") -> None:
+    def _commit(self, batch: list[Turn[Any]]) -> None:
         """Apply the batch and what is queued meanwhile, and commit it. Each turn ends with a result or an error."""
         if self._queue:
             self._absorb(batch)
@@ -255,7 +255,7 @@ class Committer:
                 if len(batch) == done + 1:
                     batch[done].apply(cursor)
                 elif len(batch) > done:
-                    _apply(cursor, batch[done:])
+                    apply_all(cursor, batch[done:])
                 else:
                     break
                 done = len(batch)
@@ -293,7 +293,7 @@ class Committer:
             cursor.execute("ROLLBACK")
             self._disconnect()
 
-    def _absorb(self, batch: "list[_Turn[Any]]") -> None:
+    def _absorb(self, batch: list[Turn[Any]]) -> None:
         with self._mutex:
             batch.extend(self._queue)
             self._queue.clear()
@@ -337,7 +337,7 @@ class Committer:
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._connection_lock = threading.Lock()
-        self._queue: deque[_Turn[Any]] = deque()
+        self._queue: deque[Turn[Any]] = deque()
         self._is_led = False
 
     def _before_fork(self) -> None:
@@ -346,65 +346,6 @@ class Committer:
 
     def _after_fork_in_parent(self) -> None:
         self._connection_lock.release()
-
-
-class _Turn(Generic[T]):
-    """One caller's part of a batch."""
-
-    __slots__ = ("error", "is_one_statement", "leads", "result", "row", "rows", "woken", "work")
-
-    def __init__(
-        self,
-        work: Callable[[apsw.Cursor], T] | None,
-        is_one_statement: bool,
-        rows: Rows | None = None,
-        row: tuple[Any, ...] = (),
-    ) -> None:
-        self.work = work
-        self.is_one_statement = is_one_statement
-        self.rows = rows
-        self.row = row
-        self.woken: threading.Lock | None = None
-        self.leads = False
-        self.result: T | None = None
-        self.error: Exception | None = None
-
-    def apply(self, cursor: apsw.Cursor) -> None:
-        """Run the work. Its own failure is kept for its caller; one of the file is raised and ends the batch."""
-        if not self.is_one_statement:
-            cursor.execute("SAVEPOINT turn")
-        try:
-            if self.rows is not None:
-                self.rows.insert(cursor, (self.row,))
-            elif self.work is not None:
-                self.result = self.work(cursor)
-        except Exception as error:
-            if isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError):
-                raise
-            self.error = error
-            if not self.is_one_statement:
-                cursor.execute("ROLLBACK TO turn")
-        if not self.is_one_statement:
-            cursor.execute("RELEASE turn")
-
-
-def _apply(cursor: apsw.Cursor, turns: "Sequence[_Turn[Any]]") -> None:
-    """Apply all turns: plain rows together, whatever else each by itself."""
-    by_table: dict[Rows, list[_Turn[Any]]] = {}
-    for turn in turns:
-        if turn.rows is None:
-            turn.apply(cursor)
-        else:
-            by_table.setdefault(turn.rows, []).append(turn)
-    for rows, plain in by_table.items():
-        for start in range(0, len(plain), ROWS_AT_ONCE_MAX):
-            part = plain[start : start + ROWS_AT_ONCE_MAX]
-            try:
-                rows.insert(cursor, [turn.row for turn in part])
-            except apsw.ConstraintError:
-                # One of them is to blame; alone, each finds out for itself.
-                for turn in part:
-                    turn.apply(cursor)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -13,9 +13,10 @@ import pytest
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.site.buffer import Buffer
-from fieldpost.site.committer import Committer, _apply, _Turn
+from fieldpost.site.committer import Committer
 from fieldpost.site.connection import connect
 from fieldpost.site.rows import Rows
+from fieldpost.site.turns import Turn, apply_all
 from support.site_writers import ENDLESS, MANY, add, ids_in, start
 
 
@@ -248,13 +249,13 @@ def test_every_id_that_a_killed_writer_had_returned_is_in_the_buffer(path: Path)
 def test_of_rows_that_go_in_together_only_the_one_that_breaks_a_rule_fails(path: Path) -> None:
     rows = Rows("messages", ("message_id", "category", "target", "payload", "created_at"))
 
-    def turn(message_id: str) -> _Turn[None]:
-        return _Turn(None, True, rows, (message_id, "notification", "central", "{}", 1))
+    def turn(message_id: str) -> Turn[None]:
+        return Turn(None, True, rows, (message_id, "notification", "central", "{}", 1))
 
     Buffer(path).close()
     committer = Committer(path)
     turns = [turn(message_id) for message_id in ("a", "b", "a", *(f"n{number}" for number in range(70)))]
-    committer.write(lambda cursor: _apply(cursor, turns))
+    committer.write(lambda cursor: apply_all(cursor, turns))
     committer.close()
     assert [isinstance(one.error, apsw.ConstraintError) for one in turns] == [False, False, True, *[False] * 70]
     assert ids_in(path) == {"a", "b", *(f"n{number}" for number in range(70))}
