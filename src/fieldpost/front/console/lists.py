@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -69,11 +70,7 @@ async def add(visit: Visit) -> Response:
             ListSpec(
                 name=form.get("name", "").strip(),
                 type=form.get("type", "email"),
-                targets=[text for _, text in targets],
-                channel=form.get("channel") or None,
-                park_uncertain=form.get("park_uncertain") == "true",
-                retry=form.get("retry", "").strip() or None,
-                allowed_sites=_sites(form),
+                **_properties(form, targets),
             ),
         )
     except InvalidInput as error:
@@ -91,11 +88,7 @@ async def change(visit: Visit) -> Response:
             visit.actor,
             name,
             version_of(form),
-            targets=[text for _, text in targets],
-            channel=form.get("channel") or None,
-            park_uncertain=form.get("park_uncertain") == "true",
-            retry=form.get("retry", "").strip() or None,
-            allowed_sites=_sites(form),
+            **_properties(form, targets),
         )
     except InvalidInput as error:
         found = await visit.rooms.operate.lists.get(name)
@@ -192,6 +185,17 @@ def path_of(name: str) -> str:
 def _lines(text: str) -> list[tuple[int, str]]:
     """What stands on each line that is not empty, with its number."""
     return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _properties(form: Mapping[str, str], targets: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    """What a form says of a list, beside its name."""
+    return {
+        "targets": [text for _, text in targets],
+        "channel": form.get("channel") or None,
+        "park_uncertain": form.get("park_uncertain") == "true",
+        "retry": form.get("retry", "").strip() or None,
+        "allowed_sites": _sites(form),
+    }
 
 
 def _sites(form: Mapping[str, str]) -> list[str] | None:
