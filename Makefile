@@ -7,6 +7,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 RUN_READY := .venv/.ready-run
 DEV_READY := .venv/.ready-dev
+ALL_BUT_CHAOS := --ignore=tests/chaos tests
 CODE := src tests tools $(wildcard bench examples)
 
 export PYTHON
@@ -46,7 +47,7 @@ fast: $(DEV_READY) ## the tests that need no I/O: unit and property
 test: $(DEV_READY) ## all tests but chaos
 	@tools/postfix
 	@tools/strace
-	$(PYTEST) -q -n 3 --dist loadscope --no-loadscope-reorder --ignore=tests/chaos tests
+	@$(PYTEST) -q -n 3 --dist loadscope --no-loadscope-reorder $(ALL_BUT_CHAOS) || tools/again $$? $(ALL_BUT_CHAOS)
 
 .PHONY: chaos
 chaos: $(DEV_READY) ## the long tests: real processes killed and paused
