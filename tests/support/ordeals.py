@@ -11,6 +11,7 @@ from datetime import timedelta
 from support.cluster import Cluster, started_together
 from support.pg_proxy import pg_proxy
 from support.running_central import LEASE_S, RunningCentral, until
+from support.sender import BODY
 from support.verdict import Verdict
 
 SLOTS = 64
@@ -82,7 +83,7 @@ class Recovery:
 
 
 async def lost_answers(cluster: Cluster, cuts: int) -> Verdict:
-    """One node under load, and so many times the line to its database is cut between a COMMIT and its answer."""
+    """One node under load, and so many times the line to its database is cut between a commit and its answer."""
     async with pg_proxy(cluster.url) as proxy:
         node = await cluster.start(url=proxy.url)
         await cluster.furnish(*LISTS)
@@ -91,11 +92,12 @@ async def lost_answers(cluster: Cluster, cuts: int) -> Verdict:
             sending = asyncio.create_task(sender.send_until(stop, cluster.mail, *LISTS))
             try:
                 for cut in range(cuts):
-                    # Under load the next COMMIT is one of ingest, of a claim, or of the ends of attempts.
+                    # Ingest commits by its one statement, which holds bodies; a COMMIT ends a claim or attempts.
+                    proxy.commit_mark = (b"COMMIT", BODY.encode())[cut % 2]
                     before = cluster.mail.mail_count
                     await cluster.mail.until(lambda before=before: cluster.mail.mail_count > before, what="a delivery")
                     proxy.commits_to_cut += 1
-                    await until(lambda cut=cut: proxy.commits_cut > cut, 20, "a COMMIT to be cut")
+                    await until(lambda cut=cut: proxy.commits_cut > cut, 20, "a commit to be cut")
             finally:
                 stop.set()
                 await sending

@@ -18,6 +18,7 @@ from fieldpost.testing import MailServer
 
 AGAIN_S = 0.1
 ANSWER_S = 30.0
+BODY = "No flow."
 AHEAD_MAX = 400
 """How much may be on its way at a time: enough to keep every slot busy, and the machine not for long."""
 
@@ -54,7 +55,7 @@ class Sender:
         """So many new notifications, for the lists by turns."""
         ids = new_ids(datetime.now(UTC), os.urandom(10 * count))
         names = cycle(lists)
-        return [Item(i, next(names), f"Pump {number} stopped", "No flow.") for number, i in enumerate(ids)]
+        return [Item(i, next(names), f"Pump {number} stopped", BODY) for number, i in enumerate(ids)]
 
     async def send(self, count: int, *lists: str, batch: int = 100) -> list[str]:
         """Send so many and return when all are acked; their ids."""
