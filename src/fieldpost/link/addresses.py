@@ -72,7 +72,10 @@ class Addresses:
                     else:
                         self.prefer(tasks.pop(task))
                         return opened
-            raise _failure(failures)
+            chosen, failure = _failure(failures)
+            if isinstance(failure, NoWebSocket):
+                self.prefer(chosen)
+            raise failure
         finally:
             for task in tasks:
                 task.cancel()
@@ -81,14 +84,14 @@ class Addresses:
                     await let_go(late)
 
 
-def _failure(failures: list[tuple[Endpoint, FieldpostError]]) -> FieldpostError:
-    """The most telling of them; of several addresses each is told."""
-    _, first = failures[0]
-    told = "; ".join(f"{one.url}: {error.message}" for one, error in failures)
+def _failure(failures: list[tuple[Endpoint, FieldpostError]]) -> tuple[Endpoint, FieldpostError]:
+    """The most telling of them, with its address; of several addresses each is told."""
     for kind in (Denied, NoWebSocket):
-        for _, error in failures:
+        for one, error in failures:
             if isinstance(error, kind):
-                return error
+                return one, error
+    one, first = failures[0]
     if len(failures) == 1:
-        return first
-    return Unavailable(first.code, f"none of central's {len(failures)} addresses can be used: {told}")
+        return one, first
+    told = "; ".join(f"{each.url}: {error.message}" for each, error in failures)
+    return one, Unavailable(first.code, f"none of central's {len(failures)} addresses can be used: {told}")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import aiohttp
 
 from fieldpost.clock import Clock
-from fieldpost.core.errors import FieldpostError, Unavailable
+from fieldpost.core.errors import Denied, FieldpostError, Unavailable
 from fieldpost.link.addresses import Addresses, NoWebSocket
 from fieldpost.link.codec import compress, encode
 from fieldpost.link.connection import LOST, Connection, open_connection, open_http
@@ -129,14 +129,20 @@ class LinkClient:
         patience_s = self._session.patience_s(len(data))
         endpoint = self._endpoint()
         self._session.sent(submit, len(data), self._clock.monotonic())
+        denial: Denied | None = None
         try:
-            for last, one in enumerate(ordered := self._addresses.ordered(endpoint), start=1):
+            for number, one in enumerate(ordered := self._addresses.ordered(endpoint), start=1):
                 try:
                     answer = await post_submit(http, one, data, submit.seq, patience_s)
-                except Unavailable as error:
-                    # What was sent may have arrived: it is told as lost, and only what never left is tried elsewhere.
-                    if error.code == LOST or last == len(ordered):
+                except (Denied, Unavailable) as error:
+                    # What was sent may have arrived: it is told as lost, and only what nobody took is tried elsewhere.
+                    if error.code == LOST:
+                        # An address that keeps silent may do so for ever: the one after it comes first next time.
+                        self._addresses.prefer(ordered[number % len(ordered)])
                         raise
+                    denial = denial or (error if isinstance(error, Denied) else None)
+                    if number == len(ordered):
+                        raise denial or error from None
                 else:
                     self._addresses.prefer(one)
                     break

@@ -146,7 +146,8 @@ async def open_connection(
             )
             greeting = await _greet(websocket)
     except aiohttp.WSServerHandshakeError as error:
-        if error.status in (401, 403):
+        # Central says 401 to a token that it does not know; 403 is a proxy's word, and it may still let POST through.
+        if error.status == 401:
             raise denied(error.status) from None
         if error.status in (429, 503):
             raise Unavailable("link.busy", f"central answered with HTTP {error.status}") from None

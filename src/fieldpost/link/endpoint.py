@@ -53,7 +53,13 @@ class Endpoint:
 
 
 def denied(status: int) -> Denied:
-    """What a sender says when central does not take what it shows."""
+    """What a sender says when central does not take what it shows, or something on the way lets nobody through."""
+    if status == 403:
+        return Denied(
+            "link.denied",
+            "something on the way to central does not let this sender through (HTTP 403)",
+            hint="central itself does not answer so: is there a proxy or a firewall in between?",
+        )
     return Denied(
         "link.denied",
         f"central does not accept this sender's token (HTTP {status})",

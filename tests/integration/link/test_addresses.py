@@ -13,9 +13,9 @@ import trustme
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import ConfigError, Denied, Unavailable
 from fieldpost.link import addresses, connection
-from fieldpost.link.addresses import Addresses
+from fieldpost.link.addresses import Addresses, NoWebSocket
 from fieldpost.link.client import LinkClient
-from fieldpost.link.connection import LOST
+from fieldpost.link.connection import LOST, Connection
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Ack, Item, StatusAnswer
 from fieldpost.link.session import Session
@@ -117,6 +117,37 @@ async def test_posts_too_find_the_address_that_answers() -> None:
         for name in ("1", "2"):
             assert isinstance(await client.submit([item(name)]), Ack)
         assert central.posts == 2
+
+
+async def test_posts_begin_at_the_address_that_has_answered_the_websocket_by_a_refusal() -> None:
+    async def open_one(one: Endpoint) -> Connection:
+        raise NoWebSocket("HTTP 426") if one.url == "http://proxied" else Unavailable("link.timeout", "silence")
+
+    known, endpoint = Addresses(), Endpoint("http://silent", TOKEN, None, ("http://proxied",))
+    with pytest.raises(NoWebSocket):
+        await known.reach(endpoint, open_one, Connection.close)
+    assert [one.url for one in known.ordered(endpoint)] == ["http://proxied", "http://silent"]
+
+
+async def test_posts_go_to_the_next_address_once_one_has_lost_what_was_sent() -> None:
+    async with link_central() as first, link_central() as second, client_of(first.url, second.url) as client:
+        first.upgrade_status = second.upgrade_status = 426
+        assert isinstance(await client.submit([item("1")]), Ack)
+        first.post_status = 200
+        with pytest.raises(Unavailable) as caught:
+            await client.submit([item("2")])
+        assert caught.value.code == LOST
+        assert isinstance(await client.submit([item("2")]), Ack)
+        assert (list(first.stored), list(second.stored)) == (["id-1"], ["id-2"])
+
+
+async def test_a_proxy_that_bars_the_way_costs_nothing_where_another_address_answers() -> None:
+    async with link_central() as barred, link_central() as central, client_of(barred.url, central.url) as client:
+        barred.upgrade_status, barred.post_status, central.upgrade_status = 403, 403, 426
+        assert isinstance(await client.submit([item("1")]), Ack)
+        central.post_status = 500
+        with pytest.raises(Denied, match="on the way"):
+            await client.submit([item("2")])
 
 
 async def test_the_status_of_a_notification_is_asked_of_the_address_that_answers(

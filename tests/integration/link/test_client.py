@@ -77,12 +77,9 @@ async def test_what_central_grants_is_known_after_the_greeting(central: LinkCent
     assert session.credits == 8
 
 
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_token_that_central_does_not_accept_is_denied(
-    client: LinkClient, central: LinkCentral, status: int
-) -> None:
-    central.upgrade_status = status
-    with pytest.raises(Denied, match=str(status)):
+async def test_a_token_that_central_does_not_accept_is_denied(client: LinkClient, central: LinkCentral) -> None:
+    central.upgrade_status = 401
+    with pytest.raises(Denied, match="401"):
         await client.submit([item()])
     assert central.posts == 0
     central.upgrade_status = None
@@ -164,7 +161,7 @@ async def test_what_a_newer_central_says_is_overheard(client: LinkClient, centra
     assert central.upgrades == 1
 
 
-@pytest.mark.parametrize("status", [200, 400, 404, 426, 501, 502])
+@pytest.mark.parametrize("status", [200, 400, 403, 404, 426, 501, 502])
 async def test_where_a_proxy_refuses_the_websocket_post_is_used(
     client: LinkClient, central: LinkCentral, status: int
 ) -> None:
