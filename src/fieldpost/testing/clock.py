@@ -78,7 +78,7 @@ class ManualClock:
                 return None
             return (min(sleeper.due_us for sleeper in self._sleepers) - self._elapsed_us) / 1_000_000
 
-    async def wait_sleepers(self, count: int = 1, timeout_s: float = 10) -> None:
+    async def wait_sleepers(self, count: int = 1, timeout_s: float = 30) -> None:
         """Return once at least `count` tasks sleep on this clock. Raises TimeoutError (real time) so no test hangs."""
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watcher = _Watcher(count, reached)

@@ -95,7 +95,7 @@ class ServerThread(Generic[S]):
         """A gate for `Rule.wait`."""
         return Gate(self._loop)
 
-    def until(self, is_so: Callable[[], bool], *, timeout_s: float = 10, what: str = "it to be so") -> None:
+    def until(self, is_so: Callable[[], bool], *, timeout_s: float = 30, what: str = "it to be so") -> None:
         """Wait until it is so; `is_so` is asked in the server's thread."""
         self._run(self._server.until(is_so, timeout_s=timeout_s, what=what))
 

@@ -131,16 +131,16 @@ class HttpServer:
         """How many connections there have been."""
         return self._connection_count
 
-    async def received(self, count: int = 1, *, timeout_s: float = 10) -> Sequence[ReceivedRequest]:
+    async def received(self, count: int = 1, *, timeout_s: float = 30) -> Sequence[ReceivedRequest]:
         """All requests, once there are so many. Raises TimeoutError."""
         await self.until(lambda: len(self._requests) >= count, timeout_s=timeout_s, what=f"{count} requests")
         return self.requests
 
-    async def idle(self, *, timeout_s: float = 10) -> None:
+    async def idle(self, *, timeout_s: float = 30) -> None:
         """Return once no connection is open. Raises TimeoutError."""
         await self.until(lambda: not self._open, timeout_s=timeout_s, what="all connections to end")
 
-    async def until(self, is_so: Callable[[], bool], *, timeout_s: float = 10, what: str = "it to be so") -> None:
+    async def until(self, is_so: Callable[[], bool], *, timeout_s: float = 30, what: str = "it to be so") -> None:
         """Return once it is so; asked again with each request, connection and end of one. Raises TimeoutError."""
         await self._waiters.until(is_so, timeout_s, what, lambda: f"{len(self._requests)} requests came")
 

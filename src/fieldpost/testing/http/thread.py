@@ -38,5 +38,5 @@ class HttpServerThread(ServerThread[HttpServer]):
     def requests(self) -> Sequence[ReceivedRequest]:
         return self.call(lambda server: server.requests)
 
-    def received(self, count: int = 1, *, timeout_s: float = 10) -> Sequence[ReceivedRequest]:
+    def received(self, count: int = 1, *, timeout_s: float = 30) -> Sequence[ReceivedRequest]:
         return self._run(self._server.received(count, timeout_s=timeout_s))

@@ -160,7 +160,7 @@ class MailServer:
         """How often each verb came."""
         return self._record.seen
 
-    async def received(self, count: int = 1, *, to: str | None = None, timeout_s: float = 10) -> list[ReceivedMail]:
+    async def received(self, count: int = 1, *, to: str | None = None, timeout_s: float = 30) -> list[ReceivedMail]:
         """All mails (with `to`, those that went to this recipient), once there are so many. Raises TimeoutError."""
         if count > self._record.mails_max:
             raise ValueError(f"{count} mails can never be there: Limits.mails_kept is {self._record.mails_max}")
@@ -174,15 +174,15 @@ class MailServer:
         await self._record.until(is_so, timeout_s, f"{count} mails" + (f" to {to}" if to else ""))
         return found()
 
-    async def saw(self, verb: Verb, count: int = 1, *, timeout_s: float = 10) -> None:
+    async def saw(self, verb: Verb, count: int = 1, *, timeout_s: float = 30) -> None:
         """Return once this verb has come so many times, answered or not. Raises TimeoutError."""
         await self._record.until(lambda: self.seen[verb] >= count, timeout_s, f"{verb} x {count}")
 
-    async def until(self, is_so: Callable[[], bool], *, timeout_s: float = 10, what: str = "it to be so") -> None:
+    async def until(self, is_so: Callable[[], bool], *, timeout_s: float = 30, what: str = "it to be so") -> None:
         """Return once it is so; asked again with each verb, mail, connection and end of one. Raises TimeoutError."""
         await self._record.until(is_so, timeout_s, what)
 
-    async def idle(self, *, timeout_s: float = 10) -> None:
+    async def idle(self, *, timeout_s: float = 30) -> None:
         """Return once no connection is open. Raises TimeoutError."""
         await self._record.until(lambda: not self._sessions, timeout_s, "all connections to end")
 

@@ -49,11 +49,11 @@ class MailServerThread(ServerThread[MailServer]):
     def connections(self) -> Sequence[Connection]:
         return self.call(lambda server: server.connections)
 
-    def received(self, count: int = 1, *, to: str | None = None, timeout_s: float = 10) -> list[ReceivedMail]:
+    def received(self, count: int = 1, *, to: str | None = None, timeout_s: float = 30) -> list[ReceivedMail]:
         return self._run(self._server.received(count, to=to, timeout_s=timeout_s))
 
-    def saw(self, verb: Verb, count: int = 1, *, timeout_s: float = 10) -> None:
+    def saw(self, verb: Verb, count: int = 1, *, timeout_s: float = 30) -> None:
         self._run(self._server.saw(verb, count, timeout_s=timeout_s))
 
-    def idle(self, *, timeout_s: float = 10) -> None:
+    def idle(self, *, timeout_s: float = 30) -> None:
         self._run(self._server.idle(timeout_s=timeout_s))
