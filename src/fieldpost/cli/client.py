@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from ssl import SSLCertVerificationError
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -171,6 +172,12 @@ class Client:
         """Around whatever the network may break."""
         try:
             yield
+        except SSLCertVerificationError as error:
+            raise Unavailable(
+                "central.unreachable",
+                f"central at {self.url} shows a certificate that is not trusted here: {error.verify_message}",
+                hint="if it is from an authority of your own, name that one's file: SSL_CERT_FILE=ca.pem fieldpost …",
+            ) from None
         except (OSError, HTTPException) as error:
             raise Unavailable(
                 "central.unreachable",

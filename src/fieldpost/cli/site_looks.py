@@ -51,7 +51,7 @@ def health_fields(one: dict[str, Any]) -> list[tuple[str, object]]:
     mirror = one["mirror"] or {}
     return [
         ("site", one["name"]),
-        ("link", one["link"]),
+        ("link", "revoked" if one["revoked_at"] else one["link"]),
         ("reported", moment(one["reported_at"]) or "never"),
         ("agent", one["version"]),
         ("waiting", backlog(one)),
@@ -60,7 +60,7 @@ def health_fields(one: dict[str, Any]) -> list[tuple[str, object]]:
         ("rejected", one["rejected"]),
         ("forwarding", None if one["is_forwarding"] is None else one["forward_error"] or "well"),
         ("disk free", None if one["disk_free_bytes"] is None else f"{one['disk_free_bytes'] / 1e9:.1f} GB"),
-        ("clock", None if one["clock_offset_s"] is None else f"{one['clock_offset_s']:+.1f} s"),
+        ("clock", None if one["clock_offset_s"] is None else f"{round(one['clock_offset_s'], 1) + 0.0:+.1f} s"),
         ("events, 1 h", _counts(one["events"])),
         ("open intents", one["open_intents"]),
         ("mirror whole", moment(mirror.get("reconciled_at"))),

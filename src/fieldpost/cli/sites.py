@@ -40,13 +40,14 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add a site and print the one line to be pasted there, which is good once, and for an hour unless you say so."""
+    reached_at = _checked(central or url)
     body = {"name": name, "with_code": not print_token, "valid_s": valid_hours * 3600}
     added = Client(url, token_file).post("sites", body=body)
     if as_json:
         print_json(added)
         return
     print(f"The site {name} is added.")
-    _hand_over(added, central or url, f"./{name}")
+    _hand_over(added, reached_at, f"./{name}")
 
 
 @app.command()
@@ -107,6 +108,7 @@ def rotate_token(
 
     The tokens that it has go on for a day, so that nothing is lost until the line has been pasted.
     """
+    reached_at = _checked(central or url)
     body = {"overlap_s": 0 if now else overlap_hours * 3600, "with_code": not print_token}
     rotated = Client(url, token_file).post("sites", name, "rotate-token", body=body)
     if as_json:
@@ -114,7 +116,7 @@ def rotate_token(
         return
     ends = "are worth nothing any more" if now else f"end in {overlap_hours:g} hours"
     print(f"The tokens that the site {name} has {ends}.")
-    _hand_over(rotated, central or url, "ITS-FOLDER")
+    _hand_over(rotated, reached_at, "ITS-FOLDER")
 
 
 @app.command()
@@ -131,6 +133,13 @@ def revoke(
     revoked = Client(url, token_file).post("sites", name, "revoke", body={})
     back = f"fieldpost sites rotate-token {shlex.quote(name)}"
     say(revoked, as_json, f"The site {name} is revoked. Take it back: {back}")
+
+
+def _checked(central: str) -> str:
+    """The address for the line to be pasted, looked at before anything is done: the line shows once."""
+    from fieldpost.link.endpoint import check_central_url
+
+    return check_central_url(central)
 
 
 def _hand_over(given: dict[str, Any], central: str, folder: str) -> None:

@@ -28,6 +28,13 @@ def check_label(value: object, field: str) -> str:
     return _check_name(value, field, LABEL_BYTES_MAX)
 
 
+def check_path_name(name: str, field: str) -> str:
+    """A name that is part of an address: as . or .. browsers would take it for the way to another page."""
+    if name in (".", ".."):
+        raise InvalidInput("text.dots", f"{field} must not be . or ..", field=field)
+    return name
+
+
 def is_label(text: str) -> bool:
     """Whether anything can bear this name. What cannot is never asked of a database, which may refuse the very text."""
     try:

@@ -84,6 +84,12 @@ def _post(endpoint: Endpoint, body: bytes) -> tuple[int, bytes]:
         connection.request("POST", parts.path, body, headers)
         answer = connection.getresponse()
         return answer.status, answer.read(ANSWER_BYTES_MAX)
+    except ssl.SSLCertVerificationError as error:
+        raise Unavailable(
+            "link.unreachable",
+            f"central at {endpoint.url} shows a certificate that is not trusted here: {error.verify_message}",
+            hint="if it is from an authority of your own, name that one's file: --ca-file FILE",
+        ) from None
     except (OSError, ssl.SSLError, http.client.HTTPException) as error:
         reason = str(error) or type(error).__name__
         raise Unavailable(

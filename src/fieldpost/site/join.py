@@ -38,8 +38,11 @@ def join_central(path: Path, invitation: str, entropy: bytes, ca_file: Path | No
     token = _kept_token(path / NEW_TOKEN_FILE, entropy)
     try:
         name = join(url, ca_file, code, token, before.name if before else None)
-    except (Conflict, Denied):
+    except (Conflict, Denied) as error:
         (path / NEW_TOKEN_FILE).unlink()
+        if isinstance(error, Denied) and before is not None:
+            hint = f"this folder is the site {before.name}'s and keeps the token that it has; {error.hint}"
+            raise Denied(error.code, error.message, hint=hint) from None
         raise
     # One rename: who reads the token meanwhile, as the agent does for each connection, reads the old one or the new.
     os.replace(path / NEW_TOKEN_FILE, path / TOKEN_FILE)

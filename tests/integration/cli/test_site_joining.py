@@ -1,18 +1,23 @@
 """A site by one pasted line: added, joined, given a new token, revoked and taken back, as people do it."""
 
+import asyncio
 import json
 import shlex
+import ssl
 import stat
 from pathlib import Path
 
 import pytest
+import trustme
 
 from fieldpost.central.operate.sites import Claimant
-from fieldpost.core.errors import Denied
+from fieldpost.cli.client import Client
+from fieldpost.core.errors import Denied, Unavailable
 from fieldpost.link import credentials
 from fieldpost.site.folder import read_folder
 from fieldpost.site.join import NEW_TOKEN_FILE, join_central
 from support.commands import Cli, Ran
+from support.link_central import link_central
 
 
 def pasted(ran: Ran) -> list[str]:
@@ -55,9 +60,41 @@ async def test_a_line_that_was_used_or_is_none_is_refused_and_leaves_nothing(cli
     again = await cli(*line[:-1], "./elsewhere", role=None)
     assert (again.code, "join.denied" in again.err, again.err.count("\n")) == (6, True, 1)
     assert not (cli.folder / "elsewhere" / NEW_TOKEN_FILE).exists()
+    before = token_of(cli.folder / "north")
+    again = await cli(*line, role=None)
+    assert (again.code, "the site north's and keeps the token" in again.err) == (6, True)
+    assert (token_of(cli.folder / "north"), await owner(cli, before)) == (before, "north")
     for text in ("nonsense", "fp_join_a_b@", "fp_join_a_b@ftp://x", f"fp_site_a_b@{cli.url}"):
         ran = await cli("site", "join", text, "--folder", "./elsewhere", role=None)
         assert (ran.code, ran.err.count("\n")) in ((3, 1), (8, 1)), text
+
+
+async def test_an_address_that_no_site_can_use_is_refused_before_anything_is_done(cli: Cli) -> None:
+    """The line shows once: a wrong one would cost another rotation."""
+    refused = await cli("sites", "add", "north", "--central", "fieldpost.example.org")
+    assert (refused.code, "central.url" in refused.err) == (8, True)
+    assert (await cli("sites", "show", "north")).code == 4
+    await cli("sites", "add", "north")
+    again = await cli("sites", "add", "north")
+    assert (again.code, "sites rotate-token" in again.err) == (5, True), "a code that was lost has a way out"
+    before = (await cli("sites", "show", "north")).out
+    assert (await cli("sites", "rotate-token", "north", "--central", "x")).code == 8
+    assert (await cli("sites", "show", "north")).out == before
+
+
+async def test_a_certificate_of_an_unknown_authority_is_told_with_what_to_do(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("localhost").configure_cert(context)
+    async with link_central(tls=context) as central:
+        url = central.url.replace("http://127.0.0.1", "https://localhost")
+        invitation = credentials.issue("join", bytes(40)).text + "@" + url
+        for ask, advice in (
+            (lambda: join_central(tmp_path, invitation, bytes(40)), "--ca-file FILE"),
+            (lambda: Client(url, Path(), token="x").get("sites"), "SSL_CERT_FILE="),
+        ):
+            with pytest.raises(Unavailable, match="certificate that is not trusted here") as caught:
+                await asyncio.to_thread(ask)
+            assert advice in (caught.value.hint or "")
 
 
 async def test_a_line_pasted_into_another_site_s_folder_is_refused_and_stays_good(cli: Cli) -> None:
@@ -93,6 +130,7 @@ async def test_a_revoked_site_is_shown_as_such_and_taken_back_by_a_new_line(cli:
     assert await owner(cli, token_of(cli.folder / "north")) is None
     [line] = [line for line in (await cli("sites", "list")).out.splitlines() if line.startswith("north")]
     assert line.split()[1] == "revoked"
+    assert "link:         revoked\n" in (await cli("sites", "health", "north", role="viewer")).out
     assert json.loads((await cli("sites", "show", "north", "--json")).out)["revoked_at"] is not None
     status = await cli("status", "0198c8a0-0000-7000-8000-000000000001", "--folder", "./north", role=None)
     assert (status.code, "link.denied" in status.err) == (7, True), "the site hears that it is not welcome"

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from fieldpost.central.store import identities
 from fieldpost.core.outcome import TransientFailure
@@ -126,9 +127,10 @@ async def test_while_the_store_cannot_be_used_a_submit_is_refused_with_a_time_to
 @pytest.mark.parametrize("token", ["", "nonsense", "fp_site_aaaaaaaaaaaa_bbbb"])
 async def test_without_a_sites_token_the_link_stays_closed(http: aiohttp.ClientSession, token: str) -> None:
     stranger = Site(http, token)
-    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+    with capture_logs() as logged, pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await stranger.connect()
     assert refused.value.status == 401
+    assert [line["path"] for line in logged if line["event"] == "call.denied"] == ["/link/v1/data"], "people can see it"
     assert (await stranger.post(encode(Submit(1, ()))))[0] == 401
     assert (await stranger.status(UNKNOWN))[0] == 401
 

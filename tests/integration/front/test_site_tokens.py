@@ -209,6 +209,8 @@ async def test_what_there_is_not_is_not_found_and_what_cannot_be_is_refused(fron
         answer = await call(front, method, path, {} if method == "POST" else None)
         assert (answer.status_code, answer.json()["code"]) == (404, "site.unknown"), path
     for path, body, field in (
+        ("", {"name": ".."}, "name"),
+        ("", {"name": ".", "with_code": True}, "name"),
         ("", {"name": "y", "with_code": True, "valid_s": 0}, "valid_s"),
         ("", {"name": "y", "with_code": True, "valid_s": 1e300}, "valid_s"),
         (f"/{SITE}/rotate-token", {"overlap_s": -1}, "overlap_s"),

@@ -164,3 +164,9 @@ def test_cut_leaves_what_fits_and_marks_what_does_not(given_text: str, limit: in
 def test_cut_never_leaves_half_a_character() -> None:
     assert text.cut("€" * 10, 10) == "€€…"
     assert text.cut("a\x00b\udc80c") == "a\N{REPLACEMENT CHARACTER}b?c"
+
+
+@pytest.mark.parametrize("bad", [".", ".."])
+def test_a_name_in_an_address_is_not_the_way_to_another_page(bad: str) -> None:
+    assert refused(lambda value: text.check_path_name(str(value), "name"), bad) == ("text.dots", "name")
+    assert text.check_path_name("...", "name") == "..."

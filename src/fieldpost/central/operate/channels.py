@@ -26,7 +26,7 @@ from fieldpost.core.lists import Channel
 from fieldpost.core.outcome import Outcome, PermanentFailure, Uncertain, scrubbed
 from fieldpost.core.retry import parse
 from fieldpost.core.secret import Secret, check_secret
-from fieldpost.core.text import check_label
+from fieldpost.core.text import check_label, check_path_name
 
 TEST_S = 120.0
 """How long somebody who tests a channel waits for its outcome."""
@@ -83,7 +83,7 @@ class Channels:
         require(actor, Role.ADMIN, "channel.add")
         adapter = adapter_of(self._adapters, type_)
         policy = None if retry is None else parse(retry)
-        empty = Channel(check_label(name, "name"), type_, {}, is_default, retry=policy)
+        empty = Channel(check_path_name(check_label(name, "name"), "name"), type_, {}, is_default, retry=policy)
         added = self._checked(adapter, empty, settings, secrets or {})
         await _locate(adapter, added.settings)
         # The entry names settings and secrets, and never tells a value.

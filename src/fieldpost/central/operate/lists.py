@@ -22,7 +22,7 @@ from fieldpost.core.adapter import Adapter
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.lists import Directory, ListChange, NotificationList, compare, plan_mark
 from fieldpost.core.retry import RetryPolicy, parse
-from fieldpost.core.text import check_label, check_list_name
+from fieldpost.core.text import check_label, check_list_name, check_path_name
 
 TARGETS_MAX = 10_000
 SITES_MAX = 1000
@@ -163,7 +163,7 @@ def check(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
 def _frame(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
     """The list without its targets."""
     return NotificationList(
-        name=check_list_name(spec.name),
+        name=check_path_name(check_list_name(spec.name), "list_name"),
         type=adapter_of(adapters, spec.type).type,
         channel_name=_check_channel_name(spec.channel),
         park_uncertain=spec.park_uncertain,

@@ -27,7 +27,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.actor import APP, Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
-from fieldpost.core.text import check_label
+from fieldpost.core.text import check_label, check_path_name
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 
@@ -176,7 +176,7 @@ def _issue(kind: str) -> IssuedToken:
 
 
 def _check_name(name: str) -> None:
-    check_label(name, "name")
+    check_path_name(check_label(name, "name"), "name")
     if name.startswith(APP):
         raise InvalidInput("site.name", f"name must not begin with {APP}: that is an application's", field="name")
 
@@ -192,7 +192,11 @@ def _seconds(span: timedelta) -> int:
 
 def _add(conn: Connection, name: str, entry: AuditEntry, new: Enrolment | IssuedToken) -> None:
     if rows.get(conn, name) is not None:
-        raise Conflict("site.exists", f"there is a site named {name!r} already")
+        raise Conflict(
+            "site.exists",
+            f"there is a site named {name!r} already",
+            hint="invite it anew: fieldpost sites rotate-token NAME",
+        )
     rows.add(conn, name, entry.occurred_at)
     _give(conn, name, new, entry.occurred_at)
     audit.add(conn, [entry])

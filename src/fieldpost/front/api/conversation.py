@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
+import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 import fieldpost
@@ -29,6 +30,8 @@ Unfit = dict[int, Result]
 Answering = Callable[[Message, Unfit], Awaitable[Message | None]]
 """What a connection makes of one message."""
 
+log = structlog.get_logger()
+
 
 async def welcome(websocket: WebSocket, lane: Lane, rooms: Rooms, converse: Callable[[str], Awaitable[None]]) -> None:
     """Accept the connection and converse with the site it is of; who is not welcome gets an answer of HTTP instead."""
@@ -39,6 +42,8 @@ async def welcome(websocket: WebSocket, lane: Lane, rooms: Rooms, converse: Call
             with suppress(WebSocketDisconnect):
                 await converse(site)
     except FieldpostError as error:
+        if isinstance(error, Denied):
+            log.warning("call.denied", method="WEBSOCKET", path=websocket.url.path, code=error.code)
         await websocket.send_denial_response(problem(error))
 
 
