@@ -16,13 +16,15 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from fieldpost.testing import ManualClock
 from support.console import on_shared_loop, watched
 from support.front import Front, open_front, served
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+# A change that comes just before a page listens is seen when the page asks by itself, after a quarter of a minute.
+expect.set_options(timeout=40_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

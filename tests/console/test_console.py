@@ -210,6 +210,7 @@ async def test_nothing_sticks_out_and_text_can_be_read(
         await expect_fit_and_contrast(page)
     await page.goto("/notifications?status=parked")
     await page.locator("tr[data-row] a.open").click()
+    await expect(page.locator(".timeline")).to_be_attached()
     await expect_fit_and_contrast(page)
 
 
@@ -228,6 +229,7 @@ async def test_a_person_comes_in_by_a_link_changes_the_password_and_logs_out_eve
     await scriptless.get_by_label("Name").fill("anna")
     await scriptless.get_by_label("Password").fill("several words of mine")
     await scriptless.get_by_role("button", name="Log in").click()
+    await expect(scriptless.get_by_role("heading", name="Health", level=1)).to_be_attached()
     await page.get_by_role("link", name="anna").click()
     await expect(page.locator(".sessions tbody tr")).to_have_count(2)
     await page.get_by_label("Present password").fill("several words of mine")

@@ -81,7 +81,7 @@ async def test_a_parked_mail_is_found_understood_mended_and_seen_to_arrive(front
         await front.centre.deliver()
         assert (await front.centre.get(parked)).status is Status.DELIVERED
         # By itself, without a reload.
-        await expect(page.locator(".badge.delivered").first).to_be_visible(timeout=15_000)
+        await expect(page.locator(".badge.delivered").first).to_be_visible()
         assert [sent.subject for sent in await mail.received(1)] == ["Pump 3: pressure low"]
         for adapter in front.centre.adapters.values():
             await adapter.close()
@@ -170,6 +170,7 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
     await expect(page.get_by_role("heading", level=1)).to_contain_text("Discard 1 parked notification?")
     await page.get_by_label("Reason").fill("it is of yesterday")
     await page.get_by_role("button", name="Discard 1").click()
+    await expect(page.locator(".act-progress")).to_be_attached()
     await front.operate.bulk_acts.sweep()
     await page.reload()
     await expect(page.locator(".act-progress")).to_contain_text("1 of 1 done")
@@ -184,6 +185,7 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
     await expect(page.locator(".error").first).to_be_visible()
     await page.get_by_label("Reason").fill("the password was renewed")
     await page.get_by_role("button", name="Retry 2").click()
+    await expect(page.locator(".act-progress")).to_be_attached()
     await front.operate.bulk_acts.sweep()
     await page.reload()
     await expect(page.locator(".act-progress")).to_contain_text("2 of 2 done")
@@ -222,7 +224,7 @@ async def test_no_page_lets_itself_be_framed(front: Front, browser: Browser, url
             frames = f'<iframe src="{url}{path}"></iframe><iframe src="/harmless"></iframe>'
             elsewhere.on(path="/").answer(200, frames, html).times(1)
             await page.goto(elsewhere.url)
-            framed, harmless = (frame.url for frame in page.main_frame.child_frames)
+            framed, harmless = await until(lambda: frames_of(page), what="both frames to end up somewhere")
             assert harmless.endswith("/harmless")
             assert framed.startswith("chrome-error:"), framed
 
@@ -252,7 +254,7 @@ async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_d
         operation_id = await asyncio.to_thread(lambda: site.external("erp").call("POST", "/orders", json={"order": 7}))
         await log_in(front, page, "operator", "/site-calls?status=parked")
         row = page.locator("tr[data-row]", has_text="erp")
-        await expect(row).to_contain_text("parked", timeout=15_000)
+        await expect(row).to_contain_text("parked")
 
         assert await agent.stop() == 0
         front.clock.advance(90)
@@ -267,7 +269,7 @@ async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_d
         erp.behave()
         await agent.start()
         # By itself: the site comes, hears of it, does it and tells.
-        await expect(page.locator("main")).to_contain_text("applied", timeout=15_000)
+        await expect(page.locator("main")).to_contain_text("applied")
         await until(lambda: site.tracking.status(operation_id).status is OperationStatus.DELIVERED)
         await page.goto(f"/sites/{SITE}")
         await expect(page.locator("main")).to_contain_text("online")
@@ -283,6 +285,12 @@ async def park_many(front: Front, count: int) -> list[str]:
     await front.centre.deliver(slots=256, slots_per_key=256, batch_size=500)
     front.clock.advance(1)
     return ids
+
+
+def frames_of(page: Page) -> list[str]:
+    """Where the two frames of a page ended up; nothing before both have."""
+    found = [frame.url for frame in page.main_frame.child_frames]
+    return found if len(found) == 2 and not {"", "about:blank"} & set(found) else []
 
 
 async def retries(front: Front, notification_id: str) -> int:
