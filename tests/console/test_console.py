@@ -80,6 +80,7 @@ async def test_the_list_does_not_move_under_the_pointer_and_its_rows_change_in_p
     rows = page.locator("tbody tr[data-row]")
     first = rows.filter(has_text="First")
     await first.hover()
+    place = await first.bounding_box()
     front.clock.advance(1)
     await front.centre.send("ops", subject="Second")
     await expect(page.get_by_role("button", name="1 new: show")).to_be_visible()
@@ -87,6 +88,7 @@ async def test_the_list_does_not_move_under_the_pointer_and_its_rows_change_in_p
     await front.centre.deliver()
     await expect(first).to_contain_text("delivered")
     await expect(rows).to_have_count(1)
+    assert await first.bounding_box() == place
     await page.get_by_role("button", name="1 new: show").click()
     await expect(rows).to_have_count(2)
 
