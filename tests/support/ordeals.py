@@ -63,11 +63,13 @@ async def drained_with_a_death(cluster: Cluster, count: int) -> Drain:
         expected_s = (count - done) / (done / (died - began)) * 2
         finished_s = loop.time() - died - expected_s
         again = await cluster.query(
-            "select notification_id::text as id, started_at from attempts where node_id = $1 and claim_token > 1",
+            "select notification_id::text as id, min(started_at) as started_at from attempts"
+            " where node_id = $1 and claim_token > 1 group by 1",
             survivor.node_id,
         )
-        waits = [(row["started_at"] - orphans[row["id"]]).total_seconds() for row in again if row["id"] in orphans]
-        assert len(waits) == len(orphans), "each is taken up once"
+        # A node that had to wait for its turn gives a claim back unsent and takes it again: the first time counts.
+        taken_up = {row["id"]: row["started_at"] for row in again}
+        waits = [(taken_up[i] - lease_until).total_seconds() for i, lease_until in orphans.items()]
         return Drain(await cluster.verdict(sender), len(orphans), max(waits, default=0.0), finished_s)
 
 

@@ -8,8 +8,8 @@ from support.cluster import Cluster
 from support.ordeals import drained_with_a_death
 from support.running_central import INTERVAL_S
 
-SLACK_S = 4.0
-"""What a loaded machine may add."""
+SLACK_S = 15.0
+"""What a loaded machine may add; a node that waited for what its settings say by themselves would take minutes."""
 
 
 @pytest.mark.fault(22)
@@ -17,7 +17,7 @@ SLACK_S = 4.0
 async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(cluster: Cluster) -> None:
     victim = await cluster.start()
     await cluster.furnish("ops", "it", "night")
-    answers = cluster.mail.on("dot").keep_mail().hang()
+    cluster.mail.on("dot").keep_mail().hang().times(24)
     async with cluster.sender() as sender:
         await sender.send(30, "ops", "it", "night")
         await cluster.until_in_flight(24, victim)
@@ -26,9 +26,10 @@ async def test_what_a_killed_dispatcher_held_is_resumed_when_its_lease_is_over(c
         held = await cluster.in_flight(victim)
         await victim.kill()
         orphans = {row["id"]: row for row in await cluster.in_flight(victim)}
-        statuses = await cluster.query("select distinct status from notifications")
+        statuses = await cluster.query(
+            "select distinct status from notifications where notification_id = any($1::uuid[])", list(orphans)
+        )
         assert [row["status"] for row in statuses] == ["pending"], "a claim is not a status"
-        answers.withdraw()
         sender.use(survivor.url)
         await sender.send(30, "ops", "it", "night")
         await cluster.settle()

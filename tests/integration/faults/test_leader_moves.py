@@ -5,7 +5,7 @@ import pytest
 from support.cluster import Cluster, started_together
 from support.running_central import RunningCentral, until
 
-LEASE_S = 2.0
+LEASE_S = 4.0
 QUICK = {
     "FIELDPOST_UPKEEP__LEASE_S": str(LEASE_S),
     "FIELDPOST_UPKEEP__RENEW_S": "0.5",

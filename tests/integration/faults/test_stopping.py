@@ -9,6 +9,9 @@ from support.cluster import Cluster
 GRACE_S = 1.5
 LONG_LEASE = {"FIELDPOST_DISPATCH__LEASE_S": "60", "FIELDPOST_DISPATCH__RENEW_S": "1"}
 SHORT_GRACE = {"FIELDPOST_DISPATCH__GRACE_S": str(GRACE_S)}
+LONG_GRACE = {"FIELDPOST_DISPATCH__GRACE_S": "25"}
+SLACK_S = 20.0
+"""What a loaded machine may add; whoever waited for the mail server would wait for minutes."""
 
 
 @pytest.mark.fault(59)
@@ -24,7 +27,7 @@ async def test_a_stopping_node_claims_no_more_and_gives_back_what_it_cannot_fini
         loop = asyncio.get_running_loop()
         began = loop.time()
         assert await stopping.stop() == 0
-        assert loop.time() - began < GRACE_S + 5
+        assert loop.time() - began < GRACE_S + SLACK_S
         rows = await cluster.query("select notification_id::text as id, status, claim_owner from notifications")
         assert {(row["status"], row["claim_owner"]) for row in rows} == {("pending", None)}
         ends = await cluster.query("select notification_id::text as id, outcome, error from attempts")
@@ -44,7 +47,7 @@ async def test_a_stopping_node_claims_no_more_and_gives_back_what_it_cannot_fini
 
 @pytest.mark.fault(59)
 async def test_what_a_stopping_node_can_finish_within_its_grace_time_it_finishes(cluster: Cluster) -> None:
-    node = await cluster.start()
+    node = await cluster.start(environment=LONG_LEASE | LONG_GRACE)
     await cluster.furnish("ops")
     cluster.mail.on("dot").wait(answered := asyncio.Event())
     async with cluster.sender() as sender:
@@ -65,7 +68,7 @@ async def test_what_a_stopping_node_can_finish_within_its_grace_time_it_finishes
 @pytest.mark.fault(59)
 @pytest.mark.req("DEC-10")
 async def test_a_send_that_a_stopping_node_leaves_unanswered_is_recorded_as_uncertain(cluster: Cluster) -> None:
-    node = await cluster.start(environment=SHORT_GRACE)
+    node = await cluster.start(environment=LONG_LEASE | SHORT_GRACE)
     await cluster.furnish("ops")
     cluster.mail.on("dot").keep_mail().hang().times(4)
     async with cluster.sender() as sender:

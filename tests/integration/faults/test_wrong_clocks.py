@@ -8,8 +8,8 @@ from support.cluster import Cluster
 from support.running_central import LEASE_S, clock_off_by
 
 DELAY_S = 2.0
-SLACK_S = 3.0
-"""What a loaded machine may add."""
+SLACK_S = 15.0
+"""What a loaded machine may add; a wrong clock would add an hour, or take it away."""
 
 
 @pytest.mark.fault(25)
@@ -25,7 +25,7 @@ async def test_a_node_with_a_wrong_clock_neither_steals_nor_stalls(cluster: Clus
     cluster.mail.on("dot").wait(answered)
     async with cluster.sender(wrong, right) as sender:
         await sender.send(32, "ops", "it", "night", "desk", batch=4)
-        await cluster.mail.saw("dot", 32, timeout_s=20)
+        await cluster.mail.saw("dot", 32, timeout_s=60)
         flights = {row["id"]: row["lease_until"] for row in await cluster.until_in_flight(32)}
         await cluster.until_clock_passed(max(flights.values()))
         stolen = {row["id"] for row in await cluster.in_flight()} ^ flights.keys()
