@@ -1,5 +1,6 @@
 """Site folders for tests."""
 
+import random
 import socket
 from pathlib import Path
 
@@ -15,7 +16,13 @@ def make_site(folder: Path, central_url: str = "http://127.0.0.1:9") -> Site:
 
 
 def closed_port() -> int:
-    """A loopback port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port on which nobody listens. Not one of those that the system hands out by itself: the next server of
+    another test could get it."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 15_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import re
-import socket
 import sys
 from pathlib import Path
 
 from fieldpost.testing.mail import MailServerThread
+from support.journey import steady_port
 
 PAGE = "docs/tutorial/by-command-line.md"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -17,7 +17,7 @@ START_S = 60.0
 async def test_the_documented_steps_lead_to_a_delivered_mail(project: Path, tmp_path: Path) -> None:
     first, *rest = re.findall(r"^    \$ (.+)$", (project / PAGE).read_text(), re.MULTILINE)
     assert first == "fieldpost central"
-    port = free_port()
+    port = steady_port()
     environment = {"PATH": PATH, "HOME": str(tmp_path), "COLUMNS": "200"}
     with MailServerThread() as server:
         script = "\n".join(["set -e", *rest]).replace(":8025", f":{port}").replace("2525", str(server.port))
@@ -53,8 +53,3 @@ async def run(script: str, folder: Path, environment: dict[str, str]) -> asyncio
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
