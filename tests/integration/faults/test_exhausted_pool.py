@@ -1,7 +1,7 @@
 """All connections of a node to its database are taken, and none comes free: what wants one waits, then is put off."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -37,10 +37,27 @@ async def locked(url: str, *tables: str) -> AsyncIterator[None]:
         await connection.close()
 
 
+async def are_waiting(url: str, count: int) -> bool:
+    """Whether so many wait for a table of this database."""
+    connection = await asyncpg.connect(url)
+    try:
+        found = await connection.fetchval(
+            "select count(*) from pg_locks l join pg_database d on d.oid = l.database"
+            " where d.datname = current_database() and not l.granted"
+        )
+        return bool(found >= count)
+    finally:
+        await connection.close()
+
+
+async def is_taken(submit: Callable[[], Awaitable[httpx2.Response]]) -> bool:
+    return (await submit()).status_code == 200
+
+
 @pytest.mark.fault(32)
 async def test_a_node_without_free_connections_puts_sites_off_and_goes_on_when_there_are(pg_url: str) -> None:
     clock = SystemClock()
-    store = PostgresStore(parse_url(pg_url), None, connections_max=CONNECTIONS, wait_s=0.2)
+    store = PostgresStore(parse_url(pg_url), None, connections_max=CONNECTIONS, wait_s=1.0)
     centre = Centre(store, clock, ScriptedAdapter())
     operate = Operate.over(store, centre.adapters, clock, centre.keyring)
     app = create_app(operate, Watch.over(store, clock), centre.ingest)
@@ -60,6 +77,7 @@ async def test_a_node_without_free_connections_puts_sites_off_and_goes_on_when_t
         with capture_logs() as logged:
             async with locked(pg_url, "notifications"):
                 waiting = [asyncio.create_task(centre.get(before)) for _ in range(CONNECTIONS)]
+                await until(lambda: are_waiting(pg_url, CONNECTIONS), 20, "all connections to be taken")
                 dispatching = asyncio.create_task(node.run())
                 await until(lambda: any(e["event"] == "sweep.failed" for e in logged), 20, "a sweep without connection")
                 refused = await submit()
@@ -70,7 +88,8 @@ async def test_a_node_without_free_connections_puts_sites_off_and_goes_on_when_t
                 assert (await client.get("/login")).status_code == 200, "the console answers"
                 assert centre.adapter.envelopes == [], "nothing is sent without a claim"
             assert len(await asyncio.gather(*waiting)) == CONNECTIONS, "whoever had one only waited"
-        assert (await submit()).status_code == 200
+        # Whatever waited meanwhile wants the same few connections now.
+        await until(lambda: is_taken(submit), 20, "the site's next try to be taken")
         await centre.adapter.called(2)
         node.stop()
         await dispatching

@@ -97,7 +97,7 @@ async def test_a_statement_that_really_takes_too_long_is_tried_again(pg_url: str
     visitor = await asyncpg.connect(pg_url)
     try:
         name = await visitor.fetchval("select current_database()")
-        await visitor.execute(f"alter database \"{name}\" set statement_timeout = '100ms'")
+        await visitor.execute(f"alter database \"{name}\" set statement_timeout = '1s'")
         locking = visitor.transaction()
         await locking.start()
         await visitor.execute("lock table notifications in exclusive mode")
