@@ -61,7 +61,7 @@ async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] 
 
 async def _looks(store: Store, hand: Hand, kept: GrownStore) -> list[Question]:
     middle = await hand.middle()
-    notifications = Notifications(store, SystemClock(), BY.stuck_after)
+    notifications = Notifications(store, SystemClock(), BY)
     deep = to_cursor(middle)
     return [
         ("kpis", lambda: store.read(kpis.snapshot, BY, now=kept.now), lambda: hand.kpis(BY)),
@@ -73,7 +73,7 @@ async def _looks(store: Store, hand: Hand, kept: GrownStore) -> list[Question]:
 
 
 def _filters(store: Store, hand: Hand, kept: GrownStore) -> Iterator[Question]:
-    notifications = Notifications(store, SystemClock(), BY.stuck_after)
+    notifications = Notifications(store, SystemClock(), BY)
 
     def question(name: str, wanted: Filter, by_hand: Call) -> Question:
         return name, lambda: notifications.page(wanted), by_hand

@@ -6,21 +6,23 @@ Times are drawn from around every threshold, the threshold itself and a microsec
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
-from fieldpost.central.store import kpis, sites
+from fieldpost.central.store import kpis, search, sites, terms
 from fieldpost.central.store.engine import open_store
 from fieldpost.central.store.site_tables import site_calls
-from fieldpost.central.store.tables import notifications
+from fieldpost.central.store.tables import notifications, search_backlog
 from fieldpost.core import kpi
 from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import KPIS, NOTHING, CallRow, Row, Thresholds
 from fieldpost.core.message import OperationStatus
 from fieldpost.core.notification import Status
+from fieldpost.core.search import Filter
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 BY = Thresholds(timedelta(minutes=10), timedelta(seconds=20), timedelta(minutes=1))
@@ -47,6 +49,45 @@ async def test_the_sql_of_every_kpi_tells_what_its_formula_tells(store_url: str,
     assert found.total == kpi.compute(made, NOW, BY, calls)
     for one in KPIS:
         assert found.total[one.name] > 0, f"the random table says nothing about {one.name}"
+
+
+@pytest.mark.req("KPI-03", "KPI-12", "DEC-16")
+@pytest.mark.parametrize("are_many", [False, True], ids=["few", "many"])
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_filters_stuck_and_overdue_find_the_rows_that_their_kpis_count(
+    store_url: str, seed: int, are_many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all sites and of each, in pages; also where so many are overdue that not each of them is looked at."""
+    if are_many:
+        monkeypatch.setattr(search, "FEW", 5)
+        monkeypatch.setattr(search, "SCAN_MAX", 40)
+    rng = random.Random(seed)
+    made = [random_row(rng) for _ in range(ROWS)]
+    store = open_store(store_url)
+    try:
+        await store.write(fill, rng, made, [random_call(rng)])
+        await store.write(index)
+        counted = await store.read(kpis.snapshot, BY, now=NOW)
+        for name, wanted in (("stuck", Filter(is_stuck=True)), ("overdue", Filter(is_overdue=True))):
+            assert await store.read(count_found, wanted) == counted.total[name]
+            for site, figures in counted.of_sites.items():
+                assert await store.read(count_found, replace(wanted, site=site)) == figures[name], (name, site)
+    finally:
+        await store.close()
+
+
+def count_found(conn: Connection, wanted: Filter) -> int:
+    """How many rows its pages show together, each of them once."""
+    resolved = wanted.resolved(NOW, BY)
+    assert resolved is not None
+    seen: list[str] = []
+    page = search.find(conn, resolved, limit=7)
+    seen += [n.notification_id for n in page.notifications]
+    while page.end is not None:
+        page = search.find(conn, resolved, limit=7, before=page.end)
+        seen += [n.notification_id for n in page.notifications]
+    assert len(seen) == len(set(seen))
+    return len(seen)
 
 
 async def test_an_empty_table_has_the_figures_of_nothing(store_url: str) -> None:
@@ -94,6 +135,16 @@ def fill(conn: Connection, rng: random.Random, made: list[Row], calls: list[Call
         sites.add(conn, site, NOW)
     conn.execute(insert(notifications), list(rows_of(rng, made)))
     conn.execute(insert(site_calls), [call_row(rng, call) for call in calls])
+
+
+def index(conn: Connection) -> None:
+    """As the leading node does behind the arrivals: only so are rows found by their site."""
+    arrived = conn.execute(select(notifications.c.notification_id, notifications.c.created_at)).all()
+    batches = [{"notification_id": row[0], "created_at": row[1], "count": 1} for row in arrived]
+    conn.execute(insert(search_backlog), list({batch["created_at"]: batch for batch in batches}.values()))
+    sweep = 1
+    while terms.index(conn, ROWS, sweep):
+        sweep += 1
 
 
 def call_row(rng: random.Random, call: CallRow) -> dict[str, Any]:

@@ -38,6 +38,7 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
         ("parked", "?status=parked"),
         ("filtered", "?status=parked&site=plant-north&subject=filter"),
         ("stuck", "?stuck=true"),
+        ("overdue", "?overdue=true"),
         ("none", "?subject=unheard-of"),
         ("within", "?last=day&list=maintenance"),
         ("wrong", "?status=unheard-of"),

@@ -17,6 +17,7 @@ FromOption = Annotated[
 ]
 ToOption = Annotated[str | None, typer.Option("--to", help="Only what arrived before.", show_default=False)]
 StuckOption = Annotated[bool, typer.Option("--stuck", help="Only what is stuck.")]
+OverdueOption = Annotated[bool, typer.Option("--overdue", help="Only what is overdue.")]
 SubjectOption = Annotated[
     str | None, typer.Option("--subject", help="Only with all these words in the subject.", show_default=False)
 ]

@@ -12,6 +12,7 @@ from fieldpost.cli.filters import (
     ErrorOption,
     FromOption,
     ListOption,
+    OverdueOption,
     SiteOption,
     StatusOption,
     StuckOption,
@@ -40,6 +41,7 @@ def list_(
     since: FromOption = None,
     until: ToOption = None,
     stuck: StuckOption = False,
+    overdue: OverdueOption = False,
     subject: SubjectOption = None,
     error: ErrorOption = None,
     limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 50,
@@ -51,7 +53,13 @@ def list_(
     """Show notifications, newest first."""
     wanted = fields(type_, site, list_name, since, until, subject, error)
     found = Client(url, token_file).get(
-        "notifications", status=status or None, stuck="true" if stuck else None, limit=limit, cursor=cursor, **wanted
+        "notifications",
+        status=status or None,
+        stuck="true" if stuck else None,
+        overdue="true" if overdue else None,
+        limit=limit,
+        cursor=cursor,
+        **wanted,
     )
     show_table(
         found,

@@ -136,6 +136,10 @@ def parked_only(wanted: Filter) -> Filter:
     """The filter as a bulk act has it, which is about what is parked; InvalidInput if it asks for anything else."""
     if wanted.is_stuck:
         raise InvalidInput("bulk.stuck", "what is stuck is not parked: a bulk act cannot be about it", field="stuck")
+    if wanted.is_overdue:
+        raise InvalidInput(
+            "bulk.overdue", "what is overdue is not parked: a bulk act cannot be about it", field="overdue"
+        )
     if wanted.statuses not in ((), (Status.PARKED,)):
         raise InvalidInput("bulk.status", "a bulk act is about parked notifications only", field="status")
     return replace(wanted, statuses=(Status.PARKED,))

@@ -263,8 +263,8 @@ def _ended_lately(row: CallRow, now: datetime, by: Thresholds) -> bool:
 
 
 def _is_overdue(row: Row, now: datetime, overdue_after: timedelta) -> bool:
-    """Free to be taken, by its due time and by the end of its last lease, and not taken for so long."""
+    """Free to be taken, by its arrival, its due time and the end of its last lease, and not taken for so long."""
     if row.status not in LIVE or row.is_held or row.due_at is None:
         return False
-    free_since = max(row.due_at, row.lease_until or row.due_at)
+    free_since = max(row.created_at, row.due_at, row.lease_until or row.due_at)
     return now - free_since > overdue_after

@@ -8,11 +8,12 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.fingerprint import fingerprint_key, is_fingerprint_key
+from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.text import check_label, check_subject
 from fieldpost.core.times import from_text, to_text
@@ -20,7 +21,7 @@ from fieldpost.core.times import from_text, to_text
 WORD_LENGTH_MAX = 64
 """What a word has beyond this many characters is not looked at."""
 WORDS_MAX = 16
-FIELDS = ("status", "type", "site", "list", "from", "to", "stuck", "subject", "error")
+FIELDS = ("status", "type", "site", "list", "from", "to", "stuck", "overdue", "subject", "error")
 """What a filter is called by in queries, forms and stored acts; only `status` may be given more than once."""
 
 _ASCII_WORD = re.compile("[a-z0-9]+")
@@ -51,6 +52,9 @@ class Filter:
     until: datetime | None = None
     """Arrived before this moment."""
     is_stuck: bool = False
+    is_overdue: bool = False
+    overdue_before: datetime | None = None
+    """Free to be taken since before this moment, and not taken: what `resolved` makes of `is_overdue`."""
     subject: str | None = None
     """Words that the subject must hold."""
     error_key: str | None = None
@@ -66,15 +70,20 @@ class Filter:
             return False
         return self.error_key is None or (error is not None and fingerprint_key(error) == self.error_key)
 
-    def resolved(self, now: datetime, stuck_after: timedelta) -> "Filter | None":
-        """The same without `is_stuck`, as statuses and times; None when nothing at all can fit."""
-        statuses = self.statuses or ((Status.PARKED,) if self.error_key is not None else ())
-        if not self.is_stuck:
-            return replace(self, statuses=statuses)
-        live = tuple(status for status in statuses or Status if status in LIVE)
-        cutoff = now - stuck_after
-        until = cutoff if self.until is None else min(cutoff, self.until)
-        return replace(self, statuses=live, until=until, is_stuck=False) if live else None
+    def resolved(self, now: datetime, by: Thresholds) -> "Filter | None":
+        """The same without `is_stuck` and `is_overdue`, as statuses and times; None when nothing at all can fit."""
+        if not self.is_stuck and not self.is_overdue:
+            return replace(self, statuses=self.statuses or ((Status.PARKED,) if self.error_key is not None else ()))
+        live = tuple(status for status in self.statuses or Status if status in LIVE)
+        if not live:
+            return None
+        stuck_before = now - by.stuck_after if self.is_stuck else None
+        overdue_before = now - by.overdue_after if self.is_overdue else None
+        # What is overdue has arrived before it could be taken.
+        until = min(at for at in (self.until, stuck_before, overdue_before) if at is not None)
+        return replace(
+            self, statuses=live, until=until, overdue_before=overdue_before, is_stuck=False, is_overdue=False
+        )
 
     def fields(self) -> dict[str, str | list[str]]:
         """What was given, by the names in FIELDS; `parse` makes the same filter of it."""
@@ -86,6 +95,7 @@ class Filter:
             "from": to_text(self.since) if self.since else None,
             "to": to_text(self.until) if self.until else None,
             "stuck": "true" if self.is_stuck else None,
+            "overdue": "true" if self.is_overdue else None,
             "subject": self.subject,
             "error": self.error_key,
         }
@@ -110,6 +120,7 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> Filter:
         since=since,
         until=until,
         is_stuck=_is_true(one, "stuck"),
+        is_overdue=_is_true(one, "overdue"),
         subject=_subject(one["subject"]) if "subject" in one else None,
         error_key=_error_key(one["error"]) if "error" in one else None,
     )

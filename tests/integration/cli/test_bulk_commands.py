@@ -48,6 +48,7 @@ async def test_the_list_takes_every_filter(cli: Cli) -> None:
         ("--from", border): {stuck, young},
         ("--to", border): {pump, tank},
         ("--stuck",): {stuck},
+        ("--overdue",): {stuck},
         ("--subject", "PUMP hot"): {pump},
         ("--error", key): {tank},
     }.items():

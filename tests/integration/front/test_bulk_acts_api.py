@@ -92,6 +92,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"filter": {"site": ["a", "b"]}}, "filter.one", "site"),
     ({"filter": {"status": "delivered"}}, "bulk.status", "status"),
     ({"filter": {"stuck": "true"}}, "bulk.stuck", "stuck"),
+    ({"filter": {"overdue": "true"}}, "bulk.overdue", "overdue"),
     ({"as_of": "yesterday"}, "filter.time", "as_of"),
     ({"verb": "discard", "in_stages": True}, "bulk.stages", "in_stages"),
     ({"filter": None, "notifications": []}, "bulk.selection", "notifications"),

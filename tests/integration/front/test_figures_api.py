@@ -76,9 +76,15 @@ async def test_stuck_and_overdue_show_and_change_nothing(front: Front) -> None:
     told = (await kpis(front))["kpis"]
     assert (told["stuck"], told["overdue"], told["oldest_pending_age_s"]) == (1, 1, 627)
     assert await front.centre.get(sent) == before
+    young = await front.centre.send()
     async with front.client("viewer") as client:
-        (line,) = (await client.get("/api/v1/notifications")).json()["notifications"]
-    assert line["is_stuck"] is True
+        lines = (await client.get("/api/v1/notifications")).json()["notifications"]
+        found = [
+            [line["notification_id"] for line in (await client.get(path)).json()["notifications"]]
+            for path in ("/api/v1/notifications?stuck=true", "/api/v1/notifications?overdue=true")
+        ]
+    assert [(line["notification_id"], line["is_stuck"]) for line in lines] == [(young, False), (sent, True)]
+    assert found == [[sent], [sent]]
 
 
 async def test_a_look_is_shared_for_a_moment(front: Front) -> None:

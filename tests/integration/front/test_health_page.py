@@ -1,5 +1,6 @@
 """The health page: the figures at their stops, the worst trouble first, and how it was."""
 
+import html
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -12,13 +13,13 @@ from fieldpost.central.operate.bulk_acts import Chosen
 from fieldpost.central.store import kpis, samples
 from fieldpost.core.bulk import Verb
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.outcome import Held
+from fieldpost.core.outcome import Held, TransientFailure
 from fieldpost.core.times import to_text
 from fieldpost.front.console.chart import SPANS
 from fieldpost.link.messages import Health
 from fieldpost.testing import ManualClock
 from support.centre import SITE
-from support.front import OPERATOR, Front, open_front
+from support.front import ADMIN, OPERATOR, Front, open_front
 
 MINUTE = timedelta(minutes=1)
 
@@ -40,7 +41,7 @@ async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_row
     assert tiles["queue depth"] == ("/notifications?status=pending&amp;status=retrying", "1")
     assert tiles["stuck"] == ("/notifications?stuck=true", "1")
     assert tiles["parked"] == ("/notifications?status=parked", "1")
-    assert tiles["overdue"][1] == "1", "nobody dispatches here"
+    assert tiles["overdue"] == ("/notifications?overdue=true", "1"), "nobody dispatches here"
     assert tiles["oldest pending"][1] == "11 min"
     assert tiles["delivered"] == ("/notifications?status=delivered", "0")
     for words in ("longer than 10 min", "due for longer than 20 s", "in the last 1 min"):
@@ -49,6 +50,29 @@ async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_row
         await log_in(quick, client)
         oldest = await client.get(tiles["oldest pending"][0].replace("&amp;", "&"))
     assert waiting in oldest.text
+
+
+@pytest.mark.req("DEC-16")
+async def test_the_tiles_of_what_is_overdue_lead_to_so_many_rows(front: Front) -> None:
+    """On Health, on a site's page and on the outbox; what is retried later, or has just come, is none of them."""
+    await front.centre.add_channel()
+    await front.centre.add_list("ops", "ops@example.org")
+    front.centre.adapter.answer("ops", TransientFailure("451 later", retry_after=timedelta(hours=1)))
+    await front.centre.send("ops")
+    await front.centre.deliver()
+    await front.operate.sites.add(ADMIN, "north")
+    await front.centre.send_many(3, "ops")
+    await front.centre.send_many(2, "ops", site="north")
+    front.clock.advance(30)
+    await front.centre.send("ops")
+    async with front.client() as client:
+        await log_in(front, client)
+        for path, count in (("/", 5), ("/notifications", 5), ("/sites/north", 2)):
+            leads_to, told = tiles_of((await client.get(path)).text)["overdue"]
+            assert told == str(count), path
+            found = await client.get(html.unescape(leads_to))
+            assert found.text.count("data-row") == count, leads_to
+        assert 'name="overdue" type="checkbox" value="true" checked' in found.text
 
 
 @pytest.mark.req("KPI-09")

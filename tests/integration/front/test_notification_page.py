@@ -141,6 +141,24 @@ async def test_it_leads_to_its_like(quick: Front) -> None:
             assert "Another one" in await visitor.look(html.unescape(path))
 
 
+async def test_what_is_not_parked_leads_to_all_with_its_error_whatever_their_status(quick: Front) -> None:
+    error = f"ops@example.org: {NO_USER}"
+    await quick.park(NO_USER, subject="Parked one")
+    quick.centre.adapter.answer("ops", TransientFailure(error))
+    retrying = await quick.centre.send("ops", subject="Retrying one")
+    await quick.centre.deliver()
+    await quick.park("554 too large", subject="Other one")
+    async with visiting(quick, "operator") as visitor:
+        await visitor.look(f"/notifications/{retrying}")
+        (path,) = re.findall(r'class="same" href="([^"]*)">same error', visitor.page.text)
+        text = await visitor.look(html.unescape(path))
+        assert "Parked one" in text
+        assert "Retrying one" in text
+        assert "Other one" not in text
+        assert "selected>not delivered</option>" in visitor.page.text
+        assert "Retry all…" in text, "those that are parked can be retried from here"
+
+
 @pytest.mark.parametrize("back", ["//evil.example/", "https://evil.example/", "javascript:alert(1)"])
 async def test_the_way_back_leads_to_no_other_server(quick: Front, back: str) -> None:
     parked = await quick.park()

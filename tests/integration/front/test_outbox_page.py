@@ -46,8 +46,8 @@ async def test_the_page_has_the_figures_and_the_list(quick: Front) -> None:
         tiles = visitor.page.text.partition('aria-label="Headline figures">')[2].partition("</ul>")[0]
     said = " ".join(re.sub(r"<[^>]*>", " ", tiles).split())
     assert said == (
-        "queue depth 1 pending or retrying oldest pending 11 min since it arrived stuck 1 not delivered for 10 min"
-        " parked 1 waiting for a person delivered 0 in the last 1 min"
+        "queue depth 1 pending or retrying oldest pending 11 min since it arrived overdue 1 longer than 20 s"
+        " stuck 1 longer than 10 min parked 1 waiting for a person delivered 0 in the last 1 min"
     )
     assert subjects(visitor) == ["Old one", "Parked one", "Delivered one"]
     assert "needs the role operator; you are viewer" in text
@@ -70,6 +70,7 @@ async def test_every_filter_narrows_the_list_and_stands_in_the_links(quick: Fron
         "site=plant-7&list=nobody": ["Tank is low"],
         "site=elsewhere": [],
         "stuck=true": ["Tank is low"],
+        "overdue=true": ["Tank is low"],
         "subject=pump+hot": ["Pump 3 is hot"],
         f"error={ERROR_KEY}": ["Pump 3 is hot"],
         "last=hour": ["Tank is low"],
@@ -92,6 +93,22 @@ async def test_every_filter_narrows_the_list_and_stands_in_the_links(quick: Fron
         assert links(visitor)["Outbox, as filtered"] == parked
 
 
+@pytest.mark.parametrize(
+    ("query", "chosen"),
+    [
+        ("status=parked", "parked"),
+        ("status=pending,retrying", "pending or retrying"),
+        ("status=pending,retrying,parked,discarded", "not delivered"),
+        ("status=parked,delivered", "parked or delivered"),
+    ],
+)
+async def test_the_form_shows_the_statuses_that_the_address_asks_for(quick: Front, query: str, chosen: str) -> None:
+    async with visiting(quick, "viewer") as visitor:
+        await visitor.look(f"/notifications?{query}")
+        form = visitor.page.text.partition('<select name="status"')[2].partition("</select>")[0]
+    assert re.findall(r"selected>([^<]*)</option>", form) == [chosen]
+
+
 async def test_counts_are_told_only_where_they_are_those_of_the_list(quick: Front) -> None:
     await quick.park()
     async with visiting(quick, "viewer") as visitor:
@@ -111,6 +128,7 @@ async def test_counts_are_told_only_where_they_are_those_of_the_list(quick: Fron
         ("from=2026-11-15T00:00&zone=Atlantis", "There is no time zone 'Atlantis' here. Leave it out for UTC."),
         ("subject=---", "Subject must hold 1 to 16 words to look for, not 0."),
         ("stuck=perhaps", "Stuck must be true or false, not 'perhaps'."),
+        ("overdue=perhaps", "Overdue must be true or false, not 'perhaps'."),
         ("error=zz", "Error must be the key of a group of errors. Take one from the groups."),
         ("last=year", "Last must be one of hour, day, week, not 'year'."),
         (f"site={'x' * 300}", "Site is 300 bytes of UTF-8, at most 256."),

@@ -79,10 +79,14 @@ async def test_limits_orders_and_parameters_that_there_are_not_are_refused(front
     }
     cases |= {
         f"{name}=a&{name}=b": (422, "query.twice", name)
-        for name in ("limit", "cursor", "site", "list", "type", "subject", "from", "to", "stuck", "error")
+        for name in ("limit", "cursor", "site", "list", "type", "subject", "from", "to", "stuck", "overdue", "error")
     }
     cases |= {f"status={text}": (422, "status.unknown", "status") for text in ("PARKED", "", "forwarding", "0")}
-    cases |= {f"stuck={text}": (422, "filter.truth", "stuck") for text in ("1", "yes", "TRUE", "")}
+    cases |= {
+        f"{name}={text}": (422, "filter.truth", name)
+        for name in ("stuck", "overdue")
+        for text in ("1", "yes", "TRUE", "")
+    }
     await check_refused(front, cases)
     await front.centre.send()
     assert len(await found(front, limit="200")) == 1

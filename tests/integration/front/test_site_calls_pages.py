@@ -123,6 +123,10 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
             ("other", marked[0], "discard"),
             ("other", moved, "discard"),
         }
+        chosen = [f"{marked[0]} {SITE}", f"{marked[0]} gone"]
+        visitor.page = await visitor.client.get("/site-calls/ask", params={"act": "retry", "call": chosen})
+        assert (await visitor.send("/site-calls/give")).status_code == 404
+        assert await quick.operate.intents.open_of([SITE, "other"], 10) == found, "for all of them, or for none"
         assert "Nothing is selected" in await visitor.look("/site-calls/ask?act=discard")
         for wrong in ("?act=burn&call=x", "?act=retry&call=x", f"?act=retry&call={marked[0]}"):
             await visitor.look(f"/site-calls/ask{wrong}")

@@ -57,7 +57,7 @@ def test_only_gathering_and_running_acts_go_on() -> None:
 def test_a_bulk_act_is_about_parked_notifications_only() -> None:
     assert parked_only(Filter(site="plant-7")) == Filter(site="plant-7", statuses=(Status.PARKED,))
     assert parked_only(Filter(statuses=(Status.PARKED,))) == Filter(statuses=(Status.PARKED,))
-    for wanted in (Filter(is_stuck=True), Filter(statuses=(Status.PARKED, Status.RETRYING))):
+    for wanted in (Filter(is_stuck=True), Filter(is_overdue=True), Filter(statuses=(Status.PARKED, Status.RETRYING))):
         with pytest.raises(InvalidInput):
             parked_only(wanted)
 

@@ -12,6 +12,7 @@ NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 BY = Thresholds()
 MICROSECOND = timedelta(microseconds=1)
 PENDING = Row("plant-7", Status.PENDING, NOW, due_at=NOW)
+OLD = replace(PENDING, created_at=NOW - timedelta(hours=1), due_at=NOW - timedelta(hours=1))
 
 
 def figure(name: str, *rows: Row) -> float:
@@ -45,16 +46,15 @@ def test_stuck_is_live_for_longer_than_the_threshold_of_ten_minutes(status: Stat
 
 @pytest.mark.req("DEC-16", "DEC-10")
 def test_stuck_counts_held_rows_and_overdue_leaves_them_out() -> None:
-    old = replace(PENDING, created_at=NOW - timedelta(hours=1), due_at=NOW - timedelta(hours=1))
-    assert (figure("stuck", old), figure("overdue", old)) == (1, 1)
-    held = replace(old, is_held=True)
+    assert (figure("stuck", OLD), figure("overdue", OLD)) == (1, 1)
+    held = replace(OLD, is_held=True)
     assert (figure("stuck", held), figure("overdue", held)) == (1, 0)
 
 
 @pytest.mark.req("DEC-16")
 def test_overdue_is_due_for_longer_than_two_sweeps_and_not_taken() -> None:
-    at_threshold = replace(PENDING, due_at=NOW - timedelta(seconds=20))
-    beyond = replace(PENDING, due_at=NOW - timedelta(seconds=20) - MICROSECOND)
+    at_threshold = replace(OLD, due_at=NOW - timedelta(seconds=20))
+    beyond = replace(OLD, due_at=NOW - timedelta(seconds=20) - MICROSECOND)
     assert figure("overdue", at_threshold) == 0
     assert figure("overdue", beyond) == 1
     assert figure("overdue", replace(beyond, lease_until=NOW + timedelta(seconds=90))) == 0
@@ -63,9 +63,13 @@ def test_overdue_is_due_for_longer_than_two_sweeps_and_not_taken() -> None:
 
 @pytest.mark.req("DEC-16")
 def test_a_row_whose_lease_ran_out_is_overdue_two_sweeps_after_that() -> None:
-    old = replace(PENDING, due_at=NOW - timedelta(hours=1))
-    assert figure("overdue", replace(old, lease_until=NOW - timedelta(seconds=20))) == 0
-    assert figure("overdue", replace(old, lease_until=NOW - timedelta(seconds=20) - MICROSECOND)) == 1
+    assert figure("overdue", replace(OLD, lease_until=NOW - timedelta(seconds=20))) == 0
+    assert figure("overdue", replace(OLD, lease_until=NOW - timedelta(seconds=20) - MICROSECOND)) == 1
+
+
+def test_nothing_is_overdue_before_it_has_arrived_for_so_long_however_clocks_were_set() -> None:
+    assert figure("overdue", replace(OLD, created_at=NOW - timedelta(seconds=20))) == 0
+    assert figure("overdue", replace(OLD, created_at=NOW - timedelta(seconds=20) - MICROSECOND)) == 1
 
 
 @pytest.mark.req("KPI-05", "CFG-08")

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.fingerprint import fingerprint_key
+from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.search import FIELDS, WORD_LENGTH_MAX, WORDS_MAX, Filter, parse, parse_moment, words
 from fieldpost.core.times import from_microseconds
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
-STUCK_AFTER = timedelta(minutes=10)
+BY = Thresholds()
+LIVE_STATUSES = tuple(status for status in Status if status in LIVE)
 
 
 @pytest.mark.req("KPI-12")
@@ -71,19 +73,34 @@ def test_an_error_is_looked_for_by_its_fingerprint() -> None:
 
 @pytest.mark.req("KPI-03", "KPI-12")
 def test_stuck_is_live_and_older_than_the_threshold() -> None:
-    resolved = Filter(is_stuck=True).resolved(NOW, STUCK_AFTER)
-    assert resolved == Filter(statuses=tuple(s for s in Status if s in LIVE), until=NOW - STUCK_AFTER)
+    resolved = Filter(is_stuck=True).resolved(NOW, BY)
+    assert resolved == Filter(statuses=LIVE_STATUSES, until=NOW - BY.stuck_after)
     earlier = NOW - timedelta(days=1)
     narrowed = Filter(is_stuck=True, statuses=(Status.RETRYING, Status.PARKED), until=earlier)
-    assert narrowed.resolved(NOW, STUCK_AFTER) == Filter(statuses=(Status.RETRYING,), until=earlier)
-    assert Filter(is_stuck=True, statuses=(Status.DELIVERED,)).resolved(NOW, STUCK_AFTER) is None
+    assert narrowed.resolved(NOW, BY) == Filter(statuses=(Status.RETRYING,), until=earlier)
+    assert Filter(is_stuck=True, statuses=(Status.DELIVERED,)).resolved(NOW, BY) is None
+
+
+@pytest.mark.req("DEC-16")
+def test_overdue_is_live_and_has_arrived_and_was_free_before_the_threshold() -> None:
+    since = NOW - BY.overdue_after
+    resolved = Filter(is_overdue=True).resolved(NOW, BY)
+    assert resolved == Filter(statuses=LIVE_STATUSES, until=since, overdue_before=since)
+    both = Filter(is_overdue=True, is_stuck=True, statuses=(Status.RETRYING, Status.PARKED))
+    assert both.resolved(NOW, BY) == Filter(
+        statuses=(Status.RETRYING,), until=NOW - BY.stuck_after, overdue_before=since
+    )
+    assert Filter(is_overdue=True, statuses=(Status.PARKED,)).resolved(NOW, BY) is None
 
 
 def test_an_error_is_one_of_parked_notifications_unless_others_are_asked_for() -> None:
     key = fingerprint_key("550")
-    assert Filter(error_key=key).resolved(NOW, STUCK_AFTER) == Filter(error_key=key, statuses=(Status.PARKED,))
+    assert Filter(error_key=key).resolved(NOW, BY) == Filter(error_key=key, statuses=(Status.PARKED,))
     asked = Filter(error_key=key, statuses=(Status.RETRYING,))
-    assert asked.resolved(NOW, STUCK_AFTER) == asked
+    assert asked.resolved(NOW, BY) == asked
+    stuck = Filter(error_key=key, is_stuck=True).resolved(NOW, BY)
+    assert stuck is not None
+    assert stuck.statuses == LIVE_STATUSES
 
 
 labels = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
@@ -97,6 +114,7 @@ filters = st.builds(
     since=st.none() | moments,
     until=st.none() | moments.map(lambda at: at + timedelta(days=50_000)),
     is_stuck=st.booleans(),
+    is_overdue=st.booleans(),
     subject=st.none() | st.just("pump hot"),
     error_key=st.none() | st.just("0123456789ab"),
 )

@@ -113,8 +113,10 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_each_leads_to_where_it_can_be_mended() -> None:
-    judged = seen({"parked": 1, "stuck": 1}, channels=[BLOCKED], sites=[site("a b", 17 * MINUTE, rejected=1)])
+    figures = {"overdue": 1, "parked": 1, "stuck": 1}
+    judged = seen(figures, channels=[BLOCKED], sites=[site("a b", 17 * MINUTE, rejected=1)])
     assert [trouble.path for trouble in troubles(judged)] == [
+        "/notifications?overdue=true",
         "/channels/relay",
         "/sites/a%20b",
         "/notifications?status=parked",

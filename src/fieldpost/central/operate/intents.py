@@ -5,6 +5,7 @@ control connection sends what is open (`to_send`) and writes what the site answe
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,6 +29,9 @@ from fieldpost.core.text import ERROR_BYTES_MAX, check_label, cut
 from fieldpost.link.messages import Cell, Command, CommandResult
 
 log = structlog.get_logger()
+
+Named = tuple[str, str | None]
+"""A site, and which of its calls or notifications an intent is about, if it is about one."""
 
 MESSAGES_MAX = 500
 """How many calls or notifications one act may name."""
@@ -79,25 +83,18 @@ class Intents:
 
         Raises NotFound for an unknown site, InvalidInput for what no site could do, Conflict when too many are open.
         """
-        require(actor, Role.OPERATOR, f"intent.{kind.value}")
-        _check(kind, message_ids, arguments or {})
-        if reason is not None:
-            check_label(reason, "reason")
-        if not is_name(site):
-            raise _unknown_site(site)
-        return await commit(
-            self._store,
-            f"intents of {site!r}",
-            _give,
-            actor,
-            site,
-            kind,
-            list(dict.fromkeys(message_ids)) or [None],
-            dict(arguments or {}),
-            reason,
-            self._expire_after,
-            now=self._store.now(),
-        )
+        named: list[Named] = [(site, message_id) for message_id in message_ids] or [(site, None)]
+        return await self._give(actor, kind, named, arguments or {}, reason)
+
+    async def give_each(
+        self, actor: Actor, kind: IntentKind, named: Sequence[tuple[str, str]], *, reason: str | None = None
+    ) -> list[Intent]:
+        """An intent for each call or notification, named by its site and its id: for all of them, or for none.
+
+        Raises as `give`; one unknown site, or one with too many open, is enough.
+        """
+        assert kind.names_message, "what is about a whole site is given to it alone"
+        return await self._give(actor, kind, named, {}, reason)
 
     async def cancel(self, actor: Actor, intent_id: str) -> Intent:
         """Take back what was not sent yet; Conflict otherwise."""
@@ -139,25 +136,57 @@ class Intents:
         log.info("intent.done", intent_id=result.intent_id, site=site, kind=settled.kind.value, outcome=outcome.value)
         return settled
 
+    async def _give(
+        self,
+        actor: Actor,
+        kind: IntentKind,
+        named: Sequence[Named],
+        arguments: Mapping[str, str | int],
+        reason: str | None,
+    ) -> list[Intent]:
+        require(actor, Role.OPERATOR, f"intent.{kind.value}")
+        _check(kind, [message_id for _, message_id in named if message_id is not None], arguments)
+        if reason is not None:
+            check_label(reason, "reason")
+        for site, _ in named:
+            if not is_name(site):
+                raise _unknown_site(site)
+        return await commit(
+            self._store,
+            "what the sites are to do",
+            _give,
+            actor,
+            kind,
+            list(dict.fromkeys(named)),
+            dict(arguments),
+            reason,
+            self._expire_after,
+            now=self._store.now(),
+        )
+
 
 def _give(
     conn: Connection,
     actor: Actor,
-    site: str,
     kind: IntentKind,
-    message_ids: Sequence[str | None],
+    named: Sequence[Named],
     arguments: Mapping[str, str | int],
     reason: str | None,
     expire_after: timedelta,
     *,
     now: datetime | None,
 ) -> list[Intent]:
-    if sites.get(conn, site) is None:
-        raise _unknown_site(site)
-    if rows.open_counts(conn).get(site, 0) + len(message_ids) > OPEN_MAX:
-        raise Conflict(
-            "intent.too_many", f"more than {OPEN_MAX} intents would be open for {site!r}", hint="cancel some, or wait"
-        )
+    counts = Counter(site for site, _ in named)
+    if unknown := sorted(counts.keys() - sites.known(conn, counts.keys())):
+        raise _unknown_site(unknown[0])
+    are_open = rows.open_counts(conn)
+    for site, count in counts.items():
+        if are_open.get(site, 0) + count > OPEN_MAX:
+            raise Conflict(
+                "intent.too_many",
+                f"more than {OPEN_MAX} intents would be open for {site!r}",
+                hint="cancel some, or wait",
+            )
     at = moment(conn, now)
     given = [
         Intent(
@@ -171,9 +200,7 @@ def _give(
             created_at=at,
             expires_at=at + expire_after,
         )
-        for intent_id, message_id in zip(
-            new_ids(at, secrets.token_bytes(10 * len(message_ids))), message_ids, strict=True
-        )
+        for intent_id, (site, message_id) in zip(new_ids(at, secrets.token_bytes(10 * len(named))), named, strict=True)
     ]
     rows.add(conn, given)
     audit.add(conn, [_entry(actor, f"intent.{kind.value}", intent, at) for intent in given])

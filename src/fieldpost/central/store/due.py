@@ -26,6 +26,11 @@ from fieldpost.central.store.tables import IS_CLAIMABLE, IS_SUSPECT
 from fieldpost.central.store.types import Id, Moment
 from fieldpost.core.lanes import Lane
 
+IS_OVERDUE = f"""due_at < :overdue_before and (created_at <= due_at or created_at < :overdue_before)
+    and {IS_CLAIMABLE} and (lease_until is null or lease_until < :overdue_before)"""
+"""Free to be taken since before a moment, by the rule in `core.kpi`: a lease that ran out lately counts as the row's
+coming free. Its arrival is told such that no database takes the index on arrivals for the way to these rows."""
+
 # An expired lease is an orphan not yet counted; two make a suspect.
 ORPHANS = "(orphan_count + case when lease_until is null then 0 else 1 end)"
 # The time is asked for once, which keeps it fit for an index: a clock that may tell another time for every row is not.

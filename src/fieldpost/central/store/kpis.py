@@ -11,9 +11,10 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Connection, Text, select
 
 from fieldpost.central.store import site_calls
+from fieldpost.central.store.due import IS_OVERDUE
 from fieldpost.central.store.moment import moment
 from fieldpost.central.store.statement import Statement
-from fieldpost.central.store.tables import IS_CLAIMABLE, IS_TERMINAL, IS_UNDELIVERED, IS_WAITING, sites
+from fieldpost.central.store.tables import IS_TERMINAL, IS_UNDELIVERED, IS_WAITING, sites
 from fieldpost.central.store.types import Moment
 from fieldpost.core.kpi import NOTHING, Snapshot, Thresholds
 from fieldpost.core.notification import Status
@@ -23,9 +24,6 @@ COUNT_MAX = 10_000
 
 _COUNTS = """source_site_id as site, count(*) as queue_depth,
     count(case when created_at < :stuck_before then 1 end) as stuck, min(created_at) as oldest_at"""
-# A lease that ran out lately counts as the row's coming free.
-_IS_OVERDUE = f"""{IS_CLAIMABLE} and due_at < :overdue_before
-    and (lease_until is null or lease_until < :overdue_before)"""
 
 # The lease stands in no index, so that claims write to none: whether a row is overdue is seen in the row itself. SQLite
 # walks the index once and looks only at rows that seem overdue; PostgreSQL would look at all of them then.
@@ -34,12 +32,12 @@ _waiting = Statement(
     select waiting.*, coalesce(late.overdue, 0) as overdue
     from (select {_COUNTS} from notifications where {IS_WAITING} group by source_site_id) as waiting
     left join (
-        select source_site_id as site, count(*) as overdue from notifications where {_IS_OVERDUE}
+        select source_site_id as site, count(*) as overdue from notifications where {IS_OVERDUE}
         group by source_site_id
     ) as late on late.site = waiting.site
     """,
     sqlite=f"""
-    select {_COUNTS}, count(case when {_IS_OVERDUE} then 1 end) as overdue
+    select {_COUNTS}, count(case when {IS_OVERDUE} then 1 end) as overdue
     from notifications where {IS_WAITING} group by source_site_id
     """,
     result={

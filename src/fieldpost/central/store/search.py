@@ -4,6 +4,7 @@ Theory of operation. Every list has one order, by moment of arrival and id, and 
 the walk goes depends on what was asked:
 
     statuses but delivered    the partial index on what was not delivered
+    overdue, if they are few  the index on what may be claimed, which is then all that has to be looked at
     site, list, type, words   the places of the terms (terms.py), and before them the rows not yet indexed
     nothing of that           the rows themselves, by the index on their arrival
 
@@ -16,7 +17,7 @@ however many rows there are.
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,7 @@ from sqlalchemy import Connection, Row
 
 from fieldpost.central.store import rows as to_core
 from fieldpost.central.store import terms
+from fieldpost.central.store.due import IS_OVERDUE
 from fieldpost.central.store.places import places
 from fieldpost.central.store.rows import SUMMARY_COLUMNS, SUMMARY_TYPES
 from fieldpost.central.store.statement import Statement
@@ -37,7 +39,7 @@ from fieldpost.core.search import Filter
 SCAN_MAX = 2_500
 """How many rows one search looks at: some tens of milliseconds, so that a page stays quick however rare it is."""
 FEW = 1_200
-"""So many rows are looked at by their status before the terms are asked."""
+"""So many rows are looked at by their status before the terms are asked; of so many that are overdue each is."""
 _LEFT_OUT_PER_ROW = 10
 """So many rows that the database leaves out count as one that it hands over. Of several statuses, which it has to put
 in order first, each counts as one."""
@@ -71,11 +73,12 @@ _by_statuses = (
     )
     + f") as arms {NEWEST_FIRST} limit :step) as c"
 )
-_FITS = """
-    (cast(:any_status as boolean) or status {any:statuses})
+_FITS = f"""
+    (cast(:any_status as boolean) or status {{any:statuses}})
     and (cast(:site as text) is null or source_site_id = :site)
     and (cast(:list_name as text) is null or list_name = :list_name)
     and (cast(:type as text) is null or type = :type)
+    and (cast(:overdue_before as timestamptz) is null or ({IS_OVERDUE}))
 """
 _KEY = "created_at, notification_id"
 # What is looked at to judge a row by its text; the whole of it is read when it fits.
@@ -84,7 +87,7 @@ _TEXT_TYPES = {name: SUMMARY_TYPES[name] for name in _TEXTS.split(", ")}
 
 
 def _walking(way: str) -> Statement:
-    columns = f"{_TEXTS}, status, source_site_id, list_name, type"
+    columns = f"{_TEXTS}, status, source_site_id, list_name, type, due_at, held_by, lease_until"
     return Statement(
         f"select {_TEXTS} from {way.format(columns=columns)} where {_FITS} {NEWEST_FIRST}",
         lists={"statuses": "text"},
@@ -104,6 +107,10 @@ _ways: dict[tuple[Status, ...], str] = {(): _by_arrival, _SOME: _by_statuses} | 
     (status,): way for status, way in _by_one_status.items()
 }
 _walks = {statuses: (_walking(way), _ending(way)) for statuses, way in _ways.items()}
+_overdue = Statement(
+    f"select {_KEY} from notifications where {IS_OVERDUE} limit :most",
+    result={"created_at": Moment, "notification_id": Id},
+)
 _these = Statement(
     f"select {_TEXTS} from notifications where notification_id {{any:ids}} and {_FITS}",
     lists={"ids": "id", "statuses": "text"},
@@ -127,6 +134,7 @@ class Found:
 def find(conn: Connection, wanted: Filter, *, limit: int, before: Place | None = None) -> Found:
     """At most so many that fit, older than `before`; fewer, with an end to go on from, when they are rare."""
     assert not wanted.is_stuck, "a filter is resolved before it is asked for"
+    assert not wanted.is_overdue, "a filter is resolved before it is asked for"
     found: list[Place] = []
     looking = _look(conn, wanted, min(before or TOP, _upper(wanted)), limit)
     while True:
@@ -147,6 +155,13 @@ def bounds(wanted: Filter) -> dict[str, Any]:
 
 def _look(conn: Connection, wanted: Filter, before: Place, limit: int) -> Generator[Row[Any], None, Place | None]:
     """The rows that fit but for their text; where it stopped looking, None when it has seen all."""
+    if wanted.overdue_before is not None:
+        some = _overdue.run(conn, overdue_before=wanted.overdue_before, most=FEW + 1)
+        if len(some) <= FEW:
+            found = _within(wanted, before, some)
+            for at in range(0, len(found), _STEP):
+                yield from _by_places(conn, wanted, found[at : at + _STEP])
+            return None
     asked = terms.terms_of(wanted)
     is_rare = bool(wanted.statuses) and Status.DELIVERED not in wanted.statuses
     looked = 0.0
@@ -209,14 +224,26 @@ def _by_terms(
         for at in range(0, len(some.found), step):
             if looked >= most:
                 return before
-            ids = [notification_id for _, notification_id in some.found[at : at + step]]
-            rows = {row.notification_id: row for row in _these.run(conn, ids=ids, **_judgement(wanted))}
-            yield from (rows[notification_id] for notification_id in ids if notification_id in rows)
-            looked += len(ids)
-            before = some.found[at + len(ids) - 1]
+            found = some.found[at : at + step]
+            yield from _by_places(conn, wanted, found)
+            looked += len(found)
+            before = found[-1]
         before = some.end
         looked += some.read / _PLACES_PER_ROW
     return None
+
+
+def _by_places(conn: Connection, wanted: Filter, found: Sequence[Place]) -> Iterator[Row[Any]]:
+    """Those of these rows that fit, in the order of their places."""
+    ids = [notification_id for _, notification_id in found]
+    rows = {row.notification_id: row for row in _these.run(conn, ids=ids, **_judgement(wanted))}
+    return (rows[notification_id] for notification_id in ids if notification_id in rows)
+
+
+def _within(wanted: Filter, before: Place, some: Sequence[Row[Any]]) -> list[Place]:
+    """The places of these rows before that one and since the filter's beginning, newest first."""
+    found = ((row.created_at, row.notification_id) for row in some)
+    return sorted((at for at in found if (wanted.since or _NEVER, "") <= at < before), reverse=True)
 
 
 def _summaries(conn: Connection, found: list[Place]) -> tuple[Summary, ...]:
@@ -226,7 +253,9 @@ def _summaries(conn: Connection, found: list[Place]) -> tuple[Summary, ...]:
 
 def _is_plain(wanted: Filter, is_rare: bool) -> bool:
     """Whether every row of the walk fits."""
-    has_judgement = wanted.site or wanted.list_name or wanted.type or wanted.subject or wanted.error_key
+    has_judgement = (
+        wanted.site or wanted.list_name or wanted.type or wanted.subject or wanted.error_key or wanted.overdue_before
+    )
     return not has_judgement and (is_rare or not wanted.statuses)
 
 
@@ -247,6 +276,7 @@ def _judgement(wanted: Filter) -> dict[str, Any]:
         "site": wanted.site,
         "list_name": wanted.list_name,
         "type": wanted.type,
+        "overdue_before": wanted.overdue_before,
     }
 
 

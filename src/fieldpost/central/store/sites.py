@@ -1,6 +1,6 @@
 """Sites, their tokens, and the one-time codes by which they enrol."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,6 +61,11 @@ def get(conn: Connection, name: str, *, locked: bool = False) -> SiteRecord | No
     query = select(*_SITE).where(sites.c.site_name == name)
     found = conn.execute(query.with_for_update() if locked else query).first()
     return SiteRecord(*found) if found else None
+
+
+def known(conn: Connection, names: Collection[str]) -> set[str]:
+    """Those of these names that sites have."""
+    return set(conn.execute(select(sites.c.site_name).where(sites.c.site_name.in_(list(names)))).scalars())
 
 
 def all_sites(conn: Connection) -> list[SiteRecord]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -21,7 +21,7 @@ from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.explain import explain
 from fieldpost.core.fingerprint import fingerprint, fingerprint_key
 from fieldpost.core.ids import is_id
-from fieldpost.core.kpi import is_stuck
+from fieldpost.core.kpi import Thresholds, is_stuck
 from fieldpost.core.lists import Route, resolve
 from fieldpost.core.notification import Notification, Summary
 from fieldpost.core.search import Filter
@@ -101,9 +101,9 @@ class Detail:
 class Notifications:
     """Looking at notifications."""
 
-    def __init__(self, store: Store, clock: Clock, stuck_after: timedelta) -> None:
+    def __init__(self, store: Store, clock: Clock, by: Thresholds) -> None:
         self._store = store
-        self._stuck_after = stuck_after
+        self._by = by
         self._groups = Glance(self._look_at_groups, clock)
 
     async def page(
@@ -112,9 +112,7 @@ class Notifications:
         """A page, or InvalidInput when limit or cursor are not to be had."""
         check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
-        return await self._store.read(
-            _page, wanted or Filter(), limit, before, self._stuck_after, now=self._store.now()
-        )
+        return await self._store.read(_page, wanted or Filter(), limit, before, self._by, now=self._store.now())
 
     async def parked_groups(self) -> ErrorGroups:
         """What is parked, by what went wrong, as of a moment ago."""
@@ -128,7 +126,7 @@ class Notifications:
         """The notification with targets, attempts and audit entries, read at one moment; NotFound if there is none."""
         if not is_id(notification_id):
             raise NotFound("notification.unknown", "there is no such notification")
-        return await self._store.read(_detail, notification_id, self._stuck_after, now=self._store.now())
+        return await self._store.read(_detail, notification_id, self._by, now=self._store.now())
 
     async def names(self) -> tuple[list[str], list[str]]:
         """The first NAMES_MAX sites and lists by name, to be offered to whoever asks for some."""
@@ -158,16 +156,16 @@ def check_limit(limit: int) -> int:
 
 
 def _page(
-    conn: Connection, wanted: Filter, limit: int, before: Place | None, stuck_after: timedelta, *, now: datetime | None
+    conn: Connection, wanted: Filter, limit: int, before: Place | None, by: Thresholds, *, now: datetime | None
 ) -> Page:
     as_of = moment(conn, now)
-    resolved = wanted.resolved(as_of, stuck_after)
+    resolved = wanted.resolved(as_of, by)
     if resolved is None:
         return Page((), None, as_of)
     found = search.find(conn, resolved, limit=limit, before=before)
     counts = attempts.counts(conn, [n.notification_id for n in found.notifications])
     lines = tuple(
-        Line(n, counts.get(n.notification_id, 0), is_stuck(n.status, n.created_at, as_of, stuck_after))
+        Line(n, counts.get(n.notification_id, 0), is_stuck(n.status, n.created_at, as_of, by.stuck_after))
         for n in found.notifications
     )
     return Page(lines, to_cursor(found.end) if found.end else None, as_of)
@@ -202,7 +200,7 @@ def _grouped(errors: Sequence[parked.ParkedError]) -> tuple[ErrorGroup, ...]:
     return tuple(sorted(groups, key=lambda group: (-group.count, group.key)))
 
 
-def _detail(conn: Connection, notification_id: str, stuck_after: timedelta, *, now: datetime | None) -> Detail:
+def _detail(conn: Connection, notification_id: str, by: Thresholds, *, now: datetime | None) -> Detail:
     found = rows.get(conn, notification_id)
     if found is None:
         raise NotFound("notification.unknown", "there is no such notification")
@@ -213,7 +211,7 @@ def _detail(conn: Connection, notification_id: str, stuck_after: timedelta, *, n
         tuple(attempts.history(conn, notification_id)),
         tuple(audit.of_notification(conn, notification_id)),
         explain(found, rows.claim_of(conn, notification_id), breaker, as_of),
-        is_stuck(found.status, found.created_at, as_of, stuck_after),
+        is_stuck(found.status, found.created_at, as_of, by.stuck_after),
         _channel_of(conn, found),
         as_of,
     )

@@ -100,7 +100,7 @@ class Watch:
         kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), Sites(store, clock, options.freshness)
         health = Health(store, clock, keyring, metrics, sweep_interval_s)
         return cls(
-            Notifications(store, clock, by.stuck_after),
+            Notifications(store, clock, by),
             BulkActs(store),
             health,
             kpis,

@@ -21,6 +21,7 @@ FILTERS = (
     Parameter("from", MOMENT, "arrived at this moment or later, in UTC"),
     Parameter("to", MOMENT, "arrived before this moment, in UTC"),
     Parameter("stuck", one_of(("true", "false")), "only what is stuck"),
+    Parameter("overdue", one_of(("true", "false")), "only what is overdue"),
     Parameter("subject", WORDS, "words that must all occur in the subject"),
     Parameter("error", {"type": "string", "pattern": "^[0-9a-f]{12}$"}, "only this group of errors, by its key"),
 )
@@ -135,8 +136,8 @@ class Changed(msgspec.Struct, frozen=True):
 @promises(NotificationPage, query=(*FILTERS, *PAGED))
 async def page(call: Call) -> Answer:
     """A page, newest first; filtered by `status` (repeatable), `type`, `site`, `list`, `from` and `to` (arrival, in
-    UTC), `stuck`, `subject` (words that must all occur) and `error` (a group's key); paged by `limit` and `cursor`.
-    While `next_cursor` is given there may be more, also on a page with fewer notifications than `limit`."""
+    UTC), `stuck`, `overdue`, `subject` (words that must all occur) and `error` (a group's key); paged by `limit` and
+    `cursor`. While `next_cursor` is given there may be more, also on a page with fewer notifications than `limit`."""
     query = call.query()
     given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
     found = await call.watch.notifications.page(parse(given), limit=call.limit(query), cursor=_one(query, "cursor"))

@@ -17,7 +17,7 @@ from fieldpost.core.notification import Notification, Status
 from fieldpost.front.auth import Access
 from fieldpost.front.console.filters import address
 from fieldpost.front.console.forms import local_path, version_of
-from fieldpost.front.console.outbox import NOTICES
+from fieldpost.front.console.outbox import NOT_DELIVERED, NOTICES
 from fieldpost.front.console.outbox import PATH as OUTBOX
 from fieldpost.front.console.visit import PageRoute, Visit, redirect
 
@@ -95,7 +95,7 @@ async def _page(
         stops=stops(n, detail.attempts, detail.channel),
         cycles=cycles(timeline(n, detail.attempts, detail.audit)),
         is_app=n.provenance.site.startswith(APP),
-        error_key=fingerprint_key(n.last_error) if n.last_error else None,
+        same_error=_same_error(n),
         commands=_commands(visit, n),
         is_update=visit.is_live_update,
         fold=FOLD,
@@ -105,6 +105,14 @@ async def _page(
         notice=notice,
         warning=_what_happened(detail, too_late) if too_late else None,
     )
+
+
+def _same_error(n: Notification) -> str | None:
+    """Of a parked one its group, which a bulk act can mend; of another all that have this error and nobody has got."""
+    if not n.last_error:
+        return None
+    statuses = (n.status,) if n.status is Status.PARKED else NOT_DELIVERED
+    return address(OUTBOX, {"status": statuses, "error": fingerprint_key(n.last_error)})
 
 
 def _commands(visit: Visit, n: Notification) -> list[Command]:

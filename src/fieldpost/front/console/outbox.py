@@ -25,6 +25,9 @@ LAST = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(
 """Ranges of time that end now, by the word that stands in the address."""
 GROUPS_MAX = 3
 NOT_ENDED = tuple(status for status in Status if status in LIVE)
+NOT_DELIVERED = tuple(status for status in Status if status is not Status.DELIVERED)
+SEVERAL = {NOT_ENDED: "pending or retrying", NOT_DELIVERED: "not delivered"}
+"""Statuses that are offered together, and what they are called."""
 
 
 async def page(visit: Visit) -> Response:
@@ -54,6 +57,7 @@ async def page(visit: Visit) -> Response:
         "counts": await visit.rooms.watch.health.counts(),
         "count_max": COUNT_MAX,
         "statuses": list(Status),
+        "several": _several(wanted),
         "link": Links(wanted, last, cursor),
         "is_filtered": wanted != Filter(),
         "is_narrowed": replace(wanted, statuses=()) != Filter(),
@@ -89,6 +93,12 @@ def _asked(visit: Visit, now: datetime) -> tuple[Asked[Filter], str | None]:
     return replace(asked, errors=asked.errors | {"last": wrong}), None
 
 
+def _several(wanted: Filter) -> Mapping[tuple[Status, ...], str]:
+    """The choices of several statuses, with the one that an address made itself."""
+    is_own = len(wanted.statuses) > 1 and wanted.statuses not in SEVERAL
+    return {**SEVERAL, **({wanted.statuses: " or ".join(wanted.statuses)} if is_own else {})}
+
+
 async def _groups(visit: Visit, wanted: Filter, cursor: str | None) -> tuple[ErrorGroup, ...]:
     """Whoever looks at all that is parked is shown first what went wrong."""
     if wanted != Filter(statuses=(Status.PARKED,)) or cursor is not None:
@@ -115,7 +125,7 @@ class Links:
         return self._to(replace(self.wanted, statuses=statuses))
 
     def not_ended(self) -> str:
-        return self.status(*NOT_ENDED)
+        return self._to(replace(self.wanted, statuses=NOT_ENDED, is_stuck=False, is_overdue=False))
 
     def within(self, last: str | None) -> str:
         """The same of another range of time: one that ends now, or all of it."""

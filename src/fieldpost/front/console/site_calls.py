@@ -105,7 +105,7 @@ async def ask(visit: Visit) -> Response:
 
 
 async def give(visit: Visit) -> Response:
-    """An intent for each chosen call, those of one site in one transaction."""
+    """An intent for each chosen call, or for none."""
     form = await visit.form()
     act, chosen, reason = (
         form.get("act", ""),
@@ -115,12 +115,8 @@ async def give(visit: Visit) -> Response:
     kind = _kind(act)
     if not chosen:
         return await _ask(visit, act, chosen, form.get("next"))
-    by_site: dict[str, list[str]] = {}
-    for site, operation_id in chosen:
-        by_site.setdefault(site, []).append(operation_id)
     try:
-        for site, ids in by_site.items():
-            await visit.rooms.operate.intents.give(visit.actor, site, kind, message_ids=ids, reason=reason or None)
+        await visit.rooms.operate.intents.give_each(visit.actor, kind, chosen, reason=reason or None)
     except InvalidInput as error:
         return await _ask(visit, act, chosen, form.get("next"), given=form, errors=field_errors(error))
     visit.rooms.errands.wake()

@@ -86,7 +86,7 @@ def _overdue(seen: Seen) -> Iterator[Trouble]:
             "bad",
             f"{_count(count, 'notification')} due for longer than {age(seen.by.overdue_after)} and in no node's hands:"
             " the nodes cannot keep up, or none dispatches.",
-            "/notifications?status=pending&status=retrying",
+            "/notifications?overdue=true",
         )
 
 

@@ -319,6 +319,7 @@ async def test_a_viewer_may_not_and_a_reason_is_required(mailing: Centre, bulk: 
         (Filter(statuses=(Status.DELIVERED,)), "bulk.status"),
         (Filter(statuses=(Status.PARKED, Status.PENDING)), "bulk.status"),
         (Filter(is_stuck=True), "bulk.stuck"),
+        (Filter(is_overdue=True), "bulk.overdue"),
     ],
 )
 async def test_an_act_on_what_is_not_parked_is_refused(bulk: BulkActs, wanted: Filter, code: str) -> None:

@@ -68,6 +68,37 @@ async def test_several_calls_get_an_intent_each_and_each_is_audited_with_who_and
         assert entry.extra["reason"] == "test data"
 
 
+async def test_calls_of_several_sites_get_their_intents_together(centre: Centre, given: Intents) -> None:
+    named = [(SITE, ONE), ("north", ONE), (SITE, TWO), (SITE, ONE)]
+    made = await given.give_each(OPERATOR, IntentKind.RETRY, named, reason="the line is back")
+    assert [(intent.site, intent.message_id) for intent in made] == [(SITE, ONE), ("north", ONE), (SITE, TWO)]
+    assert [await stored(centre, intent) for intent in made] == made
+    entries = await centre.store.read(audit.of_notification, ONE)
+    assert {(entry.source_site_id, entry.request_summary) for entry in entries} == {
+        (SITE, "intent.retry"),
+        ("north", "intent.retry"),
+    }
+
+
+async def test_of_an_act_on_several_sites_that_fails_at_one_nothing_is_kept(
+    centre: Centre, given: Intents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fieldpost.central.operate.intents.OPEN_MAX", 1)
+    (full,) = await given.give(OPERATOR, "north", IntentKind.RETRY, message_ids=[THREE])
+    for last, error in ((("south", TWO), NotFound), (("no\nsite", TWO), NotFound), (("north", TWO), Conflict)):
+        with pytest.raises(error):
+            await given.give_each(OPERATOR, IntentKind.DISCARD, [(SITE, ONE), last])
+    with pytest.raises(InvalidInput):
+        await given.give_each(OPERATOR, IntentKind.DISCARD, [])
+    await centre.execute("alter table audit rename to away")
+    with pytest.raises(Exception, match="audit"):
+        await given.give_each(OPERATOR, IntentKind.DISCARD, [(SITE, ONE)])
+    await centre.execute("alter table away rename to audit")
+    assert await given.open_of([SITE, "north"], 10) == [full]
+    for message_id in (ONE, TWO):
+        assert await centre.store.read(audit.of_notification, message_id) == []
+
+
 @pytest.mark.threat(7)
 async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: Intents) -> None:
     viewer = Actor("vera", Role.VIEWER)

@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import kpis, retention
+from fieldpost.central.store import kpis, retention, search
 from fieldpost.central.store.retention import BEGINNING, Span
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status
+from fieldpost.core.search import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of
@@ -76,6 +77,31 @@ async def test_every_kpi_is_read_from_an_index_without_history_or_by_its_end(gro
     assert "ix_notifications_undelivered" in parked
     assert "ix_notifications_terminal" in delivered
     assert re.search(r"terminal_at ?>", delivered), "from the window on, not from the beginning"
+
+
+@pytest.mark.req("DEC-16")
+@pytest.mark.parametrize("most", [search.FEW, LIVE // 2], ids=["few", "many"])
+async def test_what_is_overdue_is_found_by_what_waits_and_not_by_the_history(
+    grown: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(search, "FEW", most)
+    clock.advance(60)
+    wanted = Filter(is_overdue=True).resolved(clock.now(), BY)
+    assert wanted is not None
+    found: list[search.Found] = []
+
+    def look(conn: Connection) -> None:
+        found.append(search.find(conn, wanted, limit=50))
+
+    before = await grown.store.write(reads_of, look)
+    await grow(grown, MANY)
+    after = await grown.store.write(reads_of, look)
+    assert after <= before + (LIVE if grown.is_postgresql else 5)
+    overdue, looked_at, *_ = await grown.store.write(plans_of, look)
+    assert re.search("ix_notifications_(claim|waiting)", overdue), "as the KPI: both hold live rows alone"
+    is_walked = most < LIVE
+    assert ("ix_notifications_undelivered" in looked_at) == is_walked, "each of the few, else by their status"
+    assert {len(page.notifications) for page in found} == {50}
 
 
 @pytest.mark.req("DEC-18")
