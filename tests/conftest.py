@@ -14,6 +14,8 @@ makes its tests skip with the reason; with CI=true they fail instead.
 """
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,6 +29,10 @@ from support.postgres import PostgresServer, PostgresUnavailable
 from support.shared_postgres import shared_server
 
 STORES = ("sqlite", "postgresql")
+
+# What a shell starts in the background ignores interrupts, and so do its children: also those that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
