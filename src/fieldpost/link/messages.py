@@ -89,6 +89,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="t", tag="hello"):
     credits: int = ITEMS_MAX
     accepts: tuple[str, ...] = ()
     """In which forms beside plain JSON a message may be sent to whoever says this; see `ZLIB`."""
+    begins: bool = False
+    """By POST, where each question is a Hello: the first one of a connection; central may not have missed the last."""
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

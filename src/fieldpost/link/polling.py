@@ -24,6 +24,7 @@ ANSWER_S = 25.0
 WEBSOCKET_AGAIN_S = 600.0
 """After so long a WebSocket is tried again."""
 
+_FIRST_QUESTION = encode(Hello(PROTOCOL, fieldpost.__version__, begins=True))
 _QUESTION = encode(Hello(PROTOCOL, fieldpost.__version__))
 
 
@@ -86,7 +87,7 @@ async def open_polling(
     http: aiohttp.ClientSession, endpoint: Endpoint, heard: Callable[[Message], Awaitable[None]]
 ) -> Polling:
     """A connection by POST to an address that answers so. Raises Denied or Unavailable."""
-    said = await post_control(http, endpoint, _QUESTION)
+    said = await post_control(http, endpoint, _FIRST_QUESTION)
     polling = Polling(http, endpoint, heard)
     for message in said:
         await heard(message)

@@ -110,10 +110,10 @@ async def test_an_answer_that_never_comes_is_not_waited_for_for_ever(
     central: LinkCentral, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = Session()
-    monkeypatch.setattr(Session, "patience_s", lambda self, size: 0.2)
     central.next.append("silence")
     async with client_of(central.url, session) as client:
-        with pytest.raises(Unavailable) as caught:
+        with monkeypatch.context() as hasty, pytest.raises(Unavailable) as caught:
+            hasty.setattr(Session, "patience_s", lambda self, size: 0.2)
             await client.submit([item("1")])
         assert caught.value.code == LOST
         assert session.in_flight == ()
@@ -143,13 +143,13 @@ async def test_a_central_that_vanished_while_nothing_was_under_way_is_noticed(
 
 async def test_pings_keep_an_idle_connection(central: LinkCentral, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_connection, "PING_S", 0.02)
-    monkeypatch.setattr(link_connection, "SILENCE_S", 0.2)
+    monkeypatch.setattr(link_connection, "SILENCE_S", 1.0)
     async with client_of(central.url) as client:
         await accepted(client, item("1"))
         connection = client._connection
         assert connection is not None
         # Longer than the silence that would end it.
-        _, waiting = await asyncio.wait([connection._reader], timeout=0.6)
+        _, waiting = await asyncio.wait([connection._reader], timeout=1.5)
         assert waiting
         await accepted(client, item("2"))
     assert central.upgrades == 1

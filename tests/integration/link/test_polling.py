@@ -90,6 +90,32 @@ async def test_without_websockets_both_ends_speak_all_the_same(front: Front) -> 
             await link.send(Reconcile(1))
 
 
+@pytest.mark.req("TEL-04")
+async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_at_once_what_it_has(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Telemetry begins where central's first question ends; without one it would begin at the next, minutes later."""
+    monkeypatch.setattr(links, "SILENCE_S", 3600)
+    rooms = front.app.state.rooms
+
+    async def begin(url: str) -> links.PolledLink:
+        asked: list[Message] = []
+        client = client_of(front, url, asked.append)
+        async with running(client):
+            await until(lambda: client.is_connected and rooms.links.of("plant-7"))
+            await rooms.errands.sweep()
+            await rooms.errands.settled()
+            await until(lambda: any(isinstance(message, Reconcile) for message in asked))
+        return rooms.links.polled["plant-7"]
+
+    async with served(front.app) as url, without_websockets(url) as proxied:
+        link = await begin(proxied)
+        assert await begin(proxied) is link, "to central it was one connection"
+        assert link.task is not None
+        link.task.cancel()
+        await asyncio.gather(link.task, return_exceptions=True)
+
+
 async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "ASK_S", 3600)
     monkeypatch.setattr(links, "SILENCE_S", 3600)

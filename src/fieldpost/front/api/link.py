@@ -95,6 +95,9 @@ async def control_by_post(call: Call) -> Answer:
             link = links.polled[site] = PolledLink(site)
             # Between two questions there is nobody but this task to notice that the site asks no more.
             link.task = asyncio.create_task(_while_asked(link, call.rooms))
+        elif isinstance(message, Hello) and message.begins:
+            # It has begun anew, before its silence was noticed: what it missed is due.
+            await control_messages.connected(site, link, call.rooms)
         if isinstance(message, Hello):
             link.hello = message
             await _saw(call.rooms, site)
