@@ -21,15 +21,15 @@ POLICY = Policy(Fixed(timedelta(minutes=1), attempts_max=10))
 def envelope(
     server: MailServer | None, *targets: str, settings: dict[str, Any] | None = None, **changes: Any
 ) -> Envelope:
-    """To these targets over this server, in clear, with short waits."""
+    """To these targets over this server, in clear."""
     full: dict[str, Any] = {
         "host": server.host if server else "127.0.0.1",
         "port": server.port if server else 25,
         "tls": "none",
         "from_address": SENDER,
-        "connect_timeout_s": 5,
-        "command_timeout_s": 5,
-        "data_timeout_s": 5,
+        "connect_timeout_s": 30,
+        "command_timeout_s": 30,
+        "data_timeout_s": 30,
     }
     return replace(
         Envelope(

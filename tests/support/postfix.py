@@ -17,6 +17,7 @@ from typing import NoReturn
 import pytest
 
 from support.need import cannot_have
+from support.site_folders import closed_port
 
 DOMAIN = "plant.example"
 _PROGRAM = shutil.which("postfix", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -92,9 +93,7 @@ class Postfix:
     def __init__(self) -> None:
         # Below the system's own folder for such things, since Postfix' users have to get through to it.
         self.root = Path(tempfile.mkdtemp(prefix="fieldpost-postfix-"))
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = int(found.getsockname()[1])
+        self.port = closed_port()
 
     def __enter__(self) -> "Postfix":
         nobody, postfix = pwd.getpwnam("nobody"), pwd.getpwnam("postfix")
@@ -107,7 +106,7 @@ class Postfix:
         (self.root / "config/main.cf").write_text(_MAIN.format(**values, daemons=daemons))
         (self.root / "config/master.cf").write_text(_MASTER.format(**values))
         self._control("start")
-        for _ in range(100):
+        for _ in range(300):
             with socket.socket() as tried:
                 if tried.connect_ex(("127.0.0.1", self.port)) == 0:
                     return self

@@ -109,14 +109,14 @@ async def test_a_server_that_drips_ends_at_the_deadline_and_holds_up_nobody_else
     centre: Centre, server: MailServer
 ) -> None:
     async with MailServer() as slow:
-        slow.on("connect").drip(0.2)
+        slow.on("connect").drip(1.0)
         await add_channel(centre, server)
         await add_channel(centre, slow, "slow", default=False)
         await centre.add_list("ops", A)
         await centre.add_list("far", B, channel_name="slow")
         held = await centre.send_many(8, "far")
         good = await centre.send_many(8, "ops")
-        adapter = EmailAdapter(deadline_s=2)
+        adapter = EmailAdapter(deadline_s=6)
         centre.adapters["email"] = adapter
         dispatcher = centre.dispatcher()
         centre.clock.advance(1)  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ async def test_the_limit_holds_while_connections_break(adapter: EmailAdapter) ->
 
 
 async def test_an_attempt_that_finds_no_free_connection_all_its_time_is_held(server: MailServer) -> None:
-    adapter = EmailAdapter(deadline_s=1)
+    adapter = EmailAdapter(deadline_s=2)
     server.on("dot").hang()
     busy = asyncio.create_task(adapter.deliver(envelope(server, settings={"max_connections": 1})))
     await server.saw("dot")
@@ -98,7 +98,7 @@ async def test_a_connection_that_dies_at_its_second_mail_costs_no_attempt(
 ) -> None:
     await adapter.deliver(envelope(server))
     getattr(server.on("mail"), how)().times(1)
-    outcome = await adapter.deliver(envelope(server, settings={"command_timeout_s": 0.5 if how == "hang" else 5}))
+    outcome = await adapter.deliver(envelope(server, settings={"command_timeout_s": 1.5 if how == "hang" else 30}))
     assert isinstance(outcome, Delivered)
     assert (server.mail_count, len(server.connections)) == (2, 2)
 
@@ -152,7 +152,7 @@ async def test_mail_rcpt_and_data_travel_in_one_write_where_that_is_offered(adap
         await server.saw("mail")
         # All of it lies there before MAIL is answered.
         wire = server.connections[0].wire
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while b"DATA\r\n" not in wire._received:
                 await asyncio.sleep(0)
         assert bytes(wire._received) == b"RCPT TO:<a@plant.example>\r\nRCPT TO:<b@plant.example>\r\nDATA\r\n"
@@ -230,7 +230,7 @@ class Busy:
         await gated.wait()
         await self.server.saw("dot", 2)
         wire = self.server.connections[0].wire
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while b"DATA\r\n" not in wire._received:
                 await asyncio.sleep(0)
         return first, second
