@@ -235,9 +235,14 @@ async def test_two_dispatchers_deliver_each_notification_once(pg_url: str, clock
             await centre.send_many(60, name)
         stores = [open_store(pg_url, clock) for _ in range(2)]
         nodes = [Centre(store, clock, centre.adapter) for store in stores]
-        dispatchers = [node.dispatcher(f"node-{n}") for n, node in enumerate(nodes)]
+        dispatchers = [node.dispatcher(f"node-{n}", slots=64) for n, node in enumerate(nodes)]
+        hanging = Hanging()
+        centre.adapter.always = dict.fromkeys(names, hanging)
         async with dispatchers[0].running(), dispatchers[1].running():
-            await centre.drain(*dispatchers)
+            draining = asyncio.create_task(centre.drain(*dispatchers))
+            await centre.adapter.called(2 * 64)  # neither has all of it before the other has begun
+            hanging.let_go()
+            await draining
         for store in stores:
             await store.close()
         sent = centre.adapter.sent()
