@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support.browser import find_chromium
 from support.databases import PostgresDatabases, SqliteFiles
@@ -29,6 +30,15 @@ from support.postgres import PostgresServer, PostgresUnavailable
 from support.shared_postgres import shared_server
 
 STORES = ("sqlite", "postgresql")
+
+# How long an example takes says how busy the machine is. And what was drawn today is drawn tomorrow, so that a change
+# fails by what it changed; `make chaos` is where the search goes on.
+settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # A shell starts what it puts into the background deaf to Ctrl-C, and so would be every process that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What a shell starts in the background ignores interrupts, and so do its children: also those that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
