@@ -40,10 +40,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
     # A shell starts what it puts into the background deaf to Ctrl-C, and so would be every process that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What a shell starts in the background ignores interrupts, and so do its children: also those that a test interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 
 @pytest.fixture(scope="session")
 def project() -> Path:

@@ -73,14 +73,15 @@ moves = st.sampled_from([1, -1, HOLD.seconds, DELAY.seconds, -DELAY.seconds, LEA
 several = st.lists(outcomes, min_size=1, max_size=4)
 
 
-def walk(store_url: str, *, lives: int, steps: int, is_shrunk: bool = True) -> None:
-    """So many random lives of at most so many steps each. Raises at the first that differs from the model, with the
-    fewest steps that lead there unless that would take too long."""
+def walk(store_url: str, *, lives: int, steps: int, is_shrunk: bool = True, is_new: bool = False) -> None:
+    """So many random lives of at most so many steps each: the same ones as ever, or new ones. Raises at the first that
+    differs from the model, with the fewest steps that lead there unless that would take too long."""
     as_asked = settings(
         max_examples=lives,
         stateful_step_count=steps,
         phases=tuple(Phase) if is_shrunk else (Phase.generate,),
         deadline=None,
+        derandomize=not is_new,
         suppress_health_check=list(HealthCheck),
     )
     with World(store_url) as world:
