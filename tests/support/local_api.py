@@ -18,7 +18,7 @@ from fieldpost.site.forwarder import ForwardHealth
 from fieldpost.site.local.openapi import document
 from fieldpost.site.local.server import LocalApi
 from support.running_central import until
-from support.site_folders import closed_port
+from support.site_folders import free_port
 
 
 @dataclass
@@ -64,7 +64,7 @@ async def read(response: aiohttp.ClientResponse) -> Answer:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Local]:
     """Serve the local API of this site's folder on its socket and on a free port."""
-    port = closed_port()
+    port = free_port()
     settings = folder / "site.toml"
     settings.write_text(settings.read_text() + f"\n[local]\nport = {port}\n")
     found = read_folder(folder)

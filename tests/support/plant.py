@@ -19,11 +19,13 @@ from fieldpost.testing import HttpServerThread, ManualClock
 from support.site_folders import closed_port, make_site
 
 INTERVAL_S = 60
+TIMEOUT_S = 30
+"""Of a call of `erp`: longer than a test holds one up, on whatever machine."""
 RETRIES_MAX = 3
 DEFINITIONS = """
 [external.erp]
 url = "{url}"
-timeout_s = 5.0
+timeout_s = {timeout_s}
 retry_interval_s = {interval_s}
 retries_max = {retries_max}
 
@@ -49,9 +51,8 @@ class Plant:
         self.clock = ManualClock()
         make_site(folder, f"http://127.0.0.1:{closed_port()}").close()
         self.settings = (folder / "site.toml").read_text()
-        self.define(
-            DEFINITIONS.format(url=server.url, closed=closed_port(), interval_s=interval_s, retries_max=retries_max)
-        )
+        known = {"url": server.url, "closed": closed_port(), "timeout_s": TIMEOUT_S}
+        self.define(DEFINITIONS.format(**known, interval_s=interval_s, retries_max=retries_max))
         self.query("CREATE TABLE counts (operation_id TEXT PRIMARY KEY, unit TEXT NOT NULL, n INTEGER)")
         self.site = self.open()
 

@@ -18,8 +18,17 @@ def make_site(folder: Path, central_url: str = "http://127.0.0.1:9") -> Site:
 def closed_port() -> int:
     """A loopback port on which nobody listens. Not one of those that the system hands out by itself: the next server of
     another test could get it."""
+    return _port(10_000, 12_000)
+
+
+def free_port() -> int:
+    """The same, to listen on later. None of the closed ones: a test that runs at the same time relies on those."""
+    return _port(12_000, 15_000)
+
+
+def _port(first: int, end: int) -> int:
     while True:
-        port = random.SystemRandom().randrange(10_000, 15_000)
+        port = random.SystemRandom().randrange(first, end)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

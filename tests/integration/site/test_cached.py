@@ -19,7 +19,7 @@ from fieldpost.core.errors import InvalidInput, NotFound, OperationFailed
 from fieldpost.core.ids import is_id
 from fieldpost.core.message import Category, MessageStatus, OperationStatus
 from fieldpost.site.attempt import CLAIM_MARGIN_S
-from support.plant import INTERVAL_S, RETRIES_MAX, Plant
+from support.plant import INTERVAL_S, RETRIES_MAX, TIMEOUT_S, Plant
 
 
 @pytest.mark.req("API-07", "SF-01")
@@ -234,7 +234,7 @@ def test_a_caller_that_dies_in_its_attempt_leaves_the_call_to_the_agent(plant: P
     # The caller's clock is the machine's; the plant's is moved to where the claim has run out, and not before.
     plant.clock.step((record.created_at - plant.clock.now()).total_seconds())
     assert plant.sweep() == 0
-    plant.clock.advance(5.0 + CLAIM_MARGIN_S)
+    plant.clock.advance(TIMEOUT_S + CLAIM_MARGIN_S)
     assert plant.sweep() == 1
     assert plant.record(record.operation_id).is_delivered
     first, second = plant.server.requests
@@ -310,7 +310,7 @@ def test_a_target_that_hangs_costs_its_time_out_and_no_more(tmp_path: Path, plan
     with Site.open(plant.folder) as site:
         started = time.monotonic()
         operation_id = site.external("slow").call("GET", "/hang")
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 9, "not the ten seconds of a call that says nothing of it"
         assert site.tracking.status(operation_id).status is OperationStatus.RETRYING
 
 

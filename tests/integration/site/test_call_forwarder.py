@@ -221,13 +221,13 @@ async def test_a_target_that_hangs_holds_its_own_places_and_nobody_else_s(plant:
     )
     stopping = asyncio.Event()
     running = asyncio.create_task(forwarder.run(stopping))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while carrier.seen.count("dead") < 3 or len(carrier.under_way) < 4:
             await asyncio.sleep(0.01)
             plant.clock.advance(0.2)
     assert len(carrier.under_way) == 4
     carrier.gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while plant.site._buffer.depth().waiting:
             await asyncio.sleep(0.01)
             plant.clock.advance(0.2)
@@ -241,7 +241,7 @@ async def test_an_agent_that_is_stopped_gives_back_what_it_holds(plant: Plant) -
     message = issue(plant)
     forwarder = CallForwarder(plant.site._buffer, Slow(), read_folder(plant.folder).externals, plant.clock)
     running = asyncio.create_task(forwarder.run(asyncio.Event()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not forwarder._held:
             await asyncio.sleep(0.01)
             plant.clock.advance(0.2)
@@ -321,7 +321,7 @@ async def test_what_falls_due_is_tried_then_and_not_an_interval_later(plant: Pla
     running = asyncio.create_task(forwarder.run(stopping))
     await plant.clock.wait_sleepers(1)
     plant.clock.advance(INTERVAL_S)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not plant.record(operation_id).is_delivered:
             await asyncio.sleep(0.01)
     stopping.set()

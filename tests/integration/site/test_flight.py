@@ -54,6 +54,13 @@ class HeldCarrier:
         async with asyncio.timeout(20), self._news:
             await self._news.wait_for(lambda: len(self.under_way) == count)
 
+    async def is_asked(self, sweeping: "asyncio.Task[Swept]") -> bool:
+        """Return once a batch is under way; False when the sweep has come to its end instead."""
+        async with asyncio.timeout(20):
+            while not self.under_way and not sweeping.done():
+                await asyncio.sleep(0.005)
+        return not sweeping.done()
+
     def answer(self, place: int, answer: Answer | Exception) -> list[str]:
         ids, future = self.under_way[place]
         future.set_result(answer)
@@ -103,7 +110,7 @@ async def test_several_batches_travel_at_once_oldest_first_and_none_of_them_twic
     ids = send(site, 6 * BATCH + 3)
     sweeping = await begin(forwarder, carrier)
     assert carrier.carried == ids[: 4 * BATCH]
-    while not sweeping.done():
+    while await carrier.is_asked(sweeping):
         # The newest answer first: what is settled is what was answered, in whatever order.
         before = left(site)
         answered = carrier.answer(-1, Taken())
@@ -111,7 +118,6 @@ async def test_several_batches_travel_at_once_oldest_first_and_none_of_them_twic
             while left(site) == before:
                 await asyncio.sleep(0.005)
         assert left(site) == before - len(answered)
-        await asyncio.sleep(0.01)
     swept = await sweeping
     assert (swept.cleared, swept.error, left(site)) == (len(ids), None, 0)
     assert carrier.carried == ids

@@ -25,7 +25,7 @@ from fieldpost.site.options import ForwardOptions
 from fieldpost.testing import ManualClock
 from support.link_central import LinkCentral, link_central
 from support.loops import running
-from support.site_folders import TOKEN, closed_port, make_site
+from support.site_folders import TOKEN, free_port, make_site
 from support.site_writers import add
 
 
@@ -255,7 +255,7 @@ async def test_central_gone_for_a_day_loses_and_parks_nothing_and_writes_only_th
     site: Site, clock: ManualClock
 ) -> None:
     """A sweep every minute of an injected day; the disk is not worn by it."""
-    port = closed_port()
+    port = free_port()
     ids = send(site, 50)
     async with forwarder_of(site, f"http://127.0.0.1:{port}", clock) as forwarder:
         assert (await forwarder.sweep()).error is not None
@@ -333,7 +333,7 @@ async def test_a_write_by_anyone_wakes_the_forwarder_at_once(site: Site, central
 
 @pytest.mark.req("SF-11")
 async def test_after_a_failure_only_the_fixed_interval_brings_the_next_try(site: Site, clock: ManualClock) -> None:
-    port = closed_port()
+    port = free_port()
     async with forwarder_of(site, f"http://127.0.0.1:{port}", clock) as forwarder, running(forwarder):
         send(site)
         await clock.wait_sleepers()

@@ -27,7 +27,7 @@ from fieldpost.testing import ManualClock
 from support.local_api import Local, misfit, serving
 from support.plant import Plant
 from support.running_central import until
-from support.site_folders import make_site
+from support.site_folders import free_port, make_site
 
 
 @pytest.fixture
@@ -304,9 +304,9 @@ async def test_a_port_that_is_taken_is_waited_for_and_the_socket_is_served_meanw
     make_site(tmp_path / "site").close()
     clock = ManualClock()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        port = free_port()
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         with (tmp_path / "site" / "site.toml").open("a") as file:
             file.write(f"\n[local]\nport = {port}\n")
         folder = read_folder(tmp_path / "site")
@@ -317,7 +317,7 @@ async def test_a_port_that_is_taken_is_waited_for_and_the_socket_is_served_meanw
         await clock.wait_sleepers()
         assert api.addresses == (str(tmp_path / "site" / "agent.sock"),)
     clock.advance(10)
-    await until(lambda: f"http://127.0.0.1:{port}" in api.addresses, 10, "the port to be served")
+    await until(lambda: f"http://127.0.0.1:{port}" in api.addresses, what="the port to be served")
     stopping.set()
     await running
     await api.close()

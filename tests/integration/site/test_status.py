@@ -181,7 +181,7 @@ def test_a_dripping_answer_ends_at_the_deadline() -> None:
         with pytest.raises(Unavailable) as caught:
             ask_status(Endpoint(url, TOKEN), SOME_ID, deadline_s=0.5)
         assert caught.value.code == "link.timeout"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20, "of the two hundred that it drips"
     assert link_status.DEADLINE_S <= 10
 
 

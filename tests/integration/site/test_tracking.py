@@ -226,5 +226,5 @@ async def test_upkeep_runs_beside_the_rest_and_stops_when_told(plant: Plant) -> 
     await plant.clock.wait_sleepers(1)
     assert plant.site.tracking.changed_since(0, 10) == []
     stopping.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await running
