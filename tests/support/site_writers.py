@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from fieldpost.site.buffer import Buffer
 
 MANY = """
 import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from fieldpost.site.buffer import Buffer
@@ -59,6 +63,8 @@ buffer.close()
 
 STUBBORN = """
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from fieldpost.core.errors import Unavailable
 from fieldpost.site.buffer import Buffer
@@ -73,6 +79,8 @@ for _ in range(20):
 
 READ = """
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from fieldpost.site.connection import connect
 connection = connect(Path(sys.argv[1]))
@@ -103,3 +111,11 @@ def ids_in(path: Path) -> set[str]:
     output, _ = reader.communicate()
     assert reader.returncode == 0
     return set(output.split())
+
+
+def until(holds: Callable[[], bool], timeout_s: float = 30) -> None:
+    """Return as soon as this holds; for what another thread or process does and does not tell."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.002)

@@ -1,14 +1,15 @@
 """One connection per process to the site's buffer, and the one committer whose batches its threads join.
 
 Theory of operation. A durable commit costs one fsync, whatever is in it, so writes that wait together commit together.
-There is no committer thread: the first caller to find nobody committing *leads*. It takes what is queued, begins,
-applies each turn, absorbs what was queued meanwhile, commits once, wakes those whose turns it took, and hands the lead
-to the first of those still waiting. A lone caller therefore commits in its own thread and pays no thread switch; its
-row is one statement that is its own transaction, as long as nobody else comes (`_insert_alone`).
+There is no committer thread: the first caller to find nobody committing leads (`lead`). It begins, applies what is
+queued and what is queued meanwhile, commits once, passes the lead on and wakes those whose turns it took. A lone caller
+therefore commits in its own thread and pays no thread switch; its row is one statement that is its own transaction, as
+long as nobody else comes (`_insert_alone`).
 
 What must always hold: `write()` returns only after the COMMIT that holds its turn; a turn is applied whole or not at
 all, and its own failure (a constraint, a bug) fails it alone; a failure of the file (full, I/O, busy) fails every turn
-of the batch, and nothing of it stays. Processes take turns by BEGIN IMMEDIATE.
+of the batch, and nothing of it stays. An interrupt of the thread that leads ends its own call only: whether that was
+committed he cannot know, the others are told. Processes take turns by BEGIN IMMEDIATE.
 
 No connection crosses a fork: SQLite would take the parent's locks for the child's own, and the child could go on
 writing into a log that the parent has deleted. So the connection is closed before a fork, and parent and child each
@@ -17,7 +18,6 @@ open their own when they next need one.
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -25,10 +25,11 @@ from weakref import WeakSet
 
 import apsw
 
-from fieldpost.core.errors import Conflict, FieldpostError, Unavailable
+from fieldpost.core.errors import Conflict, FieldpostError
 from fieldpost.site.connection import BUSY_TIMEOUT_MS, connect, storage_error
+from fieldpost.site.lead import Lead
 from fieldpost.site.rows import Rows
-from fieldpost.site.turns import Turn, apply_all
+from fieldpost.site.turns import Batch, Turn, apply_all
 
 T = TypeVar("T")
 
@@ -47,10 +48,11 @@ class Committer:
         self._busy_timeout_ms = busy_timeout_ms
         self._connection: apsw.Connection | None = None
         self._cursor: apsw.Cursor | None = None
+        """None also while a batch is under way: of a connection that an interrupt left in one, nobody uses it."""
         self._identity: tuple[int, int] | None = None
+        self._pid = 0
         self._users = 0
         self._commits = 0
-        self._is_led = False
         self._is_alone = True
         """Whether the last batch had one turn, and nobody came meanwhile."""
         self._reset()
@@ -116,12 +118,16 @@ class Committer:
         """Run the work outside any batch; it sees only what is committed."""
         with self._connection_lock:
             try:
-                cursor = self._connect().cursor()
+                connection = self._connect()
+                cursor = connection.cursor()
                 try:
                     return work(cursor)
                 finally:
-                    # A statement left half read would hold its snapshot, and with it the log, for ever.
+                    # A statement left half read would hold its snapshot, and with it the log, for ever. A transaction
+                    # left open would take in what is added later, and never commit it.
                     cursor.close(True)
+                    if connection.in_transaction:
+                        self._disconnect()
             except apsw.Error as error:
                 raise self._fail(error) from error
 
@@ -148,17 +154,18 @@ class Committer:
 
     def _wait_for(self, turn: Turn[T]) -> T:
         """Queue the turn; lead if nobody does; return its result when it is committed."""
-        with self._mutex:
-            if leads := not self._is_led:
-                self._is_led = True
-            else:
-                turn.woken = threading.Lock()
-                turn.woken.acquire()
-                self._queue.append(turn)
-        if leads:
-            self._lead([turn])
-        elif self._follow(turn):
-            self._lead([])
+        batch: Batch | None = None
+        try:
+            self._lead.join(turn)
+            if not turn.is_done:
+                batch = Batch()
+                with self._connection_lock:
+                    self._commit(batch)
+                self._lead.pass_on(turn)
+                batch.finish()
+        except BaseException:
+            self._lead.leave(turn, batch)
+            raise
         if turn.error is not None:
             raise turn.error
         return turn.result  # type: ignore[return-value]  # A turn that did not fail has its result.
@@ -170,133 +177,90 @@ class Committer:
         name is therefore looked at after the commit. If it has, a salvage can only come later, and reads the row; if
         not, it may have read the file before, so the row belongs into the new one too, unless it is there.
         """
-        with self._mutex:
-            if self._is_led:
+        lone = object()
+        try:
+            if not self._lead.take(lone):
                 return None
-            self._is_led = True
-        try:
             with self._connection_lock:
-                if self._cursor is None or self._pid != os.getpid():
-                    self._cursor = self._connect().cursor()
-                try:
-                    rows.insert(self._cursor, (row,))
-                except apsw.Error as error:
-                    if self._identity != _identity(self._name):
-                        # Perhaps it is the damage of a file that is the buffer no more.
-                        self._disconnect()
-                        return None
-                    raise error if isinstance(error, apsw.ConstraintError) else self._fail(error) from error
-                self._commits += 1
-                if self._identity == _identity(self._name):
-                    return True
-                self._disconnect()
-                return False
-        finally:
-            with self._mutex:
-                if self._queue:
-                    self._is_alone = False
-                    self._hand_over()
-                else:
-                    self._is_led = False
-
-    def _follow(self, turn: Turn[Any]) -> bool:
-        """Wait until a leader has committed the turn, or made this thread the next leader (True)."""
-        assert turn.woken is not None
-        try:
-            while not turn.woken.acquire(timeout=self._busy_timeout_ms / 500):
-                with self._mutex:
-                    if turn in self._queue:
-                        raise Unavailable("buffer.busy", f"{self._path} is kept busy by another thread")
-            return turn.leads
+                stands = self._insert_at_once(rows, row)
+            if self._lead.is_awaited:
+                self._is_alone = False
+            self._lead.pass_on(lone)
         except BaseException:
-            # Given up or interrupted while waiting: nobody has begun the turn if it is still queued, so it is
-            # withdrawn, and a lead that was handed over meanwhile goes on to the next.
-            with self._mutex:
-                if turn in self._queue:
-                    self._queue.remove(turn)
-                if turn.leads:
-                    self._hand_over()
+            self._lead.leave(lone)
             raise
+        return stands
 
-    def _lead(self, batch: list[Turn[Any]]) -> None:
+    def _insert_at_once(self, rows: Rows, row: tuple[Any, ...]) -> bool | None:
+        if self._cursor is None or self._pid != os.getpid():
+            self._cursor = self._connect().cursor()
         try:
-            with self._connection_lock:
-                self._commit(batch)
-        finally:
-            with self._mutex:
-                if self._queue:
-                    self._hand_over()
-                else:
-                    self._is_led = False
-            for turn in batch:
-                if turn.woken is not None and not turn.leads:
-                    turn.woken.release()
+            rows.insert(self._cursor, (row,))
+        except apsw.Error as error:
+            if self._identity != _identity(self._name):
+                # Perhaps it is the damage of a file that is the buffer no more.
+                self._disconnect()
+                return None
+            raise error if isinstance(error, apsw.ConstraintError) else self._fail(error) from error
+        self._commits += 1
+        if self._identity == _identity(self._name):
+            return True
+        self._disconnect()
+        return False
 
-    def _hand_over(self) -> None:
-        if self._queue:
-            heir = self._queue[0]
-            heir.leads = True
-            assert heir.woken is not None
-            heir.woken.release()
-        else:
-            self._is_led = False
-
-    def _commit(self, batch: list[Turn[Any]]) -> None:
-        """Apply the batch and what is queued meanwhile, and commit it. Each turn ends with a result or an error."""
-        if self._queue:
-            self._absorb(batch)
-        is_committed = False
+    def _commit(self, batch: Batch) -> None:
+        """Apply what is queued and what is queued meanwhile, and commit it. Each turn then has a result or an error."""
+        is_begun = False
         done = 0
+        turns = batch.turns
         try:
+            self._lead.absorb(batch)
             cursor = self._begin()
+            is_begun = True
             while done < BATCH_TURNS_MAX:
-                if self._queue:
-                    self._absorb(batch)
-                if len(batch) == done + 1:
-                    batch[done].apply(cursor)
-                elif len(batch) > done:
-                    apply_all(cursor, batch[done:])
+                if self._lead.is_awaited:
+                    self._lead.absorb(batch)
+                if len(turns) == done + 1:
+                    turns[done].apply(cursor)
+                elif len(turns) > done:
+                    apply_all(cursor, turns[done:])
                 else:
                     break
-                done = len(batch)
+                done = len(turns)
             cursor.execute("COMMIT")
-            is_committed = True
+            batch.is_over = True
+            self._cursor = cursor
             self._commits += 1
-            self._is_alone = done == 1 and not self._queue
-        except apsw.Error as error:
+            self._is_alone = done == 1 and not self._lead.is_awaited
+        except apsw.Error as failure:
+            error = failure
             self._roll_back()
-            for turn in batch:
-                turn.error = turn.error or self._fail(error)
-        except FieldpostError as error:
-            for turn in batch:
-                turn.error = error
-        finally:
-            # An interrupt may strike between any two steps: what was not committed must not be taken for it.
-            if not is_committed:
-                self._roll_back()
-                for turn in batch:
-                    turn.error = turn.error or Unavailable("buffer.interrupted", "the write was interrupted")
+            batch.fail(lambda: self._fail(error))
+        except FieldpostError as failure:
+            refusal = failure
+            batch.fail(lambda: refusal)
+        except BaseException:
+            # An interrupt may strike just after the COMMIT: then there is no transaction any more.
+            if is_begun and self._connection is not None and not self._connection.in_transaction:
+                batch.is_over = True
+            self._disconnect()
+            raise
 
     def _begin(self) -> apsw.Cursor:
         """A transaction in the file that has the buffer's name at this moment.
 
-        A salvage gives the file another name and then waits for whoever is writing it. So with the right to write in
-        hand we look whether it is still the buffer, and open the new one if not.
+        A salvage keeps writers out while it gives the file another name. So with the right to write in hand we look
+        whether it is still the buffer, and open the new one if not.
         """
         while True:
-            if self._cursor is None or self._pid != os.getpid():
-                self._cursor = self._connect().cursor()
-            cursor = self._cursor
+            cursor, self._cursor = self._cursor, None
+            if cursor is None or self._pid != os.getpid():
+                cursor = self._connect().cursor()
             cursor.execute("BEGIN IMMEDIATE")
             if self._identity == _identity(self._name):
                 return cursor
             cursor.execute("ROLLBACK")
             self._disconnect()
-
-    def _absorb(self, batch: list[Turn[Any]]) -> None:
-        with self._mutex:
-            batch.extend(self._queue)
-            self._queue.clear()
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -313,16 +277,19 @@ class Committer:
         return storage_error(error, self._path)
 
     def _connect(self) -> apsw.Connection:
-        if self._connection is None:
-            self._connection = connect(self._path, self._busy_timeout_ms)
-            self._identity = _identity(self._name)
-            self._pid = os.getpid()
-        elif self._pid != os.getpid():
-            raise Conflict(
-                "buffer.forked",
-                "this process was forked behind Python's back while the buffer was open",
-                hint="open the site after the fork",
-            )
+        if self._connection is not None:
+            if self._pid != os.getpid():
+                raise Conflict(
+                    "buffer.forked",
+                    "this process was forked behind Python's back while the buffer was open",
+                    hint="open the site after the fork",
+                )
+            if not self._connection.in_transaction:
+                return self._connection
+            self._disconnect()
+        self._connection = connect(self._path, self._busy_timeout_ms)
+        self._identity = _identity(self._name)
+        self._pid = os.getpid()
         return self._connection
 
     def _disconnect(self) -> None:
@@ -335,10 +302,8 @@ class Committer:
 
     def _reset(self) -> None:
         self._pid = os.getpid()
-        self._mutex = threading.Lock()
         self._connection_lock = threading.Lock()
-        self._queue: deque[Turn[Any]] = deque()
-        self._is_led = False
+        self._lead = Lead(self._path, self._busy_timeout_ms / 500)
 
     def _before_fork(self) -> None:
         self._connection_lock.acquire()

@@ -16,7 +16,7 @@ ROWS_AT_ONCE_MAX = 32
 class Turn(Generic[T]):
     """One caller's part of a batch."""
 
-    __slots__ = ("error", "is_one_statement", "leads", "result", "row", "rows", "woken", "work")
+    __slots__ = ("error", "is_done", "is_one_statement", "result", "row", "rows", "woken", "work")
 
     def __init__(
         self,
@@ -29,8 +29,10 @@ class Turn(Generic[T]):
         self.is_one_statement = is_one_statement
         self.rows = rows
         self.row = row
-        self.woken: threading.Lock | None = None
-        self.leads = False
+        self.woken = threading.Lock()
+        """Its caller waits to acquire it a second time; whoever releases it wakes him."""
+        self.is_done = False
+        """Whether it has its result or its error for good."""
         self.result: T | None = None
         self.error: Exception | None = None
 
@@ -51,6 +53,34 @@ class Turn(Generic[T]):
                 cursor.execute("ROLLBACK TO turn")
         if not self.is_one_statement:
             cursor.execute("RELEASE turn")
+
+    def wake(self) -> None:
+        """Let its caller look how it stands, if he waits."""
+        if self.woken.locked():
+            self.woken.release()
+
+
+class Batch:
+    """The turns that one leader commits together."""
+
+    __slots__ = ("is_over", "turns")
+
+    def __init__(self) -> None:
+        self.turns: list[Turn[Any]] = []
+        self.is_over = False
+        """Whether it is committed, or has failed and each turn has its error. Before, nothing of it is in the file."""
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """Give each turn that has not failed by itself an error of its own; nothing of them is in the file."""
+        for turn in self.turns:
+            turn.error = turn.error or error()
+        self.is_over = True
+
+    def finish(self) -> None:
+        """Tell the callers. May be done twice."""
+        for turn in self.turns:
+            turn.is_done = True
+            turn.wake()
 
 
 def apply_all(cursor: apsw.Cursor, turns: Sequence[Turn[Any]]) -> None:
