@@ -14,8 +14,6 @@ from fieldpost.site.buffer import Buffer
 
 MANY = """
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from fieldpost.site.buffer import Buffer
@@ -63,8 +61,6 @@ buffer.close()
 
 STUBBORN = """
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from fieldpost.core.errors import Unavailable
 from fieldpost.site.buffer import Buffer
@@ -79,8 +75,6 @@ for _ in range(20):
 
 READ = """
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from fieldpost.site.connection import connect
 connection = connect(Path(sys.argv[1]))
