@@ -15,6 +15,8 @@ from fieldpost.front.wire import WireConfig
 SPARE_FILES = 128
 """What the rest of the process needs: database, log, connections to mail servers."""
 CONNECTIONS_MIN = 16
+GRACE_S = 5
+"""How long a stopping server waits for answers that are under way."""
 PING_S = 12.0
 PONG_S = 15.0
 """A site that does not answer a ping for so long is gone: noticed within half a minute, with the time between pings."""
@@ -55,7 +57,7 @@ class Server(uvicorn.Server):
                 ws_ping_timeout=PONG_S,
                 # The link compresses by itself where that pays; windows for each connection would only cost memory.
                 ws_per_message_deflate=False,
-                timeout_graceful_shutdown=5,
+                timeout_graceful_shutdown=GRACE_S,
                 lifespan="off",
             )
         )

@@ -138,7 +138,7 @@ async def answer_to(url: str, request: bytes) -> int:
     """The status that a request gets, byte by byte as it stands."""
     port = urlsplit(url).port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         writer.write(request)
         line = await reader.readline()
     writer.close()

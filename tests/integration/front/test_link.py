@@ -101,7 +101,7 @@ async def test_a_frame_over_the_limit_ends_the_connection_and_the_next_one_is_we
     websocket = await site.connect()
     with suppress(ConnectionError, aiohttp.ClientError):  # central hangs up as soon as it reads the length
         await websocket.send_bytes(b" " * (FRAME_BYTES_MAX + 1))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         message = await websocket.receive()
     assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
     again = await site.connect()
@@ -151,7 +151,7 @@ async def test_a_token_revoked_while_the_connection_stands_ends_it_and_no_others
     assert await front.centre.store.write(identities.revoke_token, "site", prefix, front.centre.clock.now())
     item = front.centre.item()
     await send(mine, 1, [item])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await mine.receive()
     assert mine.close_code == 1008
     await send(theirs, 1, [item])
@@ -244,5 +244,5 @@ async def send(websocket: "aiohttp.ClientWebSocketResponse[bool]", seq: int, ite
 
 
 async def receive(websocket: "aiohttp.ClientWebSocketResponse[bool]") -> Message:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         return decode(await websocket.receive_bytes())

@@ -248,18 +248,18 @@ async def test_two_who_change_a_password_at_once_do_not_both_succeed(front: Fron
 
 @pytest.mark.threat(13)
 async def test_known_and_unknown_names_take_the_same_time(front: Front) -> None:
-    """By the hash as it is in earnest; medians, since the machine does other things beside."""
+    """By the hash as it is in earnest, and by this process's own work, since the machine does other things beside."""
     logins = Logins(front.centre.store, front.clock)
     link = await front.operate.users.reset_password(ADMIN, "viewer")
     await logins.use_link(link.token, GOOD)
     took: dict[str, list[float]] = {"viewer": [], "nobody": []}
     for _ in range(3):
         for name, times in took.items():
-            began = time.perf_counter()
+            began = time.process_time()
             await fail(front, name, logins=logins)
-            times.append(time.perf_counter() - began)
+            times.append(time.process_time() - began)
             front.clock.advance(timedelta(hours=1).total_seconds())
-    known, unknown = (sorted(times)[1] for times in took.values())
+    known, unknown = (min(times) for times in took.values())
     assert 0.4 < known / unknown < 2.5
 
 

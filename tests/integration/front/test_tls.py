@@ -104,7 +104,7 @@ async def test_files_are_looked_at_every_few_seconds_and_at_once_when_asked(fron
         assert await answers(url, newer)
         newest = papers.issue()
         os.kill(os.getpid(), signal.SIGHUP)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not await answers(url, newest):
                 await asyncio.sleep(0)
         watching.cancel()
