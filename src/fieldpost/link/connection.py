@@ -172,10 +172,17 @@ def trusting(endpoint: Endpoint) -> ssl.SSLContext | bool:
 
 
 def unreachable(error: Exception) -> Unavailable:
-    return Unavailable("link.unreachable", f"central cannot be reached: {say(error)}")
+    is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
+    hint = "an authority of your own must stand in site.toml as [central] ca_file" if is_untrusted else None
+    return Unavailable("link.unreachable", f"central cannot be reached: {say(error)}", hint=hint)
 
 
 def say(error: Exception) -> str:
+    # What the library says of these shows its own settings too, by their places in memory.
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"Cannot connect to host {error.host}:{error.port}: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"Cannot connect to host {error.host}:{error.port}: {error.os_error}"
     return str(error) or type(error).__name__
 
 

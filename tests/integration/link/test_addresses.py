@@ -93,6 +93,7 @@ async def test_when_no_address_answers_each_is_told() -> None:
             await client.submit([item("1")])
     assert caught.value.code == "link.unreachable"
     assert all(url in caught.value.message for url in urls)
+    assert "object at" not in caught.value.message, "it is for people"
 
 
 async def test_one_address_that_denies_says_more_than_others_that_are_dead() -> None:
@@ -184,8 +185,9 @@ async def test_an_own_authority_is_trusted_and_no_other(tmp_path: Path) -> None:
             central.next.append("cut")
             with pytest.raises(Unavailable):
                 await client.submit([item("2")])
-            with pytest.raises(Unavailable, match="certificate verify failed"):
+            with pytest.raises(Unavailable, match="certificate verify failed") as caught:
                 await client.submit([item("2")])
+            assert "ca_file" in (caught.value.hint or "")
         (tmp_path / "ca.pem").write_text("no certificate")
         async with client_of(url, ca_file=tmp_path / "ca.pem") as client:
             with pytest.raises(ConfigError):

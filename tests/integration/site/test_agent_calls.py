@@ -13,9 +13,10 @@ from subprocess import PIPE, Popen
 
 import asyncpg
 import pytest
+import trustme
 
 from fieldpost import Site
-from fieldpost.core.checks import Verdict
+from fieldpost.core.checks import Check, Verdict
 from fieldpost.core.ids import OperationId
 from fieldpost.core.message import OperationStatus
 from fieldpost.site.care.doctor import examine
@@ -131,6 +132,19 @@ def test_a_definition_that_is_removed_leaves_its_calls_parked_and_manageable(fol
             assert site._buffer.retry(kept, datetime.now(UTC))
             wait_for(site, [kept], OperationStatus.DELIVERED)
         assert [request.path for request in server.requests] == ["/kept", "/given-up", "/kept"]
+
+
+def test_the_doctor_tells_of_an_authority_that_cannot_be_read(folder: Path) -> None:
+    settings = (folder / "site.toml").read_text()
+    (folder / "site.toml").write_text(settings.replace("[central]\n", '[central]\nca_file = "ca.pem"\n'))
+
+    def authority() -> Check:
+        (found,) = [one for one in examine(folder, datetime.now(UTC)).diagnosis.checks if one.name == "authority"]
+        return found
+
+    assert (authority().verdict, "ca.pem" in authority().detail) == (Verdict.FAILING, True)
+    trustme.CA().cert_pem.write_to_path(folder / "ca.pem")
+    assert authority().verdict is Verdict.OK
 
 
 def test_a_definition_that_lacks_its_secret_is_told_by_agent_and_doctor_and_holds_up_nothing_else(folder: Path) -> None:

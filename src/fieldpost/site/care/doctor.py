@@ -17,10 +17,12 @@ import apsw
 from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import from_microseconds, to_text
+from fieldpost.link.endpoint import Endpoint
 from fieldpost.site.agent_lock import running_agent
 from fieldpost.site.care.damage import damage_of_log
 from fieldpost.site.connection import (
     SCHEMA_VERSION,
+    emptied,
     is_damage,
     log_of,
     open_existing,
@@ -28,7 +30,7 @@ from fieldpost.site.connection import (
     salvage_mark,
     storage_error,
 )
-from fieldpost.site.folder import BUFFER_FILE, TOKEN_FILE, read_folder, read_token
+from fieldpost.site.folder import BUFFER_FILE, TOKEN_FILE, Folder, read_folder, read_token
 
 LOG_WARNING_BYTES = 64 * 1024**2
 """A log so long is not being moved into the file: something keeps reading, or the disk is slow."""
@@ -83,6 +85,10 @@ def _look_at_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Che
     if salvage_mark(path).exists():
         detail = f"a salvage is under way, or was interrupted: if none is running, {REPAIR} again"
         return [Check("buffer", Verdict.FAILING, detail)], None
+    how = emptied(path)
+    if how is not None:
+        # Not even looked at by SQLite, which would remove the log.
+        return [Check("buffer", Verdict.FAILING, f"{path} is damaged: {how}; {REPAIR}")], None
     if not path.exists():
         detail = "there is none yet: it is made when something is first sent"
         return [Check("buffer", Verdict.OK, detail)], Contents()
@@ -167,6 +173,8 @@ def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) ->
 
 def _access_checks(path: Path) -> Iterator[Check]:
     """A group may have been let in on purpose; everybody on the machine hardly was."""
+    if not os.access(path, os.R_OK | os.W_OK):
+        yield Check("access", Verdict.FAILING, f"this user may not write {path}: nothing can be sent, nothing clears")
     mode = stat.S_IMODE(path.stat().st_mode)
     if os.name == "posix" and mode & stat.S_IRWXO:
         detail = f"every user of this machine can read what is in {path} (mode {mode:04o}): chmod o= {path}*"
@@ -214,11 +222,21 @@ def _settings_checks(folder: Path) -> Iterator[Check]:
         yield _failed("settings", error)
         return
     yield Check("settings", Verdict.OK, f"the site {found.name}, central at {found.central_url}")
+    if found.ca_file is not None:
+        yield _authority_check(found)
     for definition in found.definitions:
         try:
             definition.check()
         except ConfigError as error:
             yield _failed(f"definition {definition.name}", error)
+
+
+def _authority_check(folder: Folder) -> Check:
+    try:
+        Endpoint("https://central", "", folder.ca_file).tls()
+    except FieldpostError as error:
+        return _failed("authority", error)
+    return Check("authority", Verdict.OK, f"certificates of central are judged by {folder.ca_file}")
 
 
 def _token_check(folder: Path) -> Check:
