@@ -78,9 +78,10 @@ async def test_an_address_that_swallows_everything_costs_a_moment_once(monkeypat
 async def test_an_address_that_greets_and_never_answers_is_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     async with link_central() as mute, link_central() as central, client_of(mute.url, central.url) as client:
         mute.next.extend(["silence"] * 10)
-        with monkeypatch.context() as hasty, pytest.raises(Unavailable) as caught:
+        with monkeypatch.context() as hasty:
             hasty.setattr(Session, "patience_s", lambda self, size: 0.2)
-            await client.submit([item("1")])
+            with pytest.raises(Unavailable) as caught:
+                await client.submit([item("1")])
         assert caught.value.code == LOST
         assert isinstance(await client.submit([item("1")]), Ack)
         assert list(central.stored) == ["id-1"]

@@ -112,9 +112,10 @@ async def test_an_answer_that_never_comes_is_not_waited_for_for_ever(
     session = Session()
     central.next.append("silence")
     async with client_of(central.url, session) as client:
-        with monkeypatch.context() as hasty, pytest.raises(Unavailable) as caught:
+        with monkeypatch.context() as hasty:
             hasty.setattr(Session, "patience_s", lambda self, size: 0.2)
-            await client.submit([item("1")])
+            with pytest.raises(Unavailable) as caught:
+                await client.submit([item("1")])
         assert caught.value.code == LOST
         assert session.in_flight == ()
         await accepted(client, item("1"))
