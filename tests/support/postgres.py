@@ -20,6 +20,8 @@ from typing import Any, Self
 NOBODY = 65534
 START_DEADLINE_S = 60.0
 QUICK = ("-F", "-c", "full_page_writes=off", "-c", "synchronous_commit=off", "-c", "max_wal_size=256MB")
+# What the server knows of a table, and how it goes about a statement, changes by the test alone.
+QUICK += ("-c", "autovacuum=off")
 MEMORY = Path("/dev/shm")
 MEMORY_NEEDED_BYTES = 2 << 30
 
