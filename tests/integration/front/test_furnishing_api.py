@@ -31,14 +31,12 @@ async def test_the_same_address_given_twice_gets_one_copy(front: Front) -> None:
     assert added.json()["targets"] == ["a@example.org", "b@example.org"]
 
 
-@pytest.mark.parametrize("name", ["a/b", "Ünïcode", "with space", "..", "100%", "a?b#c", "<b>"])
+@pytest.mark.parametrize("name", ["a/b", "Ünïcode", "with space", "...", "100%", "a?b#c", "<b>"])
 async def test_a_list_of_any_lawful_name_can_be_reached(front: Front, name: str) -> None:
     from urllib.parse import quote
 
     async with front.client("admin") as client:
         assert (await client.post("/api/v1/lists", json={"name": name, "targets": ["a@b.example"]})).status_code == 201
-        if name == "..":
-            return  # a client's own URL library takes it away; it is seen and removed under /lists
         path = f"/api/v1/lists/{quote(name, safe='')}"
         assert (await client.get(path)).json()["name"] == name
         assert (await client.delete(path)).status_code == 204
