@@ -9,8 +9,7 @@ script goes on. Only what is refused for good (an order the ERP will never take)
 import sys
 from datetime import UTC, datetime
 
-from fieldpost import Site
-from fieldpost.core.errors import OperationFailed
+from fieldpost import OperationFailed, Site
 
 with Site.open(sys.argv[1]) as site, site.context(instance="press-2", script="end_of_shift"):
     now = datetime.now(UTC)

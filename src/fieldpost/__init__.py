@@ -19,8 +19,10 @@ __all__ = [
     "FieldpostError",
     "InvalidInput",
     "NotFound",
+    "NotificationId",
     "NotificationStatus",
     "OperationFailed",
+    "OperationId",
     "OperationRecord",
     "OperationStatus",
     "Site",
@@ -30,7 +32,9 @@ __all__ = [
 
 _HOMES = {
     "Site": "fieldpost.site.site",
+    "NotificationId": "fieldpost.core.ids",
     "NotificationStatus": "fieldpost.site.notify",
+    "OperationId": "fieldpost.core.ids",
     "OperationRecord": "fieldpost.core.message",
     "OperationStatus": "fieldpost.core.message",
 } | dict.fromkeys(

@@ -29,6 +29,7 @@ site and when the agent starts. `[site]` and `[central]` have these keys:"""
 SITE_KEYS = (
     ("`site.name`", "required", "The site's name, for people. Central knows the site by its token."),
     ("`central.url`", "required", "Central's address, `http://…` or `https://…`."),
+    ("`central.urls`", "", "Further addresses of the same central, a list; then `url` is the first, or left out."),
     ("`central.ca_file`", "", "The authority of central's certificate, where it is your own; relative to the folder."),
 )
 

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 InstanceOption = Annotated[str | None, typer.Option(help="Which machine or unit it is about.")]
 ScriptOption = Annotated[str | None, typer.Option(help="Which script it comes from.")]
+ExecutionOption = Annotated[str | None, typer.Option("--execution-id", help="The run of that script.")]
+ParentOption = Annotated[str | None, typer.Option("--parent-execution-id", help="The run that started this run.")]
 KeyOption = Annotated[
     str | None, typer.Option(help="Your own name for it: given again with the same content, it is the same one.")
 ]
@@ -32,6 +35,8 @@ def send(
     folder: FolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
+    execution_id: ExecutionOption = None,
+    parent_execution_id: ParentOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -39,9 +44,10 @@ def send(
     from fieldpost.core.text import BODY_BYTES_MAX
     from fieldpost.site.site import Site
 
-    with Site.open(folder) as site:
+    given = _provenance(instance, script, execution_id, parent_execution_id)
+    with Site.open(folder) as site, site.context(**given):
         text = _read_stdin(BODY_BYTES_MAX) if body == "-" else body
-        notification_id = site.notify.to(to).send(subject, text, key=key, instance=instance, script=script)
+        notification_id = site.notify.to(to).send(subject, text, key=key)
     say({"notification_id": notification_id}, as_json, notification_id)
 
 
@@ -56,17 +62,20 @@ def call(
     folder: FolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
+    execution_id: ExecutionOption = None,
+    parent_execution_id: ParentOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Call an external system and print the operation's id. It is on disk first; what cannot be done now the agent
-    tries again. The exit code is 10 when the system refused it for good."""
+    tries again. The exit code is 10 when the system refused it for good; the id is printed then too."""
     from fieldpost.site.payloads import CALL_BODY_BYTES_MAX
     from fieldpost.site.site import Site
 
-    with Site.open(folder) as site:
+    given = _provenance(instance, script, execution_id, parent_execution_id)
+    with Site.open(folder) as site, site.context(**given), _told_also_if_refused(site, as_json):
         text = _read_stdin(CALL_BODY_BYTES_MAX) if body == "-" else body
-        told = _read_stdin(CALL_BODY_BYTES_MAX) if body_json == "-" else body_json
+        told = _read_stdin(CALL_BODY_BYTES_MAX, "body_json") if body_json == "-" else body_json
         operation_id = site.external(system).call(
             method,
             path,
@@ -75,8 +84,6 @@ def call(
             json=None if told is None else _parse_json(told, "body_json"),
             body=text,
             key=key,
-            instance=instance,
-            script=script,
         )
         _print_operation(site, operation_id, as_json)
 
@@ -84,27 +91,34 @@ def call(
 def write(
     connection: Annotated[str, typer.Argument(help="The database connection, as site.toml defines it.")],
     statement: Annotated[str, typer.Argument(help="A statement of that connection, by its name.")],
-    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=TEXT; may be often.")] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="NAME=TEXT; may be given often.")
+    ] = None,
     parameters: Annotated[str | None, typer.Option(help="All as one JSON object; - reads standard input.")] = None,
     folder: FolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
+    execution_id: ExecutionOption = None,
+    parent_execution_id: ParentOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write through a database connection and print the operation's id. It is on disk first; what cannot be done now
-    the agent tries again. The exit code is 10 when the database refused it for good."""
+    the agent tries again. The exit code is 10 when the database refused it for good; the id is printed then too."""
     from fieldpost.core.errors import InvalidInput
     from fieldpost.site.payloads import PARAMETERS_BYTES_MAX
     from fieldpost.site.site import Site
 
-    with Site.open(folder) as site:
-        told = _read_stdin(PARAMETERS_BYTES_MAX) if parameters == "-" else parameters
-        given = {} if told is None else _parse_json(told, "parameters")
-        if not isinstance(given, dict):
+    given = _provenance(instance, script, execution_id, parent_execution_id)
+    with Site.open(folder) as site, site.context(**given), _told_also_if_refused(site, as_json):
+        told = _read_stdin(PARAMETERS_BYTES_MAX, "parameters") if parameters == "-" else parameters
+        values = {} if told is None else _parse_json(told, "parameters")
+        if not isinstance(values, dict):
             raise InvalidInput("parameters.type", "parameters must be a JSON object", field="parameters")
-        values = given | (_pairs(parameter, "parameter") or {})
-        operation_id = site.database(connection).write(statement, values, key=key, instance=instance, script=script)
+        single = _pairs(parameter, "parameter") or {}
+        for name in sorted(single.keys() & values.keys()):
+            raise InvalidInput("cli.pair", f"--parameter {name[:64]} is in --parameters too", field="parameter")
+        operation_id = site.database(connection).write(statement, values | single, key=key)
         _print_operation(site, operation_id, as_json)
 
 
@@ -161,6 +175,23 @@ def _print(answer: "OperationRecord | NotificationStatus", as_json: bool) -> Non
 
 def _line(answer: "OperationRecord | NotificationStatus", as_json: bool) -> str:
     return json.dumps(record_of(answer)) if as_json else _sentence(answer)
+
+
+@contextmanager
+def _told_also_if_refused(site: "Site", as_json: bool) -> Iterator[None]:
+    """A call that was refused for good has a record too, by which a shell can find it again."""
+    from fieldpost.core.errors import OperationFailed
+
+    try:
+        yield
+    except OperationFailed as refused:
+        if refused.operation_id is not None:
+            _print_operation(site, refused.operation_id, as_json)
+        raise
+
+
+def _provenance(*labels: str | None) -> dict[str, str | None]:
+    return dict(zip(("instance", "script", "execution_id", "parent_execution_id"), labels, strict=True))
 
 
 def _print_operation(site: "Site", operation_id: str, as_json: bool) -> None:
@@ -235,7 +266,7 @@ def _split(given: list[str] | None, field: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _read_stdin(bytes_max: int) -> str:
+def _read_stdin(bytes_max: int, field: str = "body") -> str:
     from fieldpost.core.errors import InvalidInput
 
     # One byte beyond the limit is enough for the check that follows.
@@ -245,4 +276,4 @@ def _read_stdin(bytes_max: int) -> str:
     except UnicodeDecodeError as error:
         if len(data) > bytes_max and error.start > bytes_max - 4:
             return data.decode("utf-8", "replace")
-        raise InvalidInput("text.not_utf8", f"body is not UTF-8 at byte {error.start}", field="body") from None
+        raise InvalidInput("text.not_utf8", f"{field} is not UTF-8 at byte {error.start}", field=field) from None

@@ -62,7 +62,7 @@ def init(
 ) -> None:
     """Set up a site's folder. The token comes from --token-file or from FIELDPOST_SITE_TOKEN, or is asked for.
 
-    At central, `fieldpost sites add NAME` prints the token, once.
+    At central, `fieldpost sites add NAME --print-token` prints it, once. To be invited instead, see `site join`.
     """
     from fieldpost.site.site import Site
 

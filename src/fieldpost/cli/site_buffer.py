@@ -59,6 +59,7 @@ def export(
 ) -> None:
     """Write what is in the buffer as JSON lines: messages, the rejected box, tracking records. It stays there too."""
     from fieldpost.clock import SystemClock
+    from fieldpost.core.errors import Unavailable
     from fieldpost.site.care.transfer import export as export_lines
     from fieldpost.site.folder import read_folder
 
@@ -67,13 +68,18 @@ def export(
     if str(file) == "-":
         _tell(export_lines(site.buffer_path, site.name, now, sys.stdout.buffer), "exported", as_json, sys.stderr)
         return
-    with _open(file, "xb") as out:
-        try:
+    out = _open(file, "xb")
+    try:
+        with out:
             moved = export_lines(site.buffer_path, site.name, now, out)
-        except BaseException:
-            # Half an export would look like a whole one.
-            file.unlink()
-            raise
+            out.flush()
+            os.fsync(out.fileno())
+    except BaseException as error:
+        # Half an export would look like a whole one.
+        file.unlink()
+        if isinstance(error, OSError):
+            raise Unavailable("file.unwritable", f"{file} cannot be written: {error.strerror or error}") from None
+        raise
     _tell(moved, "exported", as_json, sys.stdout)
 
 
@@ -178,7 +184,8 @@ def _open(file: Path, mode: str) -> IO[bytes]:
     from fieldpost.core.errors import Conflict, InvalidInput
 
     try:
-        return file.open(mode)
+        # For its owner alone, as the buffer is: an export holds the same.
+        return open(file, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
     except FileExistsError:
         raise Conflict("file.exists", f"{file} is there already", hint="choose another name") from None
     except OSError as error:

@@ -26,9 +26,13 @@ class FieldpostError(Exception):
     def __init__(self, code: str, message: str, *, hint: str | None = None, field: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        """Stable, for programs: `buffer.full`."""
         self.message = message
+        """For people."""
         self.hint = hint
+        """What to do, where that is known."""
         self.field = field
+        """Which argument or setting it is about, where it is about one."""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -147,8 +147,10 @@ class OperationRecord:
 
     @property
     def is_terminal(self) -> bool:
+        """Whether it has come to its end. What is parked has not."""
         return self.status.is_terminal
 
     @property
     def is_delivered(self) -> bool:
+        """Whether the target has taken it."""
         return self.status is OperationStatus.DELIVERED

@@ -18,6 +18,7 @@ from fieldpost.site.care.damage import refuse_damaged
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.carriers.http import ExternalCarrier
+from fieldpost.site.connection import refuse_read_only
 from fieldpost.site.control import Control
 from fieldpost.site.folder import Folder
 from fieldpost.site.forwarder import Forwarder
@@ -46,6 +47,7 @@ class Agent:
         with AgentLock(self._folder.path):
             self._folder.endpoint()
             refuse_damaged(self._folder.buffer_path)
+            refuse_read_only(self._folder.buffer_path)
             buffer = Buffer(self._folder.buffer_path, self._folder.buffer, self._folder.events)
             parts = self._parts(buffer)
             _log.info("agent.started", site=self._folder.name, central=self._folder.central_url)

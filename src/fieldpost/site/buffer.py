@@ -69,13 +69,13 @@ _LIST_REJECTED = f"SELECT {REJECTED_COLUMNS} FROM rejected ORDER BY rejected_at,
 
 _DEPTH = f"""
 SELECT '{Category.NOTIFICATION.value}', count(*) FROM messages
-UNION ALL SELECT category, count(*) FROM calls GROUP BY category
+UNION ALL SELECT category, count(*) FROM calls WHERE status <> 'parked' GROUP BY category
 """
-_OLDEST_OF = "SELECT created_at FROM {table} ORDER BY sequence LIMIT 1"
-_OLDEST_NOTIFICATION = _OLDEST_OF.format(table="messages")
+_OLDEST_NOTIFICATION = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
+_OLDEST_CALL = "SELECT created_at FROM calls WHERE status <> 'parked' ORDER BY sequence LIMIT 1"
 _OLDEST = f"""
 SELECT min(created_at)
-FROM (SELECT * FROM ({_OLDEST_NOTIFICATION}) UNION ALL SELECT * FROM ({_OLDEST_OF.format(table="calls")}))
+FROM (SELECT * FROM ({_OLDEST_NOTIFICATION}) UNION ALL SELECT * FROM ({_OLDEST_CALL}))
 """
 _COUNT_REJECTED = "SELECT count(*) FROM rejected"
 
@@ -91,7 +91,7 @@ LOOK_EVERY = 32
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How much waits, for health."""
+    """How much waits to leave by itself. What is parked waits for a person, and is counted by its tracking records."""
 
     waiting: dict[Category, int]
     rejected: int

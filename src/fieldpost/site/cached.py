@@ -21,7 +21,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, OperationFailed
 from fieldpost.core.forwarding import CallDecision, Fail
 from fieldpost.core.ids import OperationId
-from fieldpost.core.message import Category, Message, Operation
+from fieldpost.core.message import Category, Message, Operation, OperationStatus
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.attempt import attempt, claim_time
 from fieldpost.site.background import Background, abandon, at_exit, background
@@ -32,8 +32,10 @@ from fieldpost.site.fresh_ids import fresh_id
 from fieldpost.site.keys import key_for
 from fieldpost.site.payloads import DatabaseWrite, ExternalCall, Scalar, check_call, check_write, encode, target_summary
 from fieldpost.site.provenance import Labels, provenance_of
+from fieldpost.site.tracking import Tracking
 
 CLOSE_S = 5.0
+NOT_AGAIN = "it is not tried again; see what the call or write holds"
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
@@ -73,7 +75,7 @@ class ExternalSystem:
             json: what to send as JSON; or else
             body: what to send as it is.
             key: a name of your own for this call: made again with the same key and content, it is the same call and
-                returns the same id.
+                returns the same id, or raises the same refusal.
             instance: which machine or unit it is about.
             script: which script calls.
             execution_id: the run of the script.
@@ -120,7 +122,7 @@ class DatabaseConnection:
             statement: the name of a statement that `site.toml` defines for the connection, or SQL where it allows it.
             parameters: values for the statement's `:names`; str, int, float, bool or None.
             key: a name of your own for this write: made again with the same key and content, it is the same write and
-                returns the same id.
+                returns the same id, or raises the same refusal.
             instance: which machine or unit it is about.
             script: which script writes.
             execution_id: the run of the script.
@@ -178,7 +180,9 @@ class Caller(Generic[D]):
         key = key_for(key_text, self._category.value, target, content)
         until = now + claim_time(definition)
         issued = self._buffer.issue(operation, claimant=f"caller-{os.getpid()}", until=until, key=key)
-        if issued.message is not None:
+        if issued.message is None:
+            self._refuse_again(issued.operation_id)
+        else:
             self._try(issued.message, definition)
         return issued.operation_id
 
@@ -195,6 +199,18 @@ class Caller(Generic[D]):
         # Nothing depends on how this ends: it is a courtesy to the other side.
         with suppress(Exception):
             loop.run(lambda: asyncio.wait_for(carrier.close(), CLOSE_S))
+
+    def _refuse_again(self, operation_id: OperationId) -> None:
+        """A key makes a call that is made again the same call: if that was refused, whoever repeats it is told too."""
+        record = Tracking(self._buffer.read).find(operation_id)
+        if record is not None and record.status is OperationStatus.FAILED:
+            raise OperationFailed(
+                "operation.failed",
+                f"this key's call was refused before: {record.last_error}",
+                hint=NOT_AGAIN,
+                operation_id=operation_id,
+                http_status=record.http_status,
+            )
 
     def _try(self, message: Message, definition: D) -> None:
         loop, carrier = self._carrier()
@@ -238,7 +254,7 @@ def _failed(message: Message, decision: Fail) -> OperationFailed:
     return OperationFailed(
         decision.code,
         decision.error,
-        hint="it is not tried again; see what the call or write holds",
+        hint=NOT_AGAIN,
         operation_id=message.message_id,
         http_status=decision.http_status,
     )

@@ -4,10 +4,14 @@ Only apsw ever touches the file: a second SQLite library in the same process wou
 
 The file holds bodies, so it is made for its owner alone. Its mode is never changed afterwards: whoever opened it to a
 group meant to. SQLite makes the log and its index with the mode of the file.
+
+A buffer gets its name when it is whole. So a file of that name which is empty was emptied, and a log beside no file has
+lost its file. SQLite takes either for a new database and removes the log, with all that scripts were told is on disk:
+such a file is refused before SQLite sees it.
 """
 
+import errno
 import os
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -38,11 +42,11 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
     if is_log_header_damaged(log_of(path)):
         # SQLite would take such a log for an empty one and write over what scripts were told is on disk.
         raise damaged(path, "the head of its write-ahead log is not readable")
-    _refuse_salvage(path)
-    _make_private(path)
+    refuse_salvage(path)
     connection: apsw.Connection | None = None
     try:
-        connection = apsw.Connection(str(path))
+        _make(path)
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(busy_timeout_ms)
         for pragma in _PRAGMAS:
             connection.execute(pragma)
@@ -55,8 +59,8 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
             )
         if connection.pragma("user_version") != SCHEMA_VERSION:
             _bring_schema(connection, path)
-        # Again: what was opened may be a file that was being set aside, or the empty one that opening then made.
-        _refuse_salvage(path)
+        # Again: what was opened may be a file that was being set aside, or the one that was then made in its place.
+        refuse_salvage(path)
     except BaseException as error:
         if connection is not None:
             connection.close(True)
@@ -74,21 +78,72 @@ def open_existing(path: Path) -> apsw.Connection:
     return connection
 
 
-def _make_private(path: Path) -> None:
-    """Make the file, empty and for its owner alone, if it is not there: SQLite would make it readable by all.
+def emptied(path: Path) -> str | None:
+    """What happened to a buffer of which nothing is left but perhaps its log, in words; None if nothing did.
 
-    It gets its name when it is closed already, since closing a file drops all locks that this process has on it. What
-    goes wrong here goes wrong for SQLite too, which says so.
+    The log is looked at first: whoever makes a buffer gives the file its name before there is a log.
     """
-    if os.name != "posix" or path.exists():
+    has_log = bool(_size(log_of(path)))
+    match _size(path):
+        case 0:
+            return "it is empty" + (", but for its write-ahead log" if has_log else "")
+        case None if has_log:
+            return "the file is gone, and its write-ahead log is not"
+        case _:
+            return None
+
+
+def _make(path: Path) -> None:
+    """Make the buffer, for its owner alone, if it is not there. Raises Unavailable for one that was emptied.
+
+    It is made under another name, and closed before it gets its own: closing a file drops all locks that this process
+    has on it. Of several who make it at once the first one's stays.
+    """
+    if emptied(path) is not None:
+        # A salvage that is under way explains it, and so does one that has ended meanwhile.
+        refuse_salvage(path)
+        if (how := emptied(path)) is not None:
+            raise damaged(path, how)
+    if path.exists():
         return
     beside = path.with_name(f"{path.name}-new-{os.urandom(4).hex()}")
-    with suppress(OSError):
+    try:
         os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         try:
-            os.link(beside, path)
+            _fill_new(beside)
+            refuse_salvage(path)
+            _give_name(beside, path)
         finally:
-            beside.unlink()
+            for suffix in ("-wal", "-shm", ""):
+                beside.with_name(beside.name + suffix).unlink(missing_ok=True)
+    except OSError as error:
+        raise _file_error(error, path) from error
+
+
+def _fill_new(beside: Path) -> None:
+    """The tables of a buffer that nobody knows of yet: one sync at the end is enough."""
+    connection = apsw.Connection(str(beside))
+    try:
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.pragma("journal_mode", "off")
+        _bring_schema(connection, beside)
+        # Where that is not possible, whoever opens it says so.
+        connection.pragma("journal_mode", "wal")
+    finally:
+        connection.close(True)
+    with beside.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _give_name(beside: Path, path: Path) -> None:
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        # A file system without links: there two who come at the same moment are not kept apart.
+        if not path.exists():
+            os.rename(beside, path)
 
 
 def _log_pages_max(path: Path, page_bytes: int) -> int:
@@ -97,6 +152,12 @@ def _log_pages_max(path: Path, page_bytes: int) -> int:
         return max(64, min(LOG_PAGES_MAX, reserve_size(path.parent, RESERVE_BYTES) // 2 // page_bytes))
     except OSError:
         return LOG_PAGES_MAX
+
+
+def refuse_read_only(path: Path) -> None:
+    """Raise Unavailable for a file that this user may read but not write: what leaves it could not be cleared."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise storage_error(apsw.ReadOnlyError("this user may only read it"), path)
 
 
 def refuse_old_sqlite(version: str) -> None:
@@ -128,6 +189,14 @@ def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
             return Unavailable("buffer.io", f"{path} cannot be read or written: {error}")
 
 
+def _file_error(error: OSError, path: Path) -> FieldpostError:
+    """The same for what the system says rather than SQLite."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return storage_error(apsw.FullError(), path)
+    kind = apsw.IOError if error.errno == errno.EIO else apsw.CantOpenError
+    return storage_error(kind(error.strerror or str(error)), path)
+
+
 def is_damage(error: apsw.Error) -> bool:
     """Whether the file is not what it should be, rather than out of reach."""
     return isinstance(error, apsw.CorruptError | apsw.NotADBError)
@@ -142,9 +211,25 @@ def damaged(path: Path, how: str) -> Unavailable:
     )
 
 
+def newer(path: Path, version: int) -> ConfigError:
+    """The error of a buffer that a newer Fieldpost has brought up, perhaps while this process had it open."""
+    return ConfigError(
+        "buffer.newer",
+        f"{path} has schema version {version}, this Fieldpost knows up to {SCHEMA_VERSION}",
+        hint="a newer Fieldpost has upgraded it: restart this script or agent with that one",
+    )
+
+
 def log_of(path: Path) -> Path:
     """The write-ahead log beside the file."""
     return path.with_name(f"{path.name}-wal")
+
+
+def _size(file: Path) -> int | None:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
 
 
 def salvage_mark(path: Path) -> Path:
@@ -152,7 +237,7 @@ def salvage_mark(path: Path) -> Path:
     return path.with_name(f"{path.name}-salvage")
 
 
-def _refuse_salvage(path: Path) -> None:
+def refuse_salvage(path: Path) -> None:
     """While a salvage is under way nobody else may make a buffer there: what he puts into it would be lost."""
     if salvage_mark(path).exists():
         raise Unavailable(
@@ -173,11 +258,7 @@ def _bring_schema(connection: apsw.Connection, path: Path) -> None:
         connection.pragma("user_version", SCHEMA_VERSION)
     connection.execute("COMMIT")
     if version > SCHEMA_VERSION:
-        raise ConfigError(
-            "buffer.newer",
-            f"{path} has schema version {version}, this Fieldpost knows up to {SCHEMA_VERSION}",
-            hint="use the newer Fieldpost that wrote it",
-        )
+        raise newer(path, version)
 
 
 def _schema(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.message import Category
 from fieldpost.core.search import parse_moment, words
-from fieldpost.site.events import EventFilter, Severity
+from fieldpost.site.events import EventFilter, EventKind, Severity
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 TEXT_LENGTH_MAX = 256
@@ -20,6 +20,9 @@ def event_filter(given: Mapping[str, str]) -> EventFilter:
     for name, value in given.items():
         if len(value) > TEXT_LENGTH_MAX:
             raise InvalidInput("filter.too_long", f"{name} has more than {TEXT_LENGTH_MAX} characters", field=name)
+    kind = given.get("kind")
+    if kind is not None and kind not in list(EventKind):
+        raise InvalidInput("filter.kind", f"kind must be one of {', '.join(EventKind)}", field="kind")
     severity = next((word for word in SEVERITIES if word == given.get("severity")), None)
     if severity is None and "severity" in given:
         raise InvalidInput("filter.severity", f"severity must be one of {', '.join(SEVERITIES)}", field="severity")
@@ -27,7 +30,7 @@ def event_filter(given: Mapping[str, str]) -> EventFilter:
     if category is not None and category not in list(Category):
         raise InvalidInput("filter.category", f"category must be one of {', '.join(Category)}", field="category")
     return EventFilter(
-        kind=given.get("kind"),
+        kind=kind,
         severity=severity,
         category=None if category is None else Category(category),
         message_id=given.get("message_id"),

@@ -41,6 +41,8 @@ class EventKind(StrEnum):
     FORWARDING_FAILED = "forwarding_failed"
     FORWARDING_RESUMED = "forwarding_resumed"
     WAITING_LONG = "waiting_long"
+    SALVAGED = "salvaged"
+    """Written by a salvage into the fresh buffer, with what it came to."""
 
     @property
     def severity(self) -> Severity:
@@ -52,6 +54,7 @@ _SEVERITIES: dict[EventKind, Severity] = {
     EventKind.LATE: "warning",
     EventKind.FORWARDING_FAILED: "warning",
     EventKind.WAITING_LONG: "warning",
+    EventKind.SALVAGED: "warning",
     EventKind.PARKED: "error",
     EventKind.FAILED: "error",
     EventKind.REJECTED: "error",

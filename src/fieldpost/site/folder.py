@@ -140,7 +140,10 @@ def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: 
     check_label(name, "name")
     check_central_url(central_url)
     token = _check_token(token.strip(), "the token")
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError("site.folder", f"the folder {path} cannot be made: {error.strerror or error}") from None
     # The token first: a folder with settings is complete.
     write_new(path / TOKEN_FILE, token + "\n", 0o600)
     return write_settings(path, name, central_url, ca_file)
@@ -164,7 +167,7 @@ def read_token(file: Path) -> str:
         raise ConfigError(
             "site.no_token",
             f"there is no token file {file}",
-            hint="at central: fieldpost sites add NAME prints it once",
+            hint="at central: fieldpost sites rotate-token NAME prints the line to paste here",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("site.token", f"the token file {file} cannot be read: {error}") from None
@@ -189,6 +192,8 @@ def write_new(file: Path, text: str, mode: int) -> None:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         raise Conflict("site.exists", f"{file} is there already", hint="choose another folder, or edit it") from None
+    except OSError as error:
+        raise ConfigError("site.folder", f"{file} cannot be made: {error.strerror or error}") from None
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()

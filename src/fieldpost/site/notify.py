@@ -51,6 +51,7 @@ class NotificationStatus:
 
     @property
     def is_delivered(self) -> bool:
+        """Whether central has delivered it to all targets."""
         return self.status == "delivered"
 
 
@@ -150,6 +151,9 @@ class Recipients:
             None if key is None else key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
         )
         return stood  # type: ignore[return-value]  # It is what NotificationId would give, without the call.
+
+    def __repr__(self) -> str:
+        return f"Recipients({self._list_name!r})"
 
 
 def _from_answer(notification_id: NotificationId, answer: StatusAnswer) -> NotificationStatus:

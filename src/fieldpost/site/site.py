@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.errors import InvalidInput
 from fieldpost.core.message import Category
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.cached import Caller, DatabaseConnection, ExternalSystem
@@ -55,7 +56,7 @@ class Site:
         Raises ConfigError when the folder is no site's or `site.toml` is wrong, Unavailable when the buffer cannot be
         opened.
         """
-        return cls(read_folder(Path(folder)), clock or SystemClock())
+        return cls(read_folder(_path(folder)), clock or SystemClock())
 
     @classmethod
     def create(
@@ -71,7 +72,7 @@ class Site:
 
         Raises InvalidInput or ConfigError for a bad name, URL or token, Conflict if the folder is a site's already.
         """
-        made = create_folder(Path(folder), name, central_url, token, Path(ca_file) if ca_file is not None else None)
+        made = create_folder(_path(folder), name, central_url, token, Path(ca_file) if ca_file is not None else None)
         return cls(made, SystemClock())
 
     @property
@@ -137,3 +138,10 @@ class Site:
         from fieldpost.site.carriers.database import DatabaseCarrier
 
         return DatabaseCarrier(self._clock, self._folder.outbound)
+
+
+def _path(folder: object) -> Path:
+    name = os.fspath(folder) if isinstance(folder, str | os.PathLike) else None
+    if not isinstance(name, str) or "\x00" in name:
+        raise InvalidInput("site.folder", "folder must be the path of a folder, as a str or Path", field="folder")
+    return Path(name)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from fieldpost.core.forwarding import Box
 from fieldpost.core.ids import is_id
 from fieldpost.core.message import Message, OperationStatus
 from support.commands_of_site import fieldpost_here as fieldpost
+from support.disks import small_disk
 from support.plant import Plant, running_plant
 from support.running_central import MAIN, until
 
@@ -57,9 +59,35 @@ def test_a_shell_script_calls_and_writes_and_asks_what_became_of_it(plant: Plant
 def test_a_call_that_is_refused_for_good_has_an_exit_code_of_its_own(plant: Plant) -> None:
     plant.server.on().answer(404)
     result = fieldpost("call", "erp", "POST", "/nothing", "--folder", plant.folder)
-    assert (result.returncode, result.stdout) == (10, b"")
+    assert result.returncode == 10
     assert b"404" in result.stderr
     assert result.stderr.count(b"\n") == 1
+    assert run(plant, "status", result.stdout.decode().strip()).startswith("failed, at "), "its id is told all the same"
+    plant.query("CREATE TRIGGER no BEFORE INSERT ON counts BEGIN SELECT raise(ABORT, 'never'); END")
+    told = fieldpost("write", "plant", "count", "-p", "unit=p", "-p", "n=1", "--json", "--folder", plant.folder)
+    assert (told.returncode, json.loads(told.stdout)["status"]) == (10, "failed")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["send", "--to", "ops", "--subject", "s", "b"],
+        ["call", "erp", "POST", "/orders"],
+        ["write", "plant", "count", "-p", "unit=p", "-p", "n=1"],
+    ],
+)
+def test_a_shell_script_says_where_it_comes_from(plant: Plant, command: list[str]) -> None:
+    given = {"instance": "press-2", "script": "shift.sh", "execution_id": "run-7", "parent_execution_id": "run-1"}
+    options = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)]
+    made = run(plant, *command, *options)
+    told: dict[str, object]
+    if command[0] == "send":
+        message = plant.site._buffer.find(made)
+        assert isinstance(message, Message)
+        told = json.loads(message.payload)
+    else:
+        told = json.loads(run(plant, "status", made, "--json"))
+    assert {name: told.get(name) for name in given} == given
 
 
 @pytest.mark.parametrize(
@@ -73,6 +101,13 @@ def test_a_call_that_is_refused_for_good_has_an_exit_code_of_its_own(plant: Plan
         (["call", "erp", "POST", "/", "--body-json", "{}", "--body", "x"], 3, b"call.body"),
         (["write", "plant", "nothing"], 3, b"nothing"),
         (["write", "plant", "count", "--parameters", "[]"], 3, b"must be a JSON object"),
+        (
+            ["write", "plant", "count", "-p", "n=1", "--parameters", '{"n": 2}'],
+            3,
+            b"n is in --parameters too",
+        ),
+        (["send", "--to", "ops", "--subject", "s", "--execution-id", "", "b"], 3, b"execution_id must not be empty"),
+        (["site", "events", "--kind", "exploded"], 3, b"kind must be one of queued, delivered, "),
         (["status", "x"], 3, b"bad_id"),
         (["site", "retry", "x"], 3, b"operation.bad_id"),
         (["site", "discard", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"operation.unknown"),
@@ -246,6 +281,19 @@ def test_an_export_can_be_imported_elsewhere_and_twice_adds_nothing(plant: Plant
         assert other.record(parked).change_sequence <= other.site.tracking.last_change()
         run(other, "site", "retry", parked)
         assert other.record(parked).status is OperationStatus.RETRYING
+
+
+def test_an_export_is_for_its_owner_alone_and_none_is_left_where_the_disk_is_full(plant: Plant, tmp_path: Path) -> None:
+    plant.site.notify.to("ops").send("s", "b" * 200_000)
+    run(plant, "site", "export", tmp_path / "export.jsonl")
+    assert stat.S_IMODE((tmp_path / "export.jsonl").stat().st_mode) == 0o600
+    for _ in range(9):
+        plant.site.notify.to("ops").send("s", "b" * 200_000)
+    with small_disk(tmp_path / "stick", 1) as stick:
+        result = fieldpost("site", "export", stick / "export.jsonl", "--folder", plant.folder)
+        assert (result.returncode, result.stdout) == (7, b"")
+        assert result.stderr.endswith(b"export.jsonl cannot be written: No space left on device [file.unwritable]\n")
+        assert list(stick.iterdir()) == []
 
 
 BAD_LINES = [

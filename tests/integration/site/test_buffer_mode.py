@@ -18,6 +18,25 @@ from fieldpost.site.care.salvage import salvage
 from support.site_folders import make_site
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
+LOOKING = """
+import asyncio, encodings.ascii, os, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from fieldpost.core.errors import Unavailable
+from fieldpost.run.site import run_site
+from fieldpost.site.care.doctor import examine
+if os.geteuid() == 0:
+    # Once the library is loaded, which may lie where that user cannot read.
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+checks = examine(Path(sys.argv[1]), datetime(2026, 11, 15, tzinfo=UTC)).diagnosis.checks
+print(*(f"{check.verdict.value} {check.detail}" for check in checks if check.name == "access"))
+try:
+    asyncio.run(run_site(Path(sys.argv[1])))
+except Unavailable as error:
+    print(error.code)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +119,21 @@ def test_the_doctor_warns_of_a_buffer_that_everybody_can_read_and_not_of_a_group
 
     assert warned(0o600) == warned(0o660) == []
     assert "(mode 0644): chmod o= " in warned(0o644)[0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes mean little elsewhere")
+def test_a_buffer_that_can_only_be_read_fails_the_doctor_s_check_and_keeps_the_agent_from_starting(
+    open_path: Path,
+) -> None:
+    """Else all would look well: it could be forwarded from, again and again, and never cleared."""
+    folder = open_path / "site"
+    make_site(folder).close()
+    (folder / "buffer.db").chmod(0o400)
+    if os.geteuid() == 0:
+        for file in (folder, *folder.iterdir()):
+            os.chown(file, 65534, 65534)
+    ran = subprocess.run([sys.executable, "-c", LOOKING, folder], capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    [access, refused] = ran.stdout.splitlines()
+    assert access.startswith(f"failing this user may not write {folder / 'buffer.db'}")
+    assert refused == "buffer.denied"

@@ -98,6 +98,22 @@ def test_removing_a_definition_leaves_its_rows_to_be_seen_retried_and_discarded(
     assert plant.record(dropped).status is OperationStatus.DISCARDED
 
 
+@pytest.mark.req("SF-21")
+def test_what_is_parked_is_not_counted_among_what_waits_nor_is_it_the_oldest(plant: Plant) -> None:
+    plant.site.external("dead").call("GET", "/")
+    plant.clock.advance(1)
+    plant.site.notify.to("ops").send("s", "b")
+    sent_at = plant.clock.now()
+    before = plant.site._buffer.depth()
+    assert before.waiting == {Category.NOTIFICATION: 1, Category.EXTERNAL_CALL: 1}
+    assert before.oldest_created_at == sent_at - timedelta(seconds=1)
+    plant.define("")
+    plant.sweep_later()
+    after = plant.site._buffer.depth()
+    assert (after.waiting, after.oldest_created_at) == ({Category.NOTIFICATION: 1}, sent_at)
+    assert plant.site.tracking.counts() == {OperationStatus.PARKED: 1}
+
+
 @pytest.mark.req("TRK-09", "TRK-11")
 def test_an_operator_s_retry_begins_anew_and_his_discard_is_the_end(plant: Plant) -> None:
     operation_id = plant.site.external("dead").call("GET", "/")

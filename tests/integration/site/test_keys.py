@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost import Site
-from fieldpost.core.errors import Conflict, InvalidInput
+from fieldpost.core.errors import Conflict, InvalidInput, OperationFailed
 from fieldpost.core.forwarding import Clear
 from fieldpost.core.message import Category
 from fieldpost.site.upkeep import Upkeep
@@ -64,6 +64,23 @@ def test_the_same_call_with_the_same_key_is_made_once(plant: Plant) -> None:
     written = write("count", {"unit": "p", "n": 1}, key="count-1")
     assert write("count", {"unit": "p", "n": 1}, key="count-1") == written
     assert plant.query("SELECT count(*) FROM counts") == [(1,)]
+
+
+@pytest.mark.req("API-08")
+def test_a_call_that_was_refused_is_refused_again_to_whoever_repeats_it_by_its_key(plant: Plant) -> None:
+    """A script that was killed before it could act on the refusal finds it when it runs again."""
+    call = plant.site.external("erp").call
+    plant.server.on().answer(409)
+    with pytest.raises(OperationFailed) as refused:
+        call("POST", "/orders", json={"n": 1}, key="order-1")
+    with pytest.raises(OperationFailed) as again:
+        call("POST", "/orders", json={"n": 1}, key="order-1")
+    assert again.value.code == "operation.failed"
+    assert (again.value.operation_id, again.value.http_status) == (refused.value.operation_id, 409)
+    assert refused.value.message in again.value.message
+    assert len(plant.server.requests) == 1
+    dead = plant.site.external("dead").call
+    assert dead("GET", "/", key="later") == dead("GET", "/", key="later"), "what is tried again is no refusal"
 
 
 def test_processes_that_send_the_same_at_once_make_one_of_each(plant: Plant) -> None:

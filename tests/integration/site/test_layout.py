@@ -70,9 +70,9 @@ def test_a_file_of_version_2_comes_over_with_every_row_and_every_claim(older: Pa
     assert (parked.status, parked.retry_count, parked.last_error) == (MessageStatus.PARKED, 9, "503")
     assert buffer.depth().waiting == {
         Category.NOTIFICATION: 3,
-        Category.EXTERNAL_CALL: 2,
+        Category.EXTERNAL_CALL: 1,
         Category.DATABASE_WRITE: 1,
-    }
+    }, "what is parked waits for nobody but a person"
     assert buffer.due_targets(Category.EXTERNAL_CALL, NOW) == [], "the script that made it holds it still"
     assert buffer.due_targets(Category.DATABASE_WRITE, NOW) == ["hall"]
     assert (held.payload, held.claim_token) == ('{"held":1}', 3)

@@ -124,7 +124,7 @@ async def test_how_the_site_is_can_be_asked(local: Local) -> None:
     await local("POST", "/v1/notifications", NOTE)
     local.health = ForwardHealth(is_ok=False, error_code="link.unreachable", error="central cannot be reached")
     answer = await local("GET", "/v1/site")
-    assert answer.body["waiting"] == {"notification": 1}
+    assert (answer.body["waiting"], answer.body["parked"]) == ({"notification": 1}, 0)
     assert (answer.body["link"]["is_ok"], answer.body["link"]["error_code"]) == (False, "link.unreachable")
 
 

@@ -213,6 +213,57 @@ def test_a_log_whose_head_is_damaged_is_never_taken_for_an_empty_one(path: Path)
     assert set(payloads(path)) == set(sent)
 
 
+@pytest.mark.fault(8)
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_buffer_that_was_emptied_or_lost_is_refused_and_its_log_left_alone(tmp_path: Path, is_removed: bool) -> None:
+    """SQLite takes it for a new one, and removes the log with all that scripts were told is on disk."""
+    folder = tmp_path / "site"
+    make_site(folder).close()
+    path = folder / "buffer.db"
+    killed_writer(path, 12)
+    log = log_of(path).read_bytes()
+    if is_removed:
+        path.unlink()
+    else:
+        os.truncate(path, 0)
+    said = "the file is gone, and its write-ahead log is not" if is_removed else "it is empty"
+    for refused in (lambda: Buffer(path), lambda: refuse_damaged(path) or Buffer(path)):
+        with pytest.raises(Unavailable, match=said) as caught:
+            refused()
+        assert caught.value.code == "buffer.corrupt"
+    assert check("buffer", path) is Verdict.FAILING
+    assert b"buffer.corrupt" in fieldpost("site", "--folder", folder).stderr
+    assert log_of(path).read_bytes() == log
+    assert path.exists() is not is_removed
+
+
+@pytest.mark.fault(8)
+def test_a_buffer_that_was_emptied_is_refused_also_where_there_is_no_log(path: Path) -> None:
+    buffer = Buffer(path)
+    add(buffer)
+    buffer.close()
+    assert not log_of(path).exists()
+    os.truncate(path, 0)
+    for look in (lambda: Buffer(path), lambda: refuse_damaged(path)):
+        with pytest.raises(Unavailable, match="it is empty"):
+            look()
+    assert check("buffer", path) is Verdict.FAILING
+
+
+@pytest.mark.parametrize(
+    ("calls", "number"), [("pwrite64", 3), ("fsync", 1), ("link,linkat", 1), ("unlink,unlinkat", 1)]
+)
+def test_a_process_that_dies_while_it_makes_the_buffer_leaves_none_or_a_whole_one(
+    path: Path, calls: str, number: int
+) -> None:
+    strace = strace_with("-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}")
+    program = "import sys, pathlib; from fieldpost.site.buffer import Buffer; Buffer(pathlib.Path(sys.argv[1]))"
+    assert start(program, path, before=strace).wait() != 0
+    buffer = Buffer(path)
+    assert buffer.find(add(buffer)) is not None
+    buffer.close()
+
+
 def test_a_log_that_never_was_synced_is_no_damage(path: Path) -> None:
     sent = killed_writer(path, 3)
     Buffer(path).close()

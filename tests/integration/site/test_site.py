@@ -242,6 +242,23 @@ def test_a_missing_folder_says_how_to_make_one(folder: Path) -> None:
         Site.open(folder)
 
 
+@pytest.mark.bad_input(6)
+@pytest.mark.parametrize("value", [None, 5, b"site", "a\x00b", ["site"]])
+def test_what_is_no_folder_s_name_is_refused_by_name(value: object) -> None:
+    for act in (lambda: Site.open(value), lambda: Site.create(value, "p", "http://c", TOKEN)):  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput) as caught:
+            act()
+        assert caught.value.field == "folder"
+
+
+def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "site"):
+        with pytest.raises(ConfigError, match="cannot be made") as caught:
+            Site.create(folder, "p", "http://c", TOKEN)
+        assert caught.value.code == "site.folder"
+
+
 GOOD = '[site]\nname = "plant"\n[central]\nurl = "http://c"\n'
 
 

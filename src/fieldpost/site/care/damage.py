@@ -6,7 +6,7 @@ import apsw
 
 from fieldpost.site.care.pages import Log, frames_known, is_in_use, judge_log, salts_of
 from fieldpost.site.committer import Committer
-from fieldpost.site.connection import damaged, is_damage, log_of, open_existing
+from fieldpost.site.connection import damaged, emptied, is_damage, log_of, open_existing
 
 VERIFIED_BYTES_MAX = 64 * 1024**2
 """A file up to this size is looked through at each start of the agent, which takes a fraction of a second; a larger
@@ -22,7 +22,7 @@ def refuse_damaged(path: Path) -> None:
     """
     if Committer.is_open(path) or not path.exists() or path.stat().st_size + _size(log_of(path)) > VERIFIED_BYTES_MAX:
         return
-    damage = damage_of_log(log_of(path)) or _damage_of_pages(path)
+    damage = emptied(path) or damage_of_log(log_of(path)) or _damage_of_pages(path)
     if damage is not None:
         raise damaged(path, damage)
 
