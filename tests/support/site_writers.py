@@ -91,12 +91,14 @@ def add(buffer: Buffer, payload: str = "{}", message_id: str | None = None, now:
     return message_id
 
 
-def start(program: str, *arguments: object, before: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
+def start(
+    program: str, *arguments: object, before: tuple[str, ...] = (), stdin: int | None = None
+) -> "subprocess.Popen[str]":
     """A process of its own; `before` is a command to run it under."""
     path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)}
     command = [*before, sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def ids_in(path: Path) -> set[str]:

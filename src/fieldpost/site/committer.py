@@ -26,8 +26,9 @@ from weakref import WeakSet
 import apsw
 
 from fieldpost.core.errors import Conflict, FieldpostError
-from fieldpost.site.connection import BUSY_TIMEOUT_MS, connect, storage_error
+from fieldpost.site.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, newer, storage_error
 from fieldpost.site.lead import Lead
+from fieldpost.site.opening import opening
 from fieldpost.site.rows import Rows
 from fieldpost.site.turns import Batch, Turn, apply_all
 
@@ -100,19 +101,26 @@ class Committer:
 
         `is_one_statement` spares the savepoint: SQLite itself undoes a single statement that fails.
         """
-        return self._wait_for(Turn(work, is_one_statement))
+        try:
+            return self._wait_for(Turn(work, is_one_statement))
+        except apsw.ConstraintError:
+            self._refuse_newer()
+            raise
 
     def insert(self, rows: Rows, row: tuple[Any, ...]) -> None:
         """Insert one row and return after the COMMIT. Rows that wait together go in by one statement."""
-        if not self._is_alone or (stands := self._insert_alone(rows, row)) is None:
-            self._wait_for(Turn(None, True, rows, row))
-        elif not stands:
-            try:
+        stands: bool | None = None
+        try:
+            if self._is_alone:
+                stands = self._insert_alone(rows, row)
+            if not stands:
                 self._wait_for(Turn(None, True, rows, row))
-            except apsw.ConstraintError as error:
-                # The salvage that took the file away may have taken the row along.
-                if cast(Any, error).extendedresult not in _TWICE:
-                    raise
+        except apsw.ConstraintError as error:
+            # The salvage that took the file away may have taken the row along.
+            if stands is False and cast(Any, error).extendedresult in _TWICE:
+                return
+            self._refuse_newer()
+            raise
 
     def read(self, work: Callable[[apsw.Cursor], T]) -> T:
         """Run the work outside any batch; it sees only what is committed."""
@@ -274,7 +282,25 @@ class Committer:
         if isinstance(error, apsw.IOError | apsw.CorruptError | apsw.NotADBError):
             # After a failed sync nobody knows what the file holds; a fresh connection reads it anew.
             self._disconnect()
+        elif isinstance(error, apsw.SQLError | apsw.SchemaChangeError) and (version := self._newer_version()):
+            return newer(self._path, version)
         return storage_error(error, self._path)
+
+    def _refuse_newer(self) -> None:
+        """Raise ConfigError if the file was upgraded while we had it open: then its rules are not those we know."""
+        with self._connection_lock:
+            if version := self._newer_version():
+                raise newer(self._path, version)
+
+    def _newer_version(self) -> int | None:
+        # Asked only when something has failed: an upgrade is rare, and a `send` has no time for it.
+        if self._connection is None:
+            return None
+        try:
+            version = cast(int, self._connection.pragma("user_version"))
+        except apsw.Error:
+            return None
+        return version if version > SCHEMA_VERSION else None
 
     def _connect(self) -> apsw.Connection:
         if self._connection is not None:
@@ -287,8 +313,9 @@ class Committer:
             if not self._connection.in_transaction:
                 return self._connection
             self._disconnect()
-        self._connection = connect(self._path, self._busy_timeout_ms)
-        self._identity = _identity(self._name)
+        with opening(self._path):
+            self._connection = connect(self._path, self._busy_timeout_ms)
+            self._identity = _identity(self._name)
         self._pid = os.getpid()
         return self._connection
 

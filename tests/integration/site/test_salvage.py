@@ -238,6 +238,21 @@ def test_a_buffer_that_was_emptied_or_lost_is_refused_and_its_log_left_alone(tmp
 
 
 @pytest.mark.fault(8)
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_of_a_buffer_that_was_emptied_or_lost_what_is_in_the_log_is_kept(path: Path, is_removed: bool) -> None:
+    sent = killed_writer(path, 60)
+    log = log_of(path).read_bytes()
+    if is_removed:
+        path.unlink()
+    else:
+        os.truncate(path, 0)
+    done = salvage(path, NOW)
+    assert set(payloads(path)) == set(sent)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert done.set_aside.with_name(done.set_aside.name + "-wal").read_bytes() == log
+
+
+@pytest.mark.fault(8)
 def test_a_buffer_that_was_emptied_is_refused_also_where_there_is_no_log(path: Path) -> None:
     buffer = Buffer(path)
     add(buffer)

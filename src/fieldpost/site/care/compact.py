@@ -13,6 +13,7 @@ import apsw
 from fieldpost.core.errors import Conflict, NotFound, Unavailable
 from fieldpost.site.agent_lock import running_agent
 from fieldpost.site.connection import connect, log_of, storage_error
+from fieldpost.site.opening import opening
 
 LIVE_BYTES_MAX = 256 * 1024**2
 """Up to so much content is rewritten while others work: well within the time that a script waits."""
@@ -33,7 +34,8 @@ def compact(path: Path) -> Compacted:
     if not path.exists():
         raise NotFound("buffer.none", f"there is no buffer {path}")
     before = _size(path)
-    connection = connect(path)
+    with opening(path):
+        connection = connect(path)
     try:
         pages = connection.pragma("page_count") - connection.pragma("freelist_count")
         live = pages * connection.pragma("page_size")
