@@ -63,6 +63,7 @@ async def test_the_next_address_is_used_when_one_does_not_answer_and_stays_in_us
 
 async def test_an_address_that_swallows_everything_costs_a_moment_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "STAGGER_S", 0.1)
+    monkeypatch.setattr(connection, "CONNECT_S", 60)
     with swallowing_port() as port:
         async with link_central() as central, client_of(f"http://127.0.0.1:{port}", central.url) as client:
             async with asyncio.timeout(connection.CONNECT_S / 2):
@@ -160,10 +161,10 @@ async def test_the_status_of_a_notification_is_asked_of_the_address_that_answers
         async with link_central() as central:
             central.statuses["id-1"] = StatusAnswer("id-1", "pending")
             endpoint = Endpoint(f"http://127.0.0.1:{port}", TOKEN, None, (central.url,))
-            answer = await asyncio.to_thread(ask_status, endpoint, "id-1", 1.0)
+            answer = await asyncio.to_thread(ask_status, endpoint, "id-1", 4.0)
             assert answer.status == "pending"
             # Asked first now, it has no half of the time to wait for.
-            answer = await asyncio.to_thread(ask_status, endpoint, "id-1", 5.0)
+            answer = await asyncio.to_thread(ask_status, endpoint, "id-1", 30.0)
             assert (answer.status, len(central.status_asked)) == ("pending", 2)
             dead = Endpoint(f"http://127.0.0.1:{port}", TOKEN, None, (f"http://127.0.0.1:{closed_port()}",))
             with pytest.raises(Unavailable):

@@ -21,7 +21,7 @@ SMUGGLED = "smuggled"
 @pytest.fixture
 async def hasty(front: Front, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Line]:
     """A central that waits for nobody."""
-    options = FrontOptions(header_s=0.5, body_grace_s=0.5)
+    options = FrontOptions(header_s=1.0, body_grace_s=1.0)
     with without_bugs(caplog):
         async with served(front.app, options) as url, aiohttp.ClientSession(base_url=url) as http:
             opened = Line(front, url, http)

@@ -134,7 +134,7 @@ async def test_a_central_that_vanished_while_nothing_was_under_way_is_noticed(
         connection = client._connection
         assert connection is not None
         proxy.is_swallowing = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await asyncio.wait([connection._reader])
         assert connection.is_closed
         proxy.is_swallowing = False

@@ -24,6 +24,7 @@ from fieldpost.link.session import RATE_FLOOR, Session
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, Front, served
 from support.line import DEADLINE_S, Line, Raw, receive, submit_of, without_bugs
+from support.running_central import until
 
 BINARY, CONTINUATION, FINAL, COMPRESSED = 0x02, 0x00, 0x80, 0x40
 
@@ -31,7 +32,7 @@ BINARY, CONTINUATION, FINAL, COMPRESSED = 0x02, 0x00, 0x80, 0x40
 @pytest.fixture
 async def hasty(front: Front, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Line]:
     """A central that waits for nobody."""
-    async with serving(front, caplog, FrontOptions(header_s=0.5, body_grace_s=0.5)) as line:
+    async with serving(front, caplog, FrontOptions(header_s=1.0, body_grace_s=1.0)) as line:
         yield line
 
 
@@ -178,14 +179,14 @@ async def test_an_upgrade_with_a_long_header_is_refused_and_no_bug(line: Line) -
 
 @pytest.mark.threat(2)
 async def test_a_body_that_drips_is_cut_off_and_a_slow_one_arrives(hasty: Line) -> None:
-    content = submit_of(hasty.front.centre.item(body="x" * 3000))
+    content = submit_of(hasty.front.centre.item(body="x" * 6000))
     head = hasty.head(f"Content-Length: {len(content)}")
     async with hasty.raw() as dripping, hasty.raw() as slow:
         await asyncio.gather(dripping.send(head), slow.send(head))
         pace = 4 * RATE_FLOOR
         await asyncio.gather(
             drip(dripping, content, 0.02), drip(slow, content, 100 / pace, 100)
-        )  # the slow one takes 1.5 s, three times the grace
+        )  # the slow one takes 3 s, three times the grace
         assert (await dripping.reply()).status == 408
         assert (await slow.reply()).status == 200
     assert await hasty.rows() == (1, 1)
@@ -193,7 +194,7 @@ async def test_a_body_that_drips_is_cut_off_and_a_slow_one_arrives(hasty: Line) 
 
 @pytest.mark.threat(2)
 async def test_a_frame_that_drips_ends_its_connection_and_a_slow_one_arrives(hasty: Line) -> None:
-    content = frame(submit_of(hasty.front.centre.item(body="x" * 3000)))
+    content = frame(submit_of(hasty.front.centre.item(body="x" * 6000)))
     async with opened(hasty) as dripping, opened(hasty) as slow:
         await asyncio.gather(drip(dripping, content, 0.02), drip(slow, content, 100 / (4 * RATE_FLOOR), 100))
         assert await close_code(dripping) == 1008
@@ -208,7 +209,7 @@ async def test_a_peer_in_the_middle_of_a_long_frame_need_not_answer_pings(
     init = wire.WireConfig.__init__
 
     def quick_pings(self: wire.WireConfig, *args: object, **settings: object) -> None:
-        init(self, *args, **settings | {"ws_ping_interval": 0.1, "ws_ping_timeout": 0.3})  # type: ignore[arg-type]
+        init(self, *args, **settings | {"ws_ping_interval": 0.1, "ws_ping_timeout": 1.2})  # type: ignore[arg-type]
 
     monkeypatch.setattr(wire.WireConfig, "__init__", quick_pings)
     async with serving(front, caplog, FrontOptions()) as line:
@@ -216,7 +217,7 @@ async def test_a_peer_in_the_middle_of_a_long_frame_need_not_answer_pings(
         async with opened(line) as slow, opened(line) as gone:
             await gone.send(content[:100])
             for start in range(0, len(content), 100):
-                await slow.overhear(0.05)
+                await slow.overhear(0.08)
                 await slow.send(content[start : start + 100])
             assert (await next_frame(slow))[0] == BINARY
             assert await close_code(gone) == 1011
@@ -293,6 +294,8 @@ async def test_connections_are_bounded_and_those_that_end_make_room(
         async with asyncio.timeout(DEADLINE_S):
             while not await has_room(line, 4):
                 pass
+        # Those that asked have gone, too.
+        await until(lambda: is_served(line), what="room for an honest site")
 
 
 @pytest.mark.threat(2)
@@ -304,6 +307,13 @@ async def test_a_flood_does_not_fill_the_log(line: Line) -> None:
                 assert (await raw.reply()).status == 400
     [told] = [one for one in lines if one["event"] == "connection.refused"]
     assert (told["code"], told["client"], told["count"]) == ("http.malformed", "127.0.0.1", 1)
+
+
+async def is_served(line: Line) -> bool:
+    try:
+        return await line.is_alive()
+    except aiohttp.ClientError:
+        return False
 
 
 async def has_room(line: Line, count: int) -> bool:

@@ -15,7 +15,7 @@ from fieldpost.link.messages import Ack, Submit
 from fieldpost.testing import ManualClock
 from support.centre import SITE
 from support.front import ADMIN
-from support.line import WAYS, Line, receive, submit_of
+from support.line import DEADLINE_S, WAYS, Line, receive, submit_of
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_whose_a_connection_is_does_not_change_with_what_is_said_on_it(lin
 
 
 async def close_code(websocket: Any) -> int | None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         await websocket.receive()
     code = websocket.close_code
     return None if code is None else int(code)

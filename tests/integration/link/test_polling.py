@@ -26,7 +26,7 @@ SENT_AT = "2026-11-15T12:00:00.000000Z"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "ASK_S", 0.05)
-    monkeypatch.setattr(links, "SILENCE_S", 1.0)
+    monkeypatch.setattr(links, "SILENCE_S", 3600)
 
 
 @asynccontextmanager
@@ -62,7 +62,7 @@ def client_of(front: Front, url: str, handler: Callable[[Message], object]) -> C
     return ControlClient(lambda: endpoint, handle, SystemClock(), Random(1), interval_s=0.05)
 
 
-async def test_without_websockets_both_ends_speak_all_the_same(front: Front) -> None:
+async def test_without_websockets_both_ends_speak_all_the_same(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Message] = []
 
     def handler(message: Message) -> Message | None:
@@ -84,6 +84,9 @@ async def test_without_websockets_both_ends_speak_all_the_same(front: Front) -> 
             await client.send(Reconcile(5))
             assert client.is_connected
             assert rooms.links.of("plant-7") is link
+            monkeypatch.setattr(links, "SILENCE_S", 0.5)
+            await link.send(Reconcile(2))
+            await until(lambda: Reconcile(2) in asked, what="the site to ask once more")
         # It asks no more: after a while it is gone.
         await until(lambda: rooms.links.of("plant-7") is None)
         with pytest.raises(Unavailable):

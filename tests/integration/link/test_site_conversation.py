@@ -28,7 +28,7 @@ from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front, served
 from support.running_central import RunningCentral, call, until
 
-DEADLINE_S = 15.0
+DEADLINE_S = 30.0
 QUICK = ReportOptions(health_interval_s=0.2, poll_s=0.02, reconnect_interval_s=0.05)
 QUIET = ReportOptions(health_interval_s=0.2, poll_s=0.02, reconnect_interval_s=0.05, telemetry=False)
 
