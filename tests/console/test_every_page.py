@@ -33,6 +33,8 @@ WHICH = {"light": ALL, "dark": COLOURS, "phone": LAYOUT}
 """What axe is asked: by night and on a phone, what those can change. The markup is the same, and was judged by day."""
 SHORTEN = "document.querySelectorAll('tbody tr:nth-child(n + 13)').forEach((row) => row.remove())"
 """Rows are alike, and axe takes its time over each."""
+BETWEEN = (640, 900, 1000, 1150)
+"""Widths between a phone and a desk, at which a page changes its form; the first is a desk at 200 %."""
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -83,6 +85,10 @@ async def _judged(page: Page, address: Address) -> list[str]:
         if (wider_by := await page.evaluate(TOO_WIDE)) > 0:
             found.append(f"{form}: the page is {wider_by} px wider than the window")
     _, width, height = FORMS["light"]
+    for less in BETWEEN if address.is_first else ():
+        await page.set_viewport_size({"width": less, "height": height})
+        if (wider_by := await page.evaluate(TOO_WIDE)) > 0:
+            found.append(f"{wider_by} px wider than a window of {less} px")
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme="light")
     return found

@@ -24,7 +24,8 @@ from support.world import World, open_world
 RTL = "\u202e"
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 LINK = "javascript:alert(1)"
-SAID = f"{EVIL} {LINK} {RTL}gpj.exe"
+TURNED = "gpj.exe"
+SAID = f"{EVIL} {LINK} {RTL}{TURNED}"
 SITE = "<i>evil</i>\"'"
 """Names of sites stand in addresses, too."""
 RAW = re.compile(r"<script>alert|<img src=x|<i>evil|(?:href|src|action)=\"?\s*javascript:", re.IGNORECASE)
@@ -53,8 +54,8 @@ async def test_on_every_page_hostile_text_is_text_and_turns_nothing_around(sqlit
 
 
 class _Told(HTMLParser):
-    """Finds text that runs the other way and is not held by an element which keeps that to itself, and text without an
-    end that is not folded away."""
+    """Finds text that runs the other way and is not held by an element which keeps that to itself, or is held there
+    together with words of ours, which it would turn around; and text without an end that is not folded away."""
 
     KEEPING = frozenset({"bdi", "pre", "textarea", "option", "title"})
     VOID = frozenset({"meta", "link", "input", "img", "br", "hr", "wbr", "path", "line", "circle", "rect"})
@@ -74,8 +75,10 @@ class _Told(HTMLParser):
             pass
 
     def handle_data(self, data: str) -> None:
-        if RTL in data and not self.KEEPING & set(self.open):
-            self.loose.append(" ".join(data.split())[:80])
+        _, turn, rest = data.rpartition(RTL)
+        is_ours = rest.strip(" \n…") not in TURNED and "<script>" not in rest and "title" not in self.open
+        if turn and (is_ours or not self.KEEPING & set(self.open)):
+            self.loose.append(" ".join(data.split())[-80:])
         if len(data) > CELL_MAX and "details" not in self.open:
             self.endless.append(f"{len(data)} characters")
 

@@ -1,5 +1,6 @@
 """The pages of the sites' cached calls, and of what was asked of sites."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -64,6 +65,10 @@ async def test_calls_are_found_by_status_target_and_how_long_they_take(
         assert "From must be a date and a time" in wrong
         assert visitor.page.status_code == 422
         assert 'value="parked" selected' in visitor.page.text, "what could be read stays"
+        for name in ("status", "category"):
+            await visitor.look(f"/site-calls?{name}=purple")
+            assert f'aria-describedby="e-{name}"' in visitor.page.text, "what is wrong stands at its field"
+            assert re.search(rf'id="e-{name}">[^<]+purple', visitor.page.text)
 
 
 @pytest.mark.req("TEL-11")

@@ -93,7 +93,7 @@ async def test_one_site_tells_how_it_stands_and_stood(front: Front, clock: Manua
         assert page.status_code == 200
         (line,) = re.findall(r'class="line " d="([^"]*)"', page.text)
         assert line.count("V") == 2, "each step of the backlog is drawn"
-        for words in ("1.2.3, running for 1 min", "Waiting at the site, last hour", "longer than 10 min"):
+        for words in ("1.2.3</bdi>, running for 1 min", "Waiting at the site, last hour", "longer than 10 min"):
             assert words in page.text
         assert f'href="/site-calls?status=parked&amp;site={SITE}"' in page.text
         assert f'href="/notifications?site={SITE}&amp;status=parked"' in page.text

@@ -162,7 +162,7 @@ async def _ask_remove(visit: Visit, found: NotificationList) -> Response:
     return visit.ask(
         title=f"Remove the list {found.name}?",
         text=(f"{waiting} now: at the next attempt each of them parks, naming the list. " if waiting else "")
-        + "What comes for it later parks too, until there is a list of this name again.",
+        + f"What comes for it later parks{' too' if waiting else ''}, until there is a list of this name again.",
         action=f"{path_of(found.name)}/remove",
         button="Remove",
         back=path_of(found.name),

@@ -57,7 +57,8 @@ async def ask_discard(visit: Visit) -> Response:
     following = local_path(visit.request.query_params.get("next") or own_path)
     return visit.ask(
         title="Discard this notification?",
-        text=f"“{n.subject or '(no subject)'}” from {n.provenance.site} will not be sent. Its record stays.",
+        quoted=n.subject or "(no subject)",
+        text=f"from {n.provenance.site} will not be sent. Its record stays.",
         action=f"{own_path}/discard",
         hidden={"version": n.version, "next": following},
         button="Discard",

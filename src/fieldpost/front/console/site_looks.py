@@ -145,15 +145,15 @@ async def _ask_act(
     is_discard = _act_kind(act_) is IntentKind.DISCARD_REJECTED
     state, _ = await visit.rooms.watch.sites.one(visit.path("name"))
     chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
-    what = "this notification" if len(chosen) == 1 else f"{len(chosen)} notifications"
+    what, them = ("this notification", "it") if len(chosen) == 1 else (f"{len(chosen)} notifications", "them")
     own_path = f"{site_path(state.record.name)}/rejected"
     return visit.ask(
         status=status,
         template="site_rejected_ask.html",
         title=f"Discard {what}?" if is_discard else f"Forward {what} again?",
-        text="The site gives them up for good, and they are sent to nobody."
+        text=f"The site gives {them} up for good; nobody gets {them}."
         if is_discard
-        else "The site sends them to central once more. What was wrong with them should be mended before.",
+        else f"The site sends {them} to central once more. What was wrong with {them} should be mended before.",
         action=f"{own_path}/act",
         hidden={"act": act_, "ids": " ".join(chosen)},
         button="Discard" if is_discard else "Forward again",

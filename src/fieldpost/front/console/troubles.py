@@ -5,7 +5,7 @@ person, and last what may become one of these. Each line leads to the page on wh
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
@@ -24,6 +24,9 @@ ALONE_MAX = 3
 """Up to so many sites with the same trouble have a line each."""
 LOST_SHOWN = timedelta(days=1)
 """A node that was lost is told of for so long."""
+
+_TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+"""Marks by which an error that somebody else wrote would turn around the rest of our sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Seen:
 
 def troubles(seen: Seen) -> list[Trouble]:
     """All of them, the worst first."""
-    return [trouble for look in _LOOKS for trouble in look(seen)]
+    return [replace(one, text=one.text.translate(_TURNING)) for look in _LOOKS for one in look(seen)]
 
 
 def all_is_well(seen: Seen) -> str:

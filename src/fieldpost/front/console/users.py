@@ -15,7 +15,7 @@ from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_erro
 
 PATH = "/users"
 ROLES = (
-    (Role.VIEWER.value, "viewer: sees everything but bodies and settings"),
+    (Role.VIEWER.value, "viewer: sees all but bodies"),
     (Role.OPERATOR.value, "operator: retries, discards, resets"),
     (Role.ADMIN.value, "admin: sets everything up"),
 )

@@ -110,13 +110,15 @@ class Visit:
         hidden: Mapping[str, object] | None = None,
         is_danger: bool = True,
         why_not: str | None = None,
+        quoted: str = "",
         status: int = 200,
         template: str = "ask.html",
         **values: object,
     ) -> Response:
-        """A question before something that cannot be taken back; `why_not` says why it is not possible."""
+        """A question before something that cannot be taken back; `why_not` says why it is not possible. The text may
+        begin with what somebody else wrote: `quoted`."""
         asked: dict[str, object] = {"title": title, "text": text, "action": action, "button": button, "back": back}
-        asked |= {"hidden": hidden or {}, "is_danger": is_danger, "why_not": why_not}
+        asked |= {"hidden": hidden or {}, "is_danger": is_danger, "why_not": why_not, "quoted": quoted}
         return self.page(template, status, **asked | values)
 
     def notice(self, notices: Mapping[str, str]) -> str | None:
