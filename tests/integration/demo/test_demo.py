@@ -16,6 +16,7 @@ import pytest
 
 from support.running_demo import ANY_PORTS, DEADLINE_S, RunningDemo, mail_ids, processes_of
 
+pytestmark = pytest.mark.timeout(300)  # two demos one after the other are in the first test's time
 INBOX = r"Inbox +(http://\S+)"
 LOGIN = r"Console +http://\S+ +log in as (\S+), password (\S+)"
 
