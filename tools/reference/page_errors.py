@@ -40,6 +40,7 @@ CARRIERS: dict[str, tuple[str, int, int]] = {
     "Denied": ("Denied", 0, 1),
     "Unavailable": ("Unavailable", 0, 1),
     "ConfigError": ("ConfigError", 0, 1),
+    "OperationFailed": ("OperationFailed", 0, 1),
     "Refusal": ("on the link", 0, 1),
     "Result": ("on the link", 2, 3),
     "Refused": ("in the rejected box", 0, 1),

@@ -140,13 +140,18 @@ def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: 
     check_label(name, "name")
     check_central_url(central_url)
     token = _check_token(token.strip(), "the token")
+    make_folder(path)
+    # The token first: a folder with settings is complete.
+    write_new(path / TOKEN_FILE, token + "\n", 0o600)
+    return write_settings(path, name, central_url, ca_file)
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder if it is not there; ConfigError when that cannot be done."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError("site.folder", f"the folder {path} cannot be made: {error.strerror or error}") from None
-    # The token first: a folder with settings is complete.
-    write_new(path / TOKEN_FILE, token + "\n", 0o600)
-    return write_settings(path, name, central_url, ca_file)
 
 
 def write_settings(path: Path, name: str, central_url: str, ca_file: Path | None = None) -> Folder:

@@ -15,6 +15,7 @@ from fieldpost.site.folder import (
     SETTINGS_FILE,
     TOKEN_FILE,
     Folder,
+    make_folder,
     read_folder,
     read_token,
     write_new,
@@ -34,7 +35,7 @@ def join_central(path: Path, invitation: str, entropy: bytes, ca_file: Path | No
     before = read_folder(path) if (path / SETTINGS_FILE).exists() else None
     if before is not None and ca_file is None:
         ca_file = before.ca_file
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     token = _kept_token(path / NEW_TOKEN_FILE, entropy)
     try:
         name = join(url, ca_file, code, token, before.name if before else None)
