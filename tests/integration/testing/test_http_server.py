@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import ssl
 import urllib.request
 from typing import Any
@@ -138,6 +139,9 @@ async def test_stop_is_being_away_and_start_comes_back_on_the_same_port() -> Non
         await server.stop()
         with pytest.raises(ConnectionRefusedError):
             await ask(server)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            # It is not there, and its port is still its own.
+            other.bind((server.host, port))
         await server.start()
         assert server.port == port
         assert (await ask(server))[9:12] == b"200"

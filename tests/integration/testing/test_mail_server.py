@@ -2,6 +2,7 @@
 
 import asyncio
 import smtplib
+import socket
 from collections.abc import AsyncIterator
 from email.message import EmailMessage
 
@@ -323,6 +324,9 @@ async def test_a_stopped_server_says_goodbye_and_comes_back_at_the_same_port(ser
         assert await talk.reader.read() == b""
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(server.host, port)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        # It is not there, and its port is still its own.
+        other.bind((server.host, port))
     await server.start()
     assert server.port == port
     await send(server)

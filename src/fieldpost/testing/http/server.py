@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.testing.http.rules import Act, ReceivedRequest, Rule
+from fieldpost.testing.kept_port import KeptPort
 from fieldpost.testing.misbehaving import Ending
 from fieldpost.testing.waiters import Waiters
 
@@ -53,6 +54,7 @@ class HttpServer:
         self._requests: list[ReceivedRequest] = []
         self._connection_count = 0
         self._listener: asyncio.Server | None = None
+        self._kept_port = KeptPort()
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._waiters = Waiters()
         self._bugs: list[BaseException] = []
@@ -65,17 +67,17 @@ class HttpServer:
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         await self.stop()
+        self._kept_port.give_up()
         # A predicate of the test's that raised would otherwise look like a server that hung up.
         if self._bugs and error is None:
             raise self._bugs[0]
 
     async def start(self) -> None:
         """Listen. Raises OSError when the port is taken."""
+        kept = self._kept_port.come_back()
+        place = {"host": self.host, "port": self.port} if kept is None else {"sock": kept}
         self._listener = await asyncio.get_running_loop().create_server(
-            lambda: asyncio.StreamReaderProtocol(_Reader(limit=HEAD_BYTES_MAX), self._serve),
-            self.host,
-            self.port,
-            ssl=self._tls,
+            lambda: asyncio.StreamReaderProtocol(_Reader(limit=HEAD_BYTES_MAX), self._serve), ssl=self._tls, **place
         )
         self.port = self._listener.sockets[0].getsockname()[1]
 
@@ -83,7 +85,7 @@ class HttpServer:
         """Listen no more and end every connection. What was received stays; `start` may follow."""
         if self._listener is None:
             return
-        self._listener.close()
+        self._kept_port.leave(self._listener)
         tasks = list(self._open)
         for task in tasks:
             task.cancel()

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Literal, Self
 
 from fieldpost.clock import Clock, SystemClock
+from fieldpost.testing.kept_port import KeptPort
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import EXTENSIONS, MECHANISMS, AuthCheck, Limits, MailHook, Offer
 from fieldpost.testing.mail.record import Connection, Record
@@ -72,6 +73,7 @@ class MailServer:
         self._rules = Rules()
         self._record = Record(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
         self._listener: asyncio.Server | None = None
+        self._kept_port = KeptPort()
         self._sessions: dict[asyncio.Task[None], Wire] = {}
         self._bugs: list[BaseException] = []
 
@@ -83,6 +85,7 @@ class MailServer:
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         await self.stop()
+        self._kept_port.give_up()
         # A predicate or a check of the test's that raised would otherwise look like a server that hung up.
         if self._bugs and error is None:
             raise self._bugs[0]
@@ -90,16 +93,16 @@ class MailServer:
     async def start(self) -> None:
         """Listen. Raises OSError when the port is taken."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Wire(self._offer.limits.message_bytes, self._open), self.host, self.port
-        )
+        kept = self._kept_port.come_back()
+        place = {"host": self.host, "port": self.port} if kept is None else {"sock": kept}
+        self._listener = await loop.create_server(lambda: Wire(self._offer.limits.message_bytes, self._open), **place)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Listen no more, say 421 to whoever is connected, and hang up. What was received stays; `start` may follow."""
         if self._listener is None:
             return
-        self._listener.close()
+        self._kept_port.leave(self._listener)
         for wire in self._sessions.values():
             wire.stop()
         if self._sessions:
