@@ -3,12 +3,13 @@
 Whatever the table of pages holds is walked (support/visits.py), so a new page is judged here from its first day.
 """
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 
 from support.console import log_in, watched
 from support.databases import SqliteFiles
@@ -45,6 +46,7 @@ async def world(sqlite_files: SqliteFiles, tmp_path_factory: pytest.TempPathFact
         yield opened_world
 
 
+@pytest.mark.timeout(600)
 async def test_on_every_page_axe_finds_nothing_serious_and_nothing_scrolls_sideways(
     world: World, browser: Browser
 ) -> None:
@@ -60,6 +62,32 @@ async def test_on_every_page_axe_finds_nothing_serious_and_nothing_scrolls_sidew
             if found:
                 wrong[address.path] = found
     assert wrong == {}
+
+
+async def test_a_chart_says_what_was_where_one_points_or_goes_by_the_arrows(world: World, browser: Browser) -> None:
+    async with served(world.front.app) as url, watched(await opened(browser, url, "light")) as page:
+        await page.clock.set_fixed_time(NIGHT)
+        await log_in(world.front, page, "viewer", "/")
+        chart = page.locator("#chart-depth")
+        caption, slices = chart.locator("figcaption"), chart.locator(".slice")
+        present = await caption.inner_text()
+        rows = [await row.locator("td").all_text_contents() for row in await chart.locator("tbody tr").all()]
+        assert len(rows) == await slices.count()
+
+        await slices.nth(12).hover(force=True)
+        when, depth, stuck = rows[12]
+        await expect(caption).to_have_text(
+            re.compile(rf"queue depth {depth}\s+stuck {stuck}\s+at most, {when} to {rows[11][0]}")
+        )
+        await page.mouse.move(0, 0)
+        assert await caption.inner_text() == present
+
+        await chart.locator("svg.lines").focus()
+        for key, place in (("End", 0), ("ArrowLeft", 1), ("Home", len(rows) - 1), ("ArrowRight", len(rows) - 2)):
+            await page.keyboard.press(key)
+            await expect(caption).to_contain_text(f"at most, {rows[place][0]} to ")
+        await page.evaluate("document.activeElement.blur()")
+        assert await caption.inner_text() == present
 
 
 async def _judged(page: Page, address: Address) -> list[str]:
