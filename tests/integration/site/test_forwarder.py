@@ -25,7 +25,7 @@ from fieldpost.site.options import ForwardOptions
 from fieldpost.testing import ManualClock
 from support.link_central import LinkCentral, link_central
 from support.loops import running
-from support.site_folders import TOKEN, free_port, make_site
+from support.site_folders import TOKEN, closed_port, free_port, make_site
 from support.site_writers import add
 
 
@@ -348,6 +348,28 @@ async def test_after_a_failure_only_the_fixed_interval_brings_the_next_try(site:
             assert central.upgrades == 0
             clock.advance(0.1)
             await central.wait_until(lambda: len(central.stored) == 6)
+
+
+@pytest.mark.req("DEC-26")
+async def test_jitter_adds_to_the_interval_by_chance_so_that_a_fleet_does_not_come_back_in_step(
+    site: Site, clock: ManualClock
+) -> None:
+    options = ForwardOptions(interval_s=10, jitter=0.5)
+    async with forwarder_of(site, f"http://127.0.0.1:{closed_port()}", clock, options) as forwarder, running(forwarder):
+        send(site)
+        await clock.wait_sleepers()
+        while forwarder.health.is_ok:
+            clock.advance(0.2)
+            await clock.wait_sleepers()
+        waits = set()
+        for _ in range(3):
+            wait_s = clock.next_wake_in_s()
+            assert wait_s is not None
+            assert 10 < wait_s <= 15
+            waits.add(wait_s)
+            clock.advance(wait_s)
+            await clock.wait_sleepers()
+        assert len(waits) == 3
 
 
 async def test_a_stop_ends_a_waiting_forwarder_at_once(site: Site, central: LinkCentral) -> None:
