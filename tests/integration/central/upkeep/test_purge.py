@@ -1,6 +1,7 @@
 """The purge as a node runs it: by its interval, under the lead, its faults contained; and what a site hears then."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -19,7 +20,7 @@ from fieldpost.core import lifecycle
 from fieldpost.core.notification import Notification
 from fieldpost.core.outcome import PermanentFailure
 from fieldpost.testing import ManualClock
-from support.centre import Centre, ScriptedAdapter, open_centre
+from support.centre import DEADLINE_S, Centre, ScriptedAdapter, open_centre
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
@@ -217,13 +218,21 @@ async def test_purge_races_retry_and_no_retried_row_vanishes(
 
     async def retry_apart(rows: list[Notification]) -> None:
         async with open_centre(store_url, clock) as own:
+            await own.get(rows[0].notification_id)  # it has its connection now
+            await asyncio.to_thread(start.wait, DEADLINE_S)
             await retry(own.store, rows)
 
-    sweeping = asyncio.create_task(purge.sweep())
+    async def sweep_with_them() -> bool:
+        await asyncio.to_thread(start.wait, DEADLINE_S)
+        return await purge.sweep()
+
     parts = [backwards[part::4] for part in range(4)]
     if mailing.is_postgresql:
+        start = threading.Barrier(len(parts) + 1)
+        sweeping = asyncio.create_task(sweep_with_them())
         await asyncio.gather(*(asyncio.to_thread(lambda p=part: asyncio.run(retry_apart(p))) for part in parts))
     else:  # the one process has one writer thread, which takes retries and batches as they come
+        sweeping = asyncio.create_task(purge.sweep())
         await asyncio.gather(*(retry(mailing.store, part) for part in parts))
     assert await sweeping
     left, buried = await ids(mailing), await ids(mailing, "tombstones")
