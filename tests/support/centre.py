@@ -33,7 +33,7 @@ from fieldpost.testing import ManualClock
 
 SITE = "plant-7"
 LEASE_S = 90.0
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 """How long a test waits for what must happen before it fails."""
 
 Answer = Outcome | BaseException | Callable[[Envelope], Awaitable[Outcome]]

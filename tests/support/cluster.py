@@ -57,7 +57,7 @@ class Cluster:
     async def furnish(self, *lists: str, **settings: Any) -> None:
         """A channel to the mail server, these lists and a site."""
         given = {"host": self.mail.host, "port": self.mail.port, "tls": "none", "from_address": "alerts@plant.example"}
-        given |= {"max_retries": 10, "retry_delay_s": 1.0, "max_connections": 100} | settings
+        given |= {"max_retries": 50, "retry_delay_s": 1.0, "max_connections": 100} | settings
         channel = {"name": "mail", "type": "email", "settings": given, "is_default": True}
         await self.call("POST", "channels", channel)
         for name in lists:
@@ -92,9 +92,9 @@ class Cluster:
             flights = await self.in_flight(node)
             return flights if len(flights) >= count else None
 
-        return list(await until(found, 20.0, f"{count} attempts under way"))
+        return list(await until(found, 30.0, f"{count} attempts under way"))
 
-    async def until_clock_passed(self, moment: datetime, timeout_s: float = 20.0) -> None:
+    async def until_clock_passed(self, moment: datetime, timeout_s: float = 30.0) -> None:
         """Wait until the database's clock is past this moment."""
 
         async def is_past() -> bool:

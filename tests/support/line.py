@@ -25,7 +25,7 @@ from support.front import Front
 
 Way = Literal["websocket", "post"]
 WAYS: tuple[Way, ...] = ("websocket", "post")
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)

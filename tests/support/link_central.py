@@ -60,7 +60,7 @@ class LinkCentral:
         self.hear_control: Callable[[Message], None] = lambda message: None
         self.heard = asyncio.Condition()
 
-    async def wait_until(self, condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    async def wait_until(self, condition: Callable[[], bool], timeout_s: float = 30) -> None:
         """Return once the condition holds; it is looked at whenever something was heard."""
         async with asyncio.timeout(timeout_s), self.heard:
             await self.heard.wait_for(condition)

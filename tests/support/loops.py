@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-STOP_S = 20.0
+STOP_S = 30.0
 
 
 class Loop(Protocol):

@@ -151,7 +151,7 @@ class RunningCentral:
     def node_id(self) -> str:
         return str(self.events("central.started")[-1]["node_id"])
 
-    async def until_logged(self, name: str, count: int = 1, timeout_s: float = 20.0) -> list[dict[str, Any]]:
+    async def until_logged(self, name: str, count: int = 1, timeout_s: float = 30.0) -> list[dict[str, Any]]:
         """These events, once there are so many."""
         await until(lambda: len(self.events(name)) >= count, timeout_s, f"{count} x {name}")
         return self.events(name)
@@ -177,7 +177,7 @@ async def call(node: RunningCentral, token: str, method: str, path: str, body: o
 
 async def until(
     is_so: Callable[[], Any | Awaitable[Any]],
-    timeout_s: float = 20.0,
+    timeout_s: float = 30.0,
     what: str = "it to be so",
     every_s: float = 0.05,
 ) -> Any:
