@@ -89,6 +89,15 @@ def test_a_command_that_comes_again_acts_once_and_answers_the_same(calls: Calls)
     assert calls.record(one).status == "retrying"
 
 
+@pytest.mark.req("TEL-08")
+def test_a_call_that_is_still_tried_is_not_discarded(calls: Calls) -> None:
+    fresh, retrying = calls.issue(), calls.issue()
+    calls.put_off(retrying)
+    for one, status in ((fresh, "pending"), (retrying, "retrying")):
+        assert apply(calls, command(calls, "discard", one)).outcome == "not_parked"
+        assert (calls.buffer.find(one) is not None, calls.record(one).status) == (True, status)
+
+
 @pytest.mark.req("TEL-09")
 def test_what_is_not_parked_is_said_to_be_so_and_stays_so_for_that_command(calls: Calls) -> None:
     live, done = calls.issue(), calls.issue()
