@@ -136,14 +136,21 @@ async def test_trends_are_drawn_from_the_samples_for_the_hour_the_day_and_the_we
         await store.write(samples.add, now.replace(second=0, microsecond=0), snapshot)
     found = await front.watch.kpis.trends(SPANS["hour"].length, SPANS["hour"].step)
     assert [value for _, value in found["parked"].points] == [1, 1, 1]
+    await front.park()
     async with front.client() as client:
         await log_in(front, client)
-        for span, runs in (("hour", 1), ("day", 2), ("week", 2)):
+        for span, runs in (("hour", 2), ("day", 3), ("week", 2)):
             text = (await client.get("/", params={"span": span})).text
             assert f"Parked, last {span}" in text
             assert f'href="/?span={span}" aria-current="true"' in text
             (line,) = re.findall(r'class="line bad" d="([^"]*)"', text)
-            assert line.count("M") == runs, "a gap where there is no sample"
+            assert line.count("M") == runs, "a gap where there is no sample; the last point is the present"
+            assert '<span class="line-key bad"><span data-read>2</span></span>' in text, "as the tile says"
+            chart = text.partition('id="chart-parked"')[2]
+            said = re.findall(r'<rect class="slice" [^>]+><title>[^<]+ UTC: ([^<]+)</title>', chart)
+            assert said[0] == "parked 2", "each stretch says by itself what was, the newest first"
+            assert "parked 1" in said
+            assert "nothing is known" in said
         other = await client.get("/", params={"span": "century"})
     assert (other.status_code, "Parked, last day" in other.text) == (200, True)
 

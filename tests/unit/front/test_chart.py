@@ -73,6 +73,16 @@ def test_an_axis_of_ages_ends_at_a_round_age() -> None:
     assert [AGE.text(top_of(age, AGE)) for age in (0, 61, 4000, 100_000)] == ["1 min", "2 min", "2 h", "2 d"]
 
 
+def test_the_rows_cut_the_plot_into_stretches_that_tell_them() -> None:
+    drawn = chart((57, 5), (56, 7), (3, 2))
+    bands = [row.band for row in reversed(drawn.rows)]
+    assert [band.x for band in bands] == [WIDTH / 12 * place for place in range(12)]
+    assert {band.width for band in bands} == {WIDTH / 12}
+    told = [drawn.told(row) for row in drawn.rows]
+    assert (told[0], told[1], told[-1]) == ("queue depth 2", "nothing is known", "queue depth 7")
+    assert chart((0, 3)).rows[0].values == ["3"], "the very end belongs to the last of them"
+
+
 def test_a_band_stands_where_its_time_is() -> None:
     (band,) = chart((60, 1), bands=[(END - 30 * MINUTE, END - 15 * MINUTE)]).bands
     assert (band.x, band.width) == (WIDTH / 2, WIDTH / 4)

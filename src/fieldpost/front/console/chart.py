@@ -2,7 +2,8 @@
 
 The plot has coordinates of its own, WIDTH by HEIGHT, and is stretched to the room it gets; text stands beside it and
 is not stretched. The y axis begins at 0, always. Where samples are missing there is a gap and no line that nobody
-measured. A chart also tells its values as rows of a table, for those who cannot see it or want to read it exactly.
+measured. A chart also tells its values as rows of a table, for those who cannot see it or want to read it exactly; the
+plot is cut into the same stretches of time, each of which says its row where one points at it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,8 @@ from math import ceil, log10
 from fieldpost.front.console.render import age, number
 
 WIDTH, HEIGHT = 600.0, 100.0
+
+UNKNOWN = "–"
 
 Points = Sequence[tuple[datetime, float]]
 
@@ -34,7 +37,7 @@ class Span:
     """Where nothing is known for longer than this, no line is drawn."""
     tick: timedelta
     row: timedelta
-    """A row of the table for each of these."""
+    """A row of the table, and a stretch of the plot that tells it, for each of these."""
 
     @property
     def is_of_days(self) -> bool:
@@ -105,6 +108,8 @@ class TableRow:
     at: datetime
     values: Sequence[str]
     """One for each series: the largest of this time."""
+    band: Band
+    """Where this time is in the plot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ class Chart:
     key: str
     title: str
     span: Span
+    end: datetime
     lines: Sequence[Line]
     heights: Sequence[str]
     """What the y axis says, from the top to 0."""
@@ -130,6 +136,13 @@ class Chart:
         told = [f"{line.name}: now {line.last}, at most {line.peak}" for line in self.lines if line.last is not None]
         gaps = "; for some of the time nothing is known" if self.has_gaps else ""
         return f"{'; '.join(told) or 'nothing is known'}{gaps}."
+
+    def told(self, row: TableRow) -> str:
+        """In words what a row says."""
+        values = [
+            f"{line.name} {value}" for line, value in zip(self.lines, row.values, strict=True) if value != UNKNOWN
+        ]
+        return ", ".join(values) or "nothing is known"
 
 
 def draw(
@@ -158,10 +171,11 @@ def draw(
         key,
         title,
         span,
+        end,
         lines,
         [unit.text(top), unit.text(top / 2), unit.text(0)],
         list(_ticks(scale, span.tick)),
-        [Band(scale.x(begin), round(scale.x(until) - scale.x(begin), 1)) for begin, until in bands],
+        [scale.band(begin, until) for begin, until in bands],
         list(_rows(shown, scale, span.row, unit, allowed if is_stepped else None)),
         any(len(found) > 1 for found in runs),
     )
@@ -186,6 +200,9 @@ class _Scale:
     def x(self, at: datetime) -> float:
         part = (at - self.begin) / (self.end - self.begin)
         return round(min(max(part, 0.0), 1.0) * WIDTH, 1)
+
+    def band(self, begin: datetime, until: datetime) -> Band:
+        return Band(self.x(begin), round(self.x(until) - self.x(begin), 1))
 
 
 def _within(points: Points, scale: _Scale, step: timedelta, *, is_stepped: bool) -> list[tuple[datetime, float]]:
@@ -272,10 +289,12 @@ def _rows(
             until = at
             if holds is not None:
                 until = min(points[index + 1][0] if index + 1 < len(points) else scale.end, at + holds)
-            for place in range((at - begin) // step, min((until - begin) // step, count - 1) + 1):
+            first, last = (min((one - begin) // step, count - 1) for one in (at, until))
+            for place in range(first, last + 1):
                 known = largest[place]
                 largest[place] = value if known is None else max(known, value)
         found.append(largest)
     for place in reversed(range(count)):
-        told = [unit.text(most) if (most := largest[place]) is not None else "–" for largest in found]
-        yield TableRow(begin + place * step, told)
+        told = [unit.text(most) if (most := largest[place]) is not None else UNKNOWN for largest in found]
+        at = begin + place * step
+        yield TableRow(at, told, scale.band(at, at + step))

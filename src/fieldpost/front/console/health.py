@@ -58,7 +58,7 @@ async def page(visit: Visit) -> Response:
         acts=_running(await watch.bulk_acts.newest(ACTS_LOOKED_AT)),
         span=span,
         spans=SPANS.values(),
-        charts=_charts(await watch.kpis.trends(span.length, span.step), span),
+        charts=_charts(await watch.kpis.trends(span.length, span.step), span, snapshot),
     )
 
 
@@ -98,11 +98,13 @@ def _running(acts: Sequence[BulkAct]) -> list[BulkAct]:
     return [act for act in acts if not act.status.has_ended]
 
 
-def _charts(found: Mapping[str, History], span: Span) -> list[Chart]:
-    end = found["queue_depth"].end
+def _charts(found: Mapping[str, History], span: Span, snapshot: Snapshot) -> list[Chart]:
+    """What was kept, and as its last point what the tiles say, so that the two never differ."""
+    end = max(found["queue_depth"].end, snapshot.as_of)
 
     def series(kpi: str, name: str, tone: str = "") -> Series:
-        return Series(name, found[kpi].points, tone)
+        points = found[kpi].points
+        return Series(name, [*points, (end, snapshot.total[kpi])] if points else points, tone)
 
     return [
         draw(

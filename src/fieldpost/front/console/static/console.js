@@ -116,6 +116,8 @@ if (window.Idiomorph) {
   };
   callbacks.beforeAttributeUpdated = (name, node) =>
     !(name === "open" && node.localName === "details") &&
+    !(node.localName === "svg" && name === "tabindex") &&
+    !(name === "class" && node.matches?.(".slice")) &&
     !(node.matches?.("input[data-select]") && (name === "checked" || node.checked)) &&
     !node.matches?.("time");
 }
@@ -146,6 +148,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => {
   setOffline(false);
   tellLocalTimes(document);
+  prepareCharts();
   if (event.detail.target.id !== "live") return;
   const live = document.getElementById("live");
   if (live) tellHeldBack(live);
@@ -267,6 +270,73 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   });
 }
 
+// --- Charts: what one points at, or comes to by the arrows, stands in the caption in place of the present --------------
+
+// The slices of the plot are the rows of the chart's table: one for each, in the same order, the newest first.
+function readOut(chart, slice) {
+  const slices = [...chart.querySelectorAll(".slice")];
+  const rows = chart.querySelectorAll("tbody tr");
+  const place = slices.indexOf(slice);
+  if (place < 0) return;
+  const [begin, end] = [place, place - 1].map((one) => rows[one]?.querySelector("time").textContent ?? "now");
+  const day = begin.slice(0, begin.lastIndexOf(" ") + 1);
+  const said = [...rows[place].querySelectorAll("td.number")].map((cell) => cell.textContent);
+  // The plot must not move under the pointer because its caption has more or less to say.
+  const caption = chart.querySelector("figcaption");
+  caption.style.height ||= `${caption.getBoundingClientRect().height}px`;
+  chart.classList.add("reading");
+  [...chart.querySelectorAll("[data-read]")].forEach((part, index) => {
+    part.dataset.now ??= part.textContent;
+    part.textContent = said[index] ?? `${begin} to ${end.startsWith(day) ? end.slice(day.length) : end}`;
+  });
+  for (const one of slices) one.classList.toggle("read", one === slice);
+  // What the browser would say by itself, in UTC, and later.
+  slice.replaceChildren();
+}
+
+function readPresent(chart) {
+  for (const part of chart.querySelectorAll("[data-now]")) {
+    part.textContent = part.dataset.now;
+    delete part.dataset.now;
+  }
+  chart.querySelector(".slice.read")?.classList.remove("read");
+  chart.querySelector("figcaption").style.height = "";
+  chart.classList.remove("reading");
+}
+
+function prepareCharts() {
+  for (const plot of document.querySelectorAll("svg.lines")) {
+    plot.setAttribute("tabindex", "0");
+    const chart = plot.closest(".chart");
+    // The page has come anew under the pointer.
+    const pointed = plot.querySelector(".slice:hover") || (document.activeElement === plot && plot.querySelector(".slice.read"));
+    if (pointed) readOut(chart, pointed);
+  }
+}
+
+document.addEventListener("pointerover", (event) => {
+  const slice = event.target.closest?.(".slice");
+  if (slice) readOut(slice.closest(".chart"), slice);
+});
+document.addEventListener("pointerout", (event) => {
+  const chart = event.target.closest?.(".slice")?.closest(".chart");
+  if (chart && !event.relatedTarget?.closest?.(".slice")) readPresent(chart);
+});
+document.addEventListener("focusout", (event) => {
+  if (event.target.matches?.("svg.lines")) readPresent(event.target.closest(".chart"));
+});
+document.addEventListener("keydown", (event) => {
+  if (!event.target.matches?.("svg.lines")) return;
+  const slices = [...event.target.querySelectorAll(".slice")];
+  const here = slices.findIndex((slice) => slice.classList.contains("read"));
+  const there = { ArrowLeft: here + 1, ArrowRight: here - 1, Home: slices.length - 1, End: 0 }[event.key];
+  if (there === undefined) return;
+  event.preventDefault();
+  const chart = event.target.closest(".chart");
+  chart.querySelector("figcaption").setAttribute("aria-live", "polite");
+  readOut(chart, slices[Math.max(0, Math.min(slices.length - 1, there))]);
+});
+
 // --- Keys ------------------------------------------------------------------------------------------------------------
 
 let isAfterG = false;
@@ -313,6 +383,7 @@ document.addEventListener("keydown", (event) => {
 
 tellLocalTimes(document);
 tellSelection();
+prepareCharts();
 for (const hint of document.querySelectorAll(".keys-hint, [data-file-hint]")) hint.hidden = false;
 // What an act came to is said once: the address keeps nothing of it.
 const address = new URL(window.location.href);
