@@ -201,6 +201,7 @@ async def test_a_site_is_told_the_status_of_its_notification_at_any_time(front: 
 
 
 @pytest.mark.threat(1)
+@pytest.mark.bad_input(7)
 async def test_a_site_reads_the_status_of_its_own_notifications_only(
     front: Front, http: aiohttp.ClientSession, site: Site
 ) -> None:

@@ -2,15 +2,16 @@
 
 import os
 import subprocess
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
 import pytest
 
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
+from fieldpost.core.forwarding import TryAgain
 from fieldpost.core.ids import new_id
-from fieldpost.core.message import CENTRAL, Category, Message
+from fieldpost.core.message import CENTRAL, Category, Message, MessageStatus
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.committer import Committer
@@ -75,6 +76,15 @@ def test_a_message_survives_a_restart_with_all_its_fields(path: Path) -> None:
         retry_count=0,
         last_attempt_at=None,
     )
+    for tried in (1, 2):
+        later = NOW + timedelta(minutes=tried)
+        reopened.settle([(message_id, TryAgain(later + timedelta(seconds=10), "not now"))], later)
+        reopened.close()
+        reopened = Buffer(path)
+        found = reopened.find(message_id)
+        assert isinstance(found, Message)
+        assert (found.status, found.retry_count, found.last_error) == (MessageStatus.RETRYING, tried, "not now")
+        assert (found.created_at, found.last_attempt_at) == (NOW, later), "first queued, and last tried"
     reopened.close()
 
 

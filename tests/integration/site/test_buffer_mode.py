@@ -132,7 +132,8 @@ def test_a_buffer_that_can_only_be_read_fails_the_doctor_s_check_and_keeps_the_a
     if os.geteuid() == 0:
         for file in (folder, *folder.iterdir()):
             os.chown(file, 65534, 65534)
-    ran = subprocess.run([sys.executable, "-c", LOOKING, folder], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", LOOKING, folder]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ran.stderr == ""
     [access, refused] = ran.stdout.splitlines()
     assert access.startswith(f"failing this user may not write {folder / 'buffer.db'}")

@@ -20,7 +20,7 @@ from fieldpost.site.care.pages import Pages
 from fieldpost.site.care.refill import TABLES
 from fieldpost.site.care.salvage import salvage
 from fieldpost.site.care.transfer import MessageLine, RejectedLine, TrackingLine
-from fieldpost.site.care.trees import TABLE_LEAF, Trees
+from fieldpost.site.care.trees import INDEX_LEAF, TABLE_LEAF, Trees
 from fieldpost.site.connection import SCHEMA_VERSION, connect, salvage_mark
 from support.commands_of_site import fieldpost
 from support.site_folders import make_site
@@ -307,9 +307,24 @@ print(is_in_use(Path(sys.argv[1])))
     holder.close()
 
 
-def check(name: str, path: Path) -> Verdict:
-    make = path.parent
-    return next(c.verdict for c in examine(make, NOW).diagnosis.checks if c.name == name)
+@pytest.mark.fault(8)
+def test_the_doctor_finds_an_index_that_knows_another_id_than_its_table(path: Path) -> None:
+    """Nothing that only counts would meet it."""
+    buffer = Buffer(path)
+    sent = [add(buffer) for _ in range(3)]
+    buffer.close()
+    content = path.read_bytes()
+    places = [place for place in range(len(content)) if content.startswith(sent[1].encode(), place)]
+    [in_index] = [place for place in places if content[place // PAGE * PAGE] == INDEX_LEAF]
+    assert check("buffer", path) is Verdict.OK
+    overwrite(path, in_index, sent[1].encode()[:-1] + b"x")
+    assert check("buffer", path) is Verdict.FAILING
+    assert check("buffer", path, is_quick=True) is Verdict.OK, "which is what a quick look leaves out"
+
+
+def check(name: str, path: Path, *, is_quick: bool = False) -> Verdict:
+    diagnosis = examine(path.parent, NOW, is_quick=is_quick).diagnosis
+    return next(one.verdict for one in diagnosis.checks if one.name == name)
 
 
 @pytest.mark.fault(8)

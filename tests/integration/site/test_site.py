@@ -91,6 +91,7 @@ def test_the_buffered_payload_holds_list_name_texts_id_and_provenance_and_no_rec
 
 
 @pytest.mark.req("API-02")
+@pytest.mark.bad_input(1)
 @pytest.mark.parametrize("name", ["ops-by-mail", "ops-by-webhook", "nobody has heard of this list", "ops ü"])
 def test_a_list_of_any_type_and_also_an_unknown_one_is_taken_alike(site: Site, name: str) -> None:
     notification_id = site.notify.to(name).send("s", "b")

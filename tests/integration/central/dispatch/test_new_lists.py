@@ -18,6 +18,7 @@ async def test_a_list_added_since_the_dispatchers_last_look_is_delivered_to(cent
     assert (await centre.get(sent_id)).status is Status.DELIVERED
 
 
+@pytest.mark.bad_input(1)
 @pytest.mark.parametrize("look_first", [True, False])
 async def test_a_notification_for_a_list_that_is_nowhere_parks_and_names_it(centre: Centre, look_first: bool) -> None:
     await centre.add_channel()
