@@ -80,14 +80,14 @@ async def test_a_chart_says_what_was_where_one_points_or_goes_by_the_arrows(worl
             re.compile(rf"queue depth {depth}\s*stuck {stuck}\s+{when} to {rows[11][0][-5:]}")
         )
         await page.mouse.move(0, 0)
-        assert await caption.inner_text() == present
+        await expect(caption).to_have_text(present, use_inner_text=True)
 
         await chart.locator("svg.lines").focus()
         for key, place in (("End", 0), ("ArrowLeft", 1), ("Home", len(rows) - 1), ("ArrowRight", len(rows) - 2)):
             await page.keyboard.press(key)
             await expect(caption).to_contain_text(f"{rows[place][0]} to ")
         await page.evaluate("document.activeElement.blur()")
-        assert await caption.inner_text() == present
+        await expect(caption).to_have_text(present, use_inner_text=True)
 
 
 async def _judged(page: Page, address: Address) -> list[str]:
