@@ -79,7 +79,7 @@ async def test_what_central_says_is_handled_and_answered_and_a_mistake_costs_onl
             assert [a.code for a in answers[1:] if isinstance(a, Refusal)] == ["command.unknown", "internal"]
             await client.send(Health(sent_at="2026-11-15T12:00:00.000000Z", version="2", backlog={}))
             await until(lambda: len(answers) == 4)
-        assert len(central.control_sockets) == 0
+        await until(lambda: not central.control_sockets, what="the connection to end at the other side, too")
 
 
 async def test_a_control_connection_that_ends_is_opened_again_at_any_of_the_addresses() -> None:
