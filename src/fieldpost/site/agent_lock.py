@@ -2,10 +2,11 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from fieldpost.core.errors import Conflict
+from fieldpost.core.errors import Conflict, Unavailable
 
 LOCK_FILE = "agent.lock"
 
@@ -18,7 +19,12 @@ class AgentLock:
         self._file: IO[str] | None = None
 
     def __enter__(self) -> "AgentLock":
-        file = self._path.open("a+", encoding="utf-8")
+        try:
+            file = self._path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise Unavailable(
+                "agent.no_lock", f"{self._path} cannot be opened for writing: {error.strerror or error}"
+            ) from None
         try:
             _lock(file)
         except OSError:
@@ -30,9 +36,10 @@ class AgentLock:
                 f"another agent runs for {self._path.parent}" + (f" (process {holder})" if holder else ""),
                 hint="stop it first; a folder has one agent",
             ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        # Who holds it is for people to read; that it is held is what counts, also on a full disk.
+        with suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), f"{os.getpid()}\n".encode())
         self._file = file
         return self
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from fieldpost import Site
-from fieldpost.core.errors import Conflict
+from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.link.messages import Result
 from fieldpost.site.agent_lock import AgentLock, running_agent
+from support.disks import fill_up, small_disk
 from support.link_central import LinkCentral, link_central
 from support.site_folders import make_site
 from support.site_writers import ids_in
@@ -149,6 +150,32 @@ async def test_an_agent_without_a_usable_token_does_not_start(site: Site, folder
     assert agent.returncode == 8
     assert "chmod 600" in log.decode()
     assert "Traceback" not in log.decode()
+
+
+@pytest.mark.fault(6)
+async def test_an_agent_that_starts_on_a_full_disk_forwards_what_is_buffered(
+    tmp_path: Path, central: LinkCentral
+) -> None:
+    with small_disk(tmp_path / "disk", 4) as disk:
+        folder = disk / "site"
+        site = make_site(folder, central.url)
+        sent = site.notify.to("ops").send("s", "b")
+        assert site._buffer.reserve.keep()
+        site.close()
+        fill_up(disk)
+        async with agent_of(folder) as agent:
+            await central.wait_until(lambda: sent in central.stored)
+            agent.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(20):
+                _, log = await agent.communicate()
+        assert agent.returncode == 0, log.decode()
+        assert ids_in(folder / "buffer.db") == set()
+
+
+def test_a_lock_that_cannot_be_made_is_told_by_its_file(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be opened for writing") as caught, AgentLock(tmp_path / "nowhere"):
+        pass
+    assert caught.value.code == "agent.no_lock"
 
 
 async def test_no_log_line_holds_a_body_a_subject_or_the_token(site: Site, folder: Path, central: LinkCentral) -> None:

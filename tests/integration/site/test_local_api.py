@@ -24,6 +24,7 @@ from fieldpost.site.local.openapi import document
 from fieldpost.site.local.routes import ROUTES
 from fieldpost.site.local.server import LocalApi
 from fieldpost.testing import ManualClock
+from support.disks import fill_up, small_disk
 from support.local_api import Local, misfit, serving
 from support.plant import Plant
 from support.running_central import until
@@ -247,6 +248,15 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "local.token").write_text("x")
     with pytest.raises(ConfigError):
         ensure_token(tmp_path)
+
+
+def test_a_token_that_a_full_disk_or_a_power_cut_left_empty_is_made_anew(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        fill_up(disk)
+        with pytest.raises(ConfigError, match="No space left"):
+            ensure_token(disk)
+        (disk / "filler").unlink()
+        assert ensure_token(disk) == ensure_token(disk) == (disk / "local.token").read_text().strip()
 
 
 async def test_slow_calls_hold_up_no_notification_and_their_number_is_bounded(

@@ -9,6 +9,7 @@ and the host that is asked for must be this machine by name, so that a name of s
 import hmac
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -36,6 +37,10 @@ def ensure_token(folder: Path) -> str:
     Raises ConfigError when the file cannot be used, or other users can read it.
     """
     file = folder / TOKEN_FILE
+    with suppress(FileNotFoundError):
+        if file.stat().st_size == 0:
+            # Left by a start that a power cut or a full disk ended.
+            file.unlink()
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -43,8 +48,13 @@ def ensure_token(folder: Path) -> str:
     except OSError as error:
         raise ConfigError("local.token", f"{file} cannot be made: {error.strerror or error}") from None
     token = issue("local", os.urandom(40)).text
-    with os.fdopen(handle, "w", encoding="ascii") as stream:
-        stream.write(token + "\n")
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write(token + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise ConfigError("local.token", f"{file} cannot be written: {error.strerror or error}") from None
     return token
 
 
