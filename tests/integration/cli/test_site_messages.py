@@ -17,6 +17,8 @@ import pytest
 from fieldpost.core.forwarding import Box
 from fieldpost.core.ids import is_id
 from fieldpost.core.message import Message, OperationStatus
+from fieldpost.site.agent_lock import AgentLock
+from fieldpost.site.care import compact
 from support.commands_of_site import fieldpost_here as fieldpost
 from support.disks import small_disk
 from support.plant import Plant, running_plant
@@ -338,6 +340,36 @@ def test_one_bad_line_is_told_by_its_number_and_nothing_is_imported(
         assert result.returncode == 3
         assert said in result.stderr.decode()
         assert other.site._buffer.depth().waiting == {}
+
+
+def test_a_large_buffer_is_not_compacted_while_an_agent_runs(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "LIVE_BYTES_MAX", 1)
+    with AgentLock(plant.folder):
+        result = fieldpost("site", "compact", "--folder", plant.folder)
+    assert (result.returncode, result.stdout) == (5, b"")
+    assert b"buffer.too_large_to_compact" in result.stderr
+    assert "bytes now" in run(plant, "site", "compact")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="peak memory is asked of the system")
+def test_compacting_takes_no_more_memory_however_much_waits(plant: Plant) -> None:
+    program = """
+import resource, sys
+from pathlib import Path
+from fieldpost.site.care.compact import compact
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+compact(Path(sys.argv[1]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    insert = (
+        "INSERT INTO messages (message_id, category, target, payload, created_at) VALUES (?, 'notification', '', ?, 1)"
+    )
+    rows = [(str(number), "x" * 1_000_000) for number in range(48)]
+    plant.site._buffer.write(lambda cursor: cursor.executemany(insert, rows))
+    plant.site.close()
+    command = [sys.executable, "-c", program, plant.folder / "buffer.db"]
+    grown_kib = int(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert grown_kib < 24 * 1024
 
 
 def test_compacting_gives_back_room_while_scripts_have_the_buffer_open(plant: Plant) -> None:

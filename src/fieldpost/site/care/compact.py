@@ -41,11 +41,15 @@ def compact(path: Path) -> Compacted:
         live = pages * connection.pragma("page_size")
         _refuse_if_too_large(path, live)
         _refuse_without_room(path, live)
+        # The copy may be larger than the memory, so it is made on disk, and on the disk that has the room.
+        connection.execute("PRAGMA temp_store=FILE")
+        connection.pragma("temp_store_directory", str(path.parent.resolve()))
         connection.execute("VACUUM")
         _checkpoint(connection, path)
     except apsw.Error as error:
         raise storage_error(error, path) from error
     finally:
+        connection.pragma("temp_store_directory", "")
         connection.close(True)
     return Compacted(before, _size(path))
 
