@@ -1,6 +1,7 @@
 """The console in Chromium, as an operator uses it."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -70,6 +71,20 @@ async def test_a_notification_appears_in_the_list_by_itself(front: Front, page: 
     row = page.locator("tbody tr", has_text="Pump 3 is hot")
     await expect(row).to_contain_text("pending")
     await expect(page.get_by_role("link", name="pending 1")).to_be_visible()
+
+
+async def test_times_are_local_with_utc_on_hover_also_after_the_page_has_come_anew(
+    front: Front, browser: Browser, url: str
+) -> None:
+    page = await browser.new_page(base_url=url, timezone_id="Asia/Tokyo")
+    await log_in(front, page, "viewer", OUTBOX)
+    stamp = page.locator(".as-of time")
+    for minutes in (0, 3):
+        front.clock.advance(minutes * 60)
+        await page.evaluate("htmx.trigger('#live', 'changed')")
+        now = front.clock.now()
+        await expect(stamp).to_have_attribute("title", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+        await expect(stamp).to_have_text(re.compile(rf"\b{now + timedelta(hours=9):%H:%M}(:\d\d)?$"))
 
 
 async def test_the_list_does_not_move_under_the_pointer_and_its_rows_change_in_place(front: Front, page: Page) -> None:

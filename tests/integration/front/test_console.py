@@ -148,8 +148,10 @@ async def test_a_form_of_an_expired_session_leads_to_the_login_and_does_nothing(
         page = await client.get(f"/notifications/{parked}")
         front.clock.advance(timedelta(hours=12).total_seconds())
         form = {"version": str((await front.centre.get(parked)).version), "csrf": token_in(page)}
-        answer = await client.post(f"/notifications/{parked}/retry", data=form)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        for before, following in ((str(page.url), f"%2Fnotifications%2F{parked}"), ("http://evil.example/x", "%2F")):
+            answer = await client.post(f"/notifications/{parked}/retry", data=form, headers={"referer": before})
+            assert (answer.status_code, answer.headers["location"]) == (303, f"/login?next={following}&done=ended")
+            assert "nothing was done" in (await client.get(answer.headers["location"])).text
         live = await client.get("/notifications", headers={"hx-request": "true"})
         assert (live.status_code, live.headers["hx-redirect"]) == (401, "/login?next=%2Fnotifications")
     assert (await front.centre.get(parked)).status is Status.PARKED

@@ -75,9 +75,9 @@ def test_on_a_quiet_day_one_sentence_says_that_all_is_well() -> None:
 
 
 def test_a_fresh_centre_says_what_is_not_there_yet() -> None:
-    text = all_is_well(seen(sites=[], channels=[]))
-    assert "no site has reported yet" in text
-    assert "no channel is set up yet" in text
+    assert all_is_well(seen(sites=[], channels=[])) == "Nothing is set up yet: it takes a channel, a list and a site."
+    assert "no site has reported yet" in all_is_well(seen(sites=[]))
+    assert "no channel is set up yet" in all_is_well(seen(channels=[]))
 
 
 def test_the_worst_comes_first() -> None:

@@ -1,7 +1,7 @@
 """The table of pages made into endpoints: first who visits, then the page, or a page that says what is wrong."""
 
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlencode
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 import structlog
 from fastapi import FastAPI
@@ -107,8 +107,14 @@ class Console:
 
 def _to_login(visit: Visit) -> Response:
     if visit.request.method != "GET":
-        return redirect("/login")
+        before = urlsplit(visit.request.headers.get("referer", ""))
+        is_ours = before.netloc == visit.request.url.netloc
+        return redirect(f"/login?{urlencode({'next': _address(before) if is_ours else '/'})}", done="ended")
     path = "/login" if visit.here == "/" else f"/login?{urlencode({'next': visit.here})}"
     if visit.is_live_update:
         return Response(status_code=401, headers={"HX-Redirect": path})
     return redirect(path)
+
+
+def _address(url: SplitResult) -> str:
+    return f"{url.path}?{url.query}" if url.query else url.path

@@ -20,11 +20,14 @@ from fieldpost.front.console.visit import (
     visitor_cookie_name,
 )
 
+NOTICES = {"ended": "Your session has ended, and nothing was done. Log in, and do it again."}
+
 
 async def login_page(visit: Visit) -> Response:
     if visit.visitor is not None:
         return redirect(local_path(visit.request.query_params.get("next")))
-    return _to_stranger(visit, "login.html", error=None, name="", next_path=_next(visit))
+    values = {"error": None, "name": "", "next_path": _next(visit), "warning": visit.notice(NOTICES)}
+    return _to_stranger(visit, "login.html", 200, **values)
 
 
 async def log_in(visit: Visit) -> Response:

@@ -59,7 +59,9 @@ def troubles(seen: Seen) -> list[Trouble]:
 
 
 def all_is_well(seen: Seen) -> str:
-    """What is said when there is no trouble: how much works."""
+    """What is said when there is no trouble: how much works, or what it takes to begin."""
+    if not seen.sites and not seen.channels:
+        return "Nothing is set up yet: it takes a channel, a list and a site."
     online = sum(site.standing is Standing.ONLINE for site in seen.sites)
     new = sum(site.standing is Standing.NEW for site in seen.sites)
     depth = seen.figures["queue_depth"]

@@ -118,8 +118,7 @@ if (window.Idiomorph) {
     !(name === "open" && node.localName === "details") &&
     !(node.localName === "svg" && name === "tabindex") &&
     !(name === "class" && node.matches?.(".slice")) &&
-    !(node.matches?.("input[data-select]") && (name === "checked" || node.checked)) &&
-    !node.matches?.("time");
+    !(node.matches?.("input[data-select]") && (name === "checked" || node.checked));
 }
 
 function tellHeldBack(live) {
