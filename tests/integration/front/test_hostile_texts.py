@@ -46,7 +46,7 @@ async def test_on_every_page_hostile_text_is_text_and_turns_nothing_around(sqlit
                 assert page.status_code in (200, 422), (address.path, page.status_code)
                 told = _Told()
                 told.feed(page.text)
-                if found := [*RAW.findall(page.text), *told.loose, *told.endless]:
+                if found := [*RAW.findall(page.text), *told.loose, *told.endless, *told.code]:
                     wrong[address.path] = found
                 seen += "&lt;script&gt;alert" in page.text
     assert wrong == {}
@@ -55,7 +55,8 @@ async def test_on_every_page_hostile_text_is_text_and_turns_nothing_around(sqlit
 
 class _Told(HTMLParser):
     """Finds text that runs the other way and is not held by an element which keeps that to itself, or is held there
-    together with words of ours, which it would turn around; and text without an end that is not folded away."""
+    together with words of ours, which it would turn around; text without an end that is not folded away; and code or
+    styles that a page has of itself, or fetches from elsewhere."""
 
     KEEPING = frozenset({"bdi", "pre", "textarea", "option", "title"})
     VOID = frozenset({"meta", "link", "input", "img", "br", "hr", "wbr", "path", "line", "circle", "rect"})
@@ -65,8 +66,16 @@ class _Told(HTMLParser):
         self.open: list[str] = []
         self.loose: list[str] = []
         self.endless: list[str] = []
+        self.code: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "style" or (tag == "script" and "src" not in given):
+            self.code.append(tag)
+        self.code += [name for name in given if name == "style" or name.startswith(("on", "hx-on"))]
+        for name in ("src", "href", "action", "formaction", "hx-get"):
+            if not (given.get(name) or "/").startswith(("/", "#", "?")) or (given.get(name) or "").startswith("//"):
+                self.code.append(f"{name}={given[name]}")
         if tag not in self.VOID:
             self.open.append(tag)
 
