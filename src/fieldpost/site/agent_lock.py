@@ -1,7 +1,12 @@
-"""The lock file of a site's folder: one agent, and no other, works for it."""
+"""The lock file of a site's folder: one agent, and no other, works for it.
+
+The agent holds the lock for itself; whoever only looks whether one runs holds it with others, for a moment. So lookers
+are not taken for an agent by each other, and an agent that starts meanwhile waits until they have looked.
+"""
 
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -9,6 +14,9 @@ from typing import IO
 from fieldpost.core.errors import Conflict, Unavailable
 
 LOCK_FILE = "agent.lock"
+_AGAIN_S = 0.01
+_LOOK_S = 5.0
+"""How long a look may take at most before it is taken for an agent."""
 
 
 class AgentLock:
@@ -25,9 +33,7 @@ class AgentLock:
             raise Unavailable(
                 "agent.no_lock", f"{self._path} cannot be opened for writing: {error.strerror or error}"
             ) from None
-        try:
-            _lock(file)
-        except OSError:
+        if not _take(file):
             file.seek(0)
             holder = file.read(32).strip()
             file.close()
@@ -56,9 +62,7 @@ def running_agent(folder: Path) -> str | None:
     except OSError:
         return None
     with file:
-        try:
-            _lock(file)
-        except OSError:
+        if not _look(file):
             file.seek(0)
             return file.read(32).strip() or "unknown"
     return None
@@ -67,13 +71,37 @@ def running_agent(folder: Path) -> str | None:
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(file: IO[str]) -> None:
+    def _take(file: IO[str]) -> bool:
         # Far behind the content, so that others can still read who holds it.
         file.seek(1 << 30)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    _look = _take  # such a lock is nobody's with others
 
 else:
     import fcntl
 
-    def _lock(file: IO[str]) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _take(file: IO[str]) -> bool:
+        """Whether the lock is this process's own from now on."""
+        until = time.monotonic() + _LOOK_S
+        while not _has(file, fcntl.LOCK_EX):
+            if not _look(file) or time.monotonic() > until:
+                return False
+            fcntl.flock(file, fcntl.LOCK_UN)
+            time.sleep(_AGAIN_S)
+        return True
+
+    def _look(file: IO[str]) -> bool:
+        """Whether nobody has the lock for himself."""
+        return _has(file, fcntl.LOCK_SH)
+
+    def _has(file: IO[str], how: int) -> bool:
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

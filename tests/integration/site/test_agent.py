@@ -98,6 +98,23 @@ def test_the_lock_of_a_dead_agent_holds_nobody_up(tmp_path: Path) -> None:
         assert running_agent(tmp_path) == str(os.getpid())
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a lock is nobody's with others there")
+async def test_whoever_looks_for_an_agent_is_taken_for_none_and_keeps_none_from_starting(tmp_path: Path) -> None:
+    import fcntl
+
+    def start() -> str | None:
+        with AgentLock(tmp_path):
+            return running_agent(tmp_path)
+
+    with (tmp_path / "agent.lock").open("w") as look:
+        fcntl.flock(look, fcntl.LOCK_SH)  # a look that takes its time
+        assert running_agent(tmp_path) is None, "another look sees no agent"
+        starting = asyncio.create_task(asyncio.to_thread(start))
+        done, _ = await asyncio.wait([starting], timeout=0.1)
+        assert not done
+    assert await starting == str(os.getpid())
+
+
 @pytest.mark.fault(1)
 @pytest.mark.req("SF-07", "DEC-01")
 async def test_an_agent_killed_again_and_again_forwards_every_id_and_central_has_each_once(
