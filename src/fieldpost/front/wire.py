@@ -277,6 +277,13 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         # Nobody is there to take what is left, and a close in order would wait for him.
         self.transport.abort()
 
+    def shutdown(self) -> None:
+        if self.transport.is_closing() and not self.close_sent:
+            # The site has said goodbye and hangs up; the library would say it a second time, and fail for that.
+            self.stop_keepalive()
+            return
+        super().shutdown()
+
     def _message_ended(self) -> None:
         self._size = 0
         self._deadline.clear()

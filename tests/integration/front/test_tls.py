@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,10 +22,12 @@ from fieldpost.front.app import create_app
 from fieldpost.front.console.forms import form_token
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.proxies import caller
+from fieldpost.front.server import Server
 from fieldpost.front.tls import Certificate
 from fieldpost.link.endpoint import DATA_PATH
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, VIEWER, Front, open_front, served
+from support.running_central import until
 
 PROXY = ("10.0.0.1", 4711)
 ELSEWHERE = ("203.0.113.9", 4711)
@@ -119,6 +122,27 @@ async def test_the_link_speaks_tls_too(front: Front, papers: Papers) -> None:
         session.ws_connect(f"{url}{DATA_PATH}", ssl=trusting) as websocket,
     ):
         assert not websocket.closed
+
+
+async def test_central_stops_in_order_while_a_site_that_said_goodbye_is_still_on_the_line(
+    front: Front, papers: Papers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over TLS the line ends only when the site has answered too; this one does not listen any more."""
+    monkeypatch.setattr("fieldpost.front.server.GRACE_S", 0.5)
+    trusting = papers.issue()
+    server = Server(front.app, socket.create_server(("127.0.0.1", 0)), certificate=Certificate(papers.options))
+    serving = asyncio.create_task(server.serve())
+    await server.ready()
+    headers = {"Authorization": f"Bearer {front.tokens['site']}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        websocket = await session.ws_connect(f"{server.url}{DATA_PATH}", ssl=trusting)
+        [line] = server.server_state.connections
+        websocket._response.connection.transport.pause_reading()  # type: ignore[union-attr]
+        await websocket._writer.close(1000)
+        await until(line.transport.is_closing, what="central to hear the goodbye")
+        server.should_exit = True
+        await serving
+        assert line in server.server_state.connections, "it was still there"
 
 
 @pytest.mark.parametrize("what", ["no cert", "no key", "not a certificate", "another's key", "key alone", "passphrase"])
