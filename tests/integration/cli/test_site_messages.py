@@ -226,7 +226,7 @@ def test_the_state_of_the_site_tells_what_waits_with_or_without_an_agent(plant: 
         async def is_failing() -> bool:
             return (await link()).get("error_code") == "link.unreachable"
 
-        asyncio.run(until(is_failing, 20, "the agent to tell that central cannot be reached"))
+        asyncio.run(until(is_failing, 40, "the agent to tell that central cannot be reached"))
         assert f"runs as process {agent.pid}" in run(plant, "site", "status")
     finally:
         agent.terminate()
