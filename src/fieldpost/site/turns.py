@@ -80,7 +80,8 @@ class Batch:
         """Tell the callers. May be done twice."""
         for turn in self.turns:
             turn.is_done = True
-            turn.wake()
+            if turn.woken.locked():
+                turn.woken.release()
 
 
 def apply_all(cursor: apsw.Cursor, turns: Sequence[Turn[Any]]) -> None:
