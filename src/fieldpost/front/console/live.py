@@ -26,10 +26,7 @@ async def _events(visit: Visit) -> AsyncIterator[bytes]:
         beats += 1
         # Whoever was logged out meanwhile hears nothing more, within moments.
         is_time_to_ask = not topics or beats % ASK_EVERY == 0
-        if (
-            is_time_to_ask
-            and await visit.rooms.operate.accounts.by_session(visit.secret or "", is_active=False) is None
-        ):
+        if is_time_to_ask and await _is_over(visit):
             return
         yield b"".join(b"event: %s\ndata:\n\n" % topic.encode() for topic in sorted(topics)) or b": still here\n\n"
 
