@@ -38,11 +38,6 @@ class IntentKind(StrEnum):
     """The site's calls are read anew from the beginning; central does this one with the site's answers."""
 
     @property
-    def is_look(self) -> bool:
-        """Whether it changes nothing at the site, so that doing it twice does no harm."""
-        return self in (IntentKind.LIST_PARKED, IntentKind.LIST_REJECTED, IntentKind.QUERY_EVENTS)
-
-    @property
     def names_message(self) -> bool:
         """Whether it is about one call or notification."""
         return self in (

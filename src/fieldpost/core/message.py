@@ -26,11 +26,6 @@ class Category(StrEnum):
         """Cached calls have a tracked operation at the site; a notification's record is central's."""
         return self is not Category.NOTIFICATION
 
-    @property
-    def may_park(self) -> bool:
-        """Notifications never park at a site: they are forwarded until central acks or rejects them."""
-        return self is not Category.NOTIFICATION
-
 
 class MessageStatus(StrEnum):
     """Where a buffered message stands; an outcome that ends it never appears here, since it ends the row too."""

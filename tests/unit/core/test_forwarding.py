@@ -75,7 +75,6 @@ def test_a_verdict_of_a_newer_central_keeps_the_notification() -> None:
 @pytest.mark.parametrize("answer", [Taken(), Refused("c", "e"), NotNow("e"), NotNow("e", 5)])
 def test_no_answer_parks_a_notification(answer: Taken | Refused | NotNow) -> None:
     assert isinstance(decide(answer, INTERVAL, NOW), Clear | Box | TryAgain)
-    assert not Category.NOTIFICATION.may_park
 
 
 def test_there_are_exactly_three_categories() -> None:

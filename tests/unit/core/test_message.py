@@ -6,7 +6,5 @@ from fieldpost.core.message import Category
 
 
 @pytest.mark.parametrize("category", Category)
-def test_cached_calls_are_tracked_and_may_park_and_notifications_neither(category: Category) -> None:
-    is_call = category in (Category.EXTERNAL_CALL, Category.DATABASE_WRITE)
-    assert category.is_tracked is is_call
-    assert category.may_park is is_call
+def test_cached_calls_are_tracked_and_notifications_are_not(category: Category) -> None:
+    assert category.is_tracked is (category in (Category.EXTERNAL_CALL, Category.DATABASE_WRITE))

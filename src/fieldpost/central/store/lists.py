@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import structlog
-from sqlalchemy import Connection, Text, delete, insert, null, select, update
+from sqlalchemy import Connection, delete, insert, null, select, update
 
 from fieldpost.central.store.statement import Statement
 from fieldpost.central.store.tables import channels, list_targets, lists
@@ -14,21 +14,9 @@ from fieldpost.core.retry import RetryPolicy, parse, to_text
 
 log = structlog.get_logger()
 
-_types = Statement(
-    "select list_name, type from lists where list_name {any:names}",
-    lists={"names": "text"},
-    result={"list_name": Text, "type": Text},
-)
-
-
 _remove_targets = Statement(
     "delete from list_targets where list_name = :list_name and address {any:addresses}", lists={"addresses": "text"}
 )
-
-
-def types_of(conn: Connection, names: Collection[str]) -> dict[str, str]:
-    """The types of those of these lists that exist."""
-    return {row.list_name: row.type for row in _types.run(conn, names=list(names))}
 
 
 def directory(conn: Connection) -> Directory:

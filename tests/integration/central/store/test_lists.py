@@ -45,12 +45,6 @@ async def test_a_removed_list_is_gone_with_its_targets(centre: Centre) -> None:
     assert found.targets == ("b@example.org",)
 
 
-async def test_types_are_told_of_those_that_exist(centre: Centre) -> None:
-    await centre.add_list("ops")
-    await centre.add_list("chat", type="teams")
-    assert await centre.store.read(lists.types_of, ["ops", "chat", "nobody"]) == {"ops": "email", "chat": "teams"}
-
-
 async def test_of_a_type_the_newest_default_channel_is_the_default(centre: Centre, clock: ManualClock) -> None:
     await centre.add_channel("old")
     await centre.add_channel("teams", type="teams")
