@@ -119,6 +119,7 @@ def _filters(path: str, hand: Hand, kept: GrownStore) -> list[tuple[dict[str, st
             ({"type": "email"}, lambda: hand.page(None)),
             (times, lambda: hand.before(long_ago)),
             ({"stuck": "true"}, lambda: hand.stuck(kept.now - BY.stuck_after)),
+            ({"overdue": "true"}, None),
             ({"subject": "flood"}, lambda: hand.of_term("rare")),
             ({"subject": "stopped"}, lambda: hand.of_term("common")),
             ({"status": "parked", "error": fingerprint_key(ERROR)}, None),

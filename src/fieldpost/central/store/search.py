@@ -38,8 +38,9 @@ from fieldpost.core.search import Filter
 
 SCAN_MAX = 2_500
 """How many rows one search looks at: some tens of milliseconds, so that a page stays quick however rare it is."""
-FEW = 1_200
-"""So many rows are looked at by their status before the terms are asked; of so many that are overdue each is."""
+FEW = 2_000
+"""So many rows are looked at by their status before the terms are asked; of so many that are overdue each is. What was
+not delivered is looked at all the time and in memory; what terms lead to mostly has to come from the disk."""
 _LEFT_OUT_PER_ROW = 10
 """So many rows that the database leaves out count as one that it hands over. Of several statuses, which it has to put
 in order first, each counts as one."""
