@@ -11,11 +11,11 @@ from support.journey import kill_at_random
 @pytest.mark.fault(22)
 @pytest.mark.req("DEC-01")
 async def test_fifty_kills_of_agent_or_central_lose_nothing(store_url: str, tmp_path: Path) -> None:
-    await kill_at_random(store_url, tmp_path, count=4000, kills=50)
+    await kill_at_random(store_url, tmp_path, kills=50)
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.fault(1)
 @pytest.mark.req("DEC-01", "SF-08")
 async def test_two_hundred_kills_of_the_agent_lose_nothing_and_double_nothing(sqlite_url: str, tmp_path: Path) -> None:
-    await kill_at_random(sqlite_url, tmp_path, count=14_000, kills=200, victims=("agent",))
+    await kill_at_random(sqlite_url, tmp_path, kills=200, victims=("agent",))
