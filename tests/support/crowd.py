@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from fieldpost import Site
-from support.journey import RunningAgent, statuses_of, steady_port
+from support.journey import RunningAgent, statuses_of
+from support.ports import free_port
 from support.running_central import RunningCentral, call, until
 
 FORWARD = "\n[forward]\ninterval_s = 0.5\npoll_s = 0.05\n"
@@ -36,7 +37,7 @@ async def send_in_a_crowd(
 ) -> None:
     """Let the scripts send so many in all, and on until the last kill: so often the agent is killed meanwhile. What
     `send` returned is what arrives."""
-    async with RunningCentral(store_url, folder / "central", port=steady_port()) as central:
+    async with RunningCentral(store_url, folder / "central", port=free_port()) as central:
         token = (central.folder / "api-token").read_text().strip()
         site_token = (await call(central, token, "POST", "sites", {"name": "plant-7"}))["token"]
         site_folder = folder / "site"

@@ -7,7 +7,6 @@ what `send()` returned with what the mail server has.
 import asyncio
 import os
 import random
-import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -23,6 +22,7 @@ from fieldpost.central.store.engine import open_store
 from fieldpost.testing import MailServer
 from support import nursery
 from support.ordeals import CRASHER
+from support.ports import free_port
 from support.running_central import MAIN, STOP_S, RunningCentral, call, until
 from support.site_writers import ids_in
 from support.verdict import Verdict, deliveries_of, judge
@@ -160,7 +160,7 @@ class Journey:
 @asynccontextmanager
 async def journey(store_url: str, folder: Path) -> AsyncIterator[Journey]:
     """A site whose agent runs, a central on this store, and a mail server; ends whatever still runs."""
-    central = RunningCentral(store_url, folder / "central", port=steady_port())
+    central = RunningCentral(store_url, folder / "central", port=free_port())
     async with MailServer(keep_raw=False) as mail, central:
         token = await furnish(central, mail)
         site_folder = folder / "site"
@@ -205,19 +205,6 @@ async def kill_at_random(
     for notification_id, message_ids in run.message_ids().items():
         assert len(message_ids) == 1, "a second copy can be recognised as one"
         assert notification_id in message_ids.pop()
-
-
-def steady_port() -> int:
-    """A port to come back to after each kill. Not one of those that the system hands out by itself: meanwhile another
-    connection could have it, even the agent's own to the very address where nobody listens."""
-    while True:
-        port = random.SystemRandom().randrange(15_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 async def furnish(central: RunningCentral, mail: MailServer) -> str:

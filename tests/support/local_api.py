@@ -17,8 +17,8 @@ from fieldpost.site.folder import read_folder
 from fieldpost.site.forwarder import ForwardHealth
 from fieldpost.site.local.openapi import document
 from fieldpost.site.local.server import LocalApi
+from support.ports import free_port
 from support.running_central import until
-from support.site_folders import free_port
 
 
 @dataclass

@@ -16,7 +16,8 @@ from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.folder import read_folder
 from fieldpost.site.options import CallOptions
 from fieldpost.testing import HttpServerThread, ManualClock
-from support.site_folders import closed_port, make_site
+from support.ports import closed_port
+from support.site_folders import make_site
 
 INTERVAL_S = 60
 TIMEOUT_S = 30

@@ -17,7 +17,7 @@ from typing import NoReturn
 import pytest
 
 from support.need import cannot_have
-from support.site_folders import closed_port
+from support.ports import free_port
 
 DOMAIN = "plant.example"
 _PROGRAM = shutil.which("postfix", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -93,7 +93,7 @@ class Postfix:
     def __init__(self) -> None:
         # Below the system's own folder for such things, since Postfix' users have to get through to it.
         self.root = Path(tempfile.mkdtemp(prefix="fieldpost-postfix-"))
-        self.port = closed_port()
+        self.port = free_port()
 
     def __enter__(self) -> "Postfix":
         nobody, postfix = pwd.getpwnam("nobody"), pwd.getpwnam("postfix")

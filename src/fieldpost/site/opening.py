@@ -33,12 +33,18 @@ _WRITE_BYTE = 120
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Open the buffer within. Raises Unavailable with the code `buffer.salvaging` while a salvage is under way."""
+    """Open the buffer within. Raises Unavailable while a salvage is under way, with the code `buffer.salvaging`."""
     folder = _handle(path.parent, os.O_RDONLY)
+
+    def may_open() -> bool:
+        if folder is None or _lock_folder(folder, is_shared=True):
+            return True
+        refuse_salvage(path)
+        return False
+
     try:
-        while folder is not None and not _lock_folder(folder, is_shared=True):
-            refuse_salvage(path)
-            time.sleep(_AGAIN_S)
+        if not _comes(may_open):
+            raise Unavailable("buffer.busy", f"another program keeps the folder {path.parent} locked")
         yield
     finally:
         if folder is not None:
@@ -75,15 +81,22 @@ def _handle(file: Path, flags: int) -> int | None:
 
 
 def _wait_for(path: Path, is_had: Callable[[], bool]) -> None:
+    if not _comes(is_had):
+        raise Unavailable(
+            "buffer.busy",
+            f"a script does not let go of {path}",
+            hint="stop the scripts that use this site, then run the salvage again",
+        )
+
+
+def _comes(is_so: Callable[[], bool]) -> bool:
+    """Whether it is so before one's patience is over."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
-    while not is_had():
+    while not is_so():
         if time.monotonic() > deadline:
-            raise Unavailable(
-                "buffer.busy",
-                f"a script does not let go of {path}",
-                hint="stop the scripts that use this site, then run the salvage again",
-            )
+            return False
         time.sleep(_AGAIN_S)
+    return True
 
 
 if sys.platform == "win32":

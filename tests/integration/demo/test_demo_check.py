@@ -10,8 +10,8 @@ import pytest
 
 from fieldpost.clock import SystemClock
 from support.databases import PostgresDatabases
+from support.ports import closed_port
 from support.running_demo import COMMAND, processes_of
-from support.site_folders import closed_port
 
 LIMIT_S = 45
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from fieldpost.testing.mail import MailServerThread
-from support.journey import steady_port
+from support.ports import free_port
 
 PAGE = "docs/tutorial/by-command-line.md"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -17,7 +17,7 @@ START_S = 60.0
 async def test_the_documented_steps_lead_to_a_delivered_mail(project: Path, tmp_path: Path) -> None:
     first, *rest = re.findall(r"^    \$ (.+)$", (project / PAGE).read_text(), re.MULTILINE)
     assert first == "fieldpost central"
-    port = steady_port()
+    port = free_port()
     environment = {"PATH": PATH, "HOME": str(tmp_path), "COLUMNS": "200"}
     with MailServerThread() as server:
         script = "\n".join(["set -e", *rest]).replace(":8025", f":{port}").replace("2525", str(server.port))

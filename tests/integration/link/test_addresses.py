@@ -21,7 +21,8 @@ from fieldpost.link.messages import Ack, Item, StatusAnswer
 from fieldpost.link.session import Session
 from fieldpost.link.status import ask_status
 from support.link_central import link_central
-from support.site_folders import TOKEN, closed_port
+from support.ports import closed_port
+from support.site_folders import TOKEN
 
 
 def item(name: str = "1") -> Item:

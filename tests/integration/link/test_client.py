@@ -17,7 +17,8 @@ from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, Refusal
 from fieldpost.link.session import Session
 from support.link_central import LinkCentral, link_central
-from support.site_folders import TOKEN, closed_port
+from support.ports import closed_port
+from support.site_folders import TOKEN
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from fieldpost.site.options import ForwardOptions
 from fieldpost.testing import ManualClock
 from support.link_central import LinkCentral, link_central
 from support.loops import running
-from support.site_folders import TOKEN, closed_port, free_port, make_site
+from support.ports import closed_port, free_port
+from support.site_folders import TOKEN, make_site
 from support.site_writers import add
 
 

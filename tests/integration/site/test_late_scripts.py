@@ -12,7 +12,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from fieldpost.core.errors import ConfigError, Conflict
+from fieldpost.core.errors import ConfigError, Conflict, Unavailable
+from fieldpost.site import opening
 from fieldpost.site.buffer import Buffer
 from fieldpost.site.care.salvage import salvage
 from fieldpost.site.connection import SCHEMA_VERSION, connect, open_existing
@@ -215,3 +216,21 @@ def test_a_row_that_breaks_a_rule_of_this_version_is_not_taken_for_an_upgrade(pa
             add(buffer, message_id="first")
         assert caught.value.code == "message.not_new"
     buffer.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
+def test_a_folder_that_another_program_keeps_locked_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    monkeypatch.setattr(opening, "BUSY_TIMEOUT_MS", 50)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match=r"keeps the folder .* locked") as refused:
+            Buffer(tmp_path / "buffer.db")
+    finally:
+        os.close(folder)
+    assert refused.value.code == "buffer.busy"
+    Buffer(tmp_path / "buffer.db").close()

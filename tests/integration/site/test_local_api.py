@@ -27,8 +27,9 @@ from fieldpost.testing import ManualClock
 from support.disks import fill_up, small_disk
 from support.local_api import Local, misfit, serving
 from support.plant import Plant
+from support.ports import free_port
 from support.running_central import until
-from support.site_folders import free_port, make_site
+from support.site_folders import make_site
 
 
 @pytest.fixture

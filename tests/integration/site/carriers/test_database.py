@@ -25,7 +25,7 @@ from fieldpost.site.payloads import DatabaseWrite, Scalar, check_write, encode
 from support.databases import PostgresDatabases
 from support.pg_proxy import pg_proxy
 from support.pg_tls import pg_tls
-from support.site_folders import closed_port
+from support.ports import closed_port
 
 STATEMENTS = {
     "count": "INSERT INTO counts (operation_id, unit, n) VALUES (:operation_id, :unit, :n)",

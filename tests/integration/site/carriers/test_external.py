@@ -19,7 +19,7 @@ from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.definitions import External
 from fieldpost.site.payloads import check_call, encode
 from fieldpost.testing import HttpServer, ManualClock
-from support.site_folders import closed_port
+from support.ports import closed_port
 
 OPERATION = "01978d5e-0000-7000-8000-000000000001"
 
