@@ -23,15 +23,15 @@ from bench.harness import Figure, Report, log_to_nowhere
 from bench.material import items
 from bench.stores import Stores
 from fieldpost.clock import SystemClock
-from fieldpost.core.message import Category
+from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.session import Session
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
 
 _FILL = """
 INSERT INTO messages (message_id, category, target, payload, created_at)

@@ -40,9 +40,9 @@ from bench.harness import Figure, Report, percentile
 from bench.material import LISTS
 from bench.stores import Stores
 from bench.table_by_hand import Hand, HandPostgres, HandSqlite
-from fieldpost.central.store import kpis
-from fieldpost.core.fingerprint import fingerprint_key
+from fieldpost.central.store.figures import kpis
 from fieldpost.core.kpi import Thresholds
+from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.times import to_microseconds, to_text
 from fieldpost.front.auth import Access
 

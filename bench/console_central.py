@@ -20,19 +20,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bench.harness import log_to_nowhere
 from fieldpost.central import adapters
+from fieldpost.central.access.logins import Origin
+from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.operate.logins import Origin
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.operate.passwords import Passwords
-from fieldpost.central.store import identities
-from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.accounts import identities
+from fieldpost.central.store.engine.store import open_store
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.times import from_microseconds
 from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
-from fieldpost.run.loading import set_aside
+from fieldpost.run.gc_tuning import set_aside
 
 NAME = "bench"
 PASSWORD = "a password for looking"

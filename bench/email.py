@@ -26,7 +26,7 @@ from fieldpost.central.adapters.email.compose import compose
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.store import lists
+from fieldpost.central.store.notifications import lists
 from fieldpost.clock import SystemClock
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.ids import NotificationId

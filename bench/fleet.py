@@ -41,9 +41,9 @@ from bench.material import LISTS
 from bench.stores import Stores
 from fieldpost.central import adapters
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.store import lists
-from fieldpost.central.store.engine import open_store
-from fieldpost.central.store.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.notifications import lists
 from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.lists import Channel, NotificationList

@@ -30,21 +30,21 @@ from bench.harness import log_to_nowhere
 from bench.material import items
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import FieldpostError, Unavailable
-from fieldpost.core.forwarding import NotNow
-from fieldpost.core.message import CENTRAL, Category
-from fieldpost.core.message import Message as Buffered
+from fieldpost.core.sites.forwarding import NotNow
+from fieldpost.core.sites.message import CENTRAL, Category
+from fieldpost.core.sites.message import Message as Buffered
 from fieldpost.core.times import to_microseconds, to_text
 from fieldpost.link.client import LinkClient
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Health, Message, Reconcile, ReconcileAnswer
 from fieldpost.link.session import Session
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
-from fieldpost.site.control import Control
-from fieldpost.site.folder import create_folder
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import ForwardOptions, ReportOptions
+from fieldpost.site.config.folder import create_folder
+from fieldpost.site.config.options import ForwardOptions, ReportOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
+from fieldpost.site.reporting.control import Control
 
 CLOCK = SystemClock()
 FILES_MAX = 20_000
@@ -108,7 +108,7 @@ class LightSite:
         return ReconcileAnswer(incarnation="light", after=message.after, until=0, high=0, sent_at=now, rows=())
 
     async def _report(self) -> None:
-        """As `site/control.py` does: at once when the connection opens, and then at every interval."""
+        """As `site/reporting/control.py` does: at once when the connection opens, and then at every interval."""
         options = self._report_options
         due = 0.0
         while True:

@@ -31,11 +31,11 @@ from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Submit
 from fieldpost.link.session import Session
-from fieldpost.run import loading
-from fieldpost.site.buffer import Buffer
+from fieldpost.run import gc_tuning
+from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
 
 BATCH = 100
 FLEETS = (1, 20)
@@ -119,7 +119,7 @@ async def fleet(url: str, tokens: Sequence[str]) -> AsyncIterator[list[FleetSite
                 sites.append(FleetSite(place, url, token))
                 sites[-1].fill(1)
                 await sites[-1].drain()
-            loading.set_aside()
+            gc_tuning.set_aside()
             yield sites
         finally:
             for site in sites:

@@ -17,15 +17,15 @@ from bench.ingest import RawPostgres, RawSqlite
 from fieldpost.central import adapters
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.store.engine import open_store
-from fieldpost.central.store.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.store.engine.store import open_store
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
 from fieldpost.link.messages import FRAME_BYTES_MAX, Submit
-from fieldpost.run import loading
+from fieldpost.run import gc_tuning
 
 ADMIN = Actor("admin", Role.ADMIN)
 
@@ -40,7 +40,7 @@ async def ours(store_url: str, sites: int, stop: asyncio.Event) -> None:
     tokens = [(await operate.sites.add(ADMIN, f"site-{number}")).token for number in range(sites)]
     serving = asyncio.create_task(server.serve())
     await server.ready()
-    loading.set_aside()
+    gc_tuning.set_aside()
     print(server.url, *tokens, flush=True)
     await stop.wait()
     server.should_exit = True

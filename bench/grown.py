@@ -31,11 +31,11 @@ from sqlalchemy.schema import CreateIndex, DropIndex
 from bench import grown_beside
 from bench.material import BODY, add_lists
 from bench.stores import PostgresServer
-from fieldpost.central.store import terms
-from fieldpost.central.store.engine import open_store, parse_url, sqlite_module
-from fieldpost.central.store.migrate import schema_of, upgrade_async
-from fieldpost.central.store.statement import Statement
-from fieldpost.central.store.tables import metadata, notifications
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.engine.store import open_store, parse_url, sqlite_module
+from fieldpost.central.store.schema.migrate import schema_of, upgrade_async
+from fieldpost.central.store.schema.tables import metadata, notifications
+from fieldpost.central.store.search import terms
 from fieldpost.core.times import from_microseconds, to_microseconds
 
 DAY_US = 86_400_000_000

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fieldpost.core.kpi import KPIS
-from fieldpost.core.site_health import Figures, SiteReport, to_plain
+from fieldpost.core.sites.health import Figures, SiteReport, to_plain
 from fieldpost.core.times import to_microseconds
 
 MINUTE_US = 60_000_000

@@ -3,8 +3,8 @@
 import os
 from datetime import UTC, datetime
 
-from fieldpost.central.store import lists
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import lists
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.ids import new_id
 from fieldpost.core.lists import Channel, NotificationList

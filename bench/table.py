@@ -20,10 +20,11 @@ from bench.grown import RETENTION_DAYS, GrownStore, grown
 from bench.harness import Figure, Report
 from bench.stores import Stores
 from bench.table_by_hand import Hand, HandPostgres, HandSqlite
-from fieldpost.central.store import claims, kpis, retention
-from fieldpost.central.store.claims import Share
-from fieldpost.central.store.engine import Store, open_store
-from fieldpost.central.store.retention import BEGINNING, Batch, Span
+from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.notifications import claims, retention
+from fieldpost.central.store.notifications.claims import Share
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import next_limit
 from fieldpost.central.watch.cursor import to_cursor
@@ -32,7 +33,7 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status
-from fieldpost.core.search import Filter
+from fieldpost.core.search.filters import Filter
 
 BY = Thresholds()
 CLAIM = 100
@@ -104,11 +105,11 @@ def _claim(store: Store, copy: GrownStore) -> Call:
 async def _purge(report: Report, name: str, store: Store, hand: Hand, copy: GrownStore) -> None:
     """A tenth of the table in ten parts of many batches, by turns by hand and ours, each as large as time allows."""
     cutoff = copy.now - timedelta(days=RETENTION_DAYS)
-    span = Span(cutoff, BEGINNING, BATCH, copy.now)
+    span = PurgeRange(cutoff, BEGINNING, BATCH, copy.now)
 
     async def ours(limit: int) -> int:
         nonlocal span
-        batch: Batch = await store.write(retention.purge_notifications, replace(span, limit=limit))
+        batch: PurgedBatch = await store.write(retention.purge_notifications, replace(span, limit=limit))
         span = replace(span, after=batch.after or span.after)
         return batch.deleted
 

@@ -35,8 +35,8 @@ _HOMES = {
     "NotificationId": "fieldpost.core.ids",
     "NotificationStatus": "fieldpost.site.notify",
     "OperationId": "fieldpost.core.ids",
-    "OperationRecord": "fieldpost.core.message",
-    "OperationStatus": "fieldpost.core.message",
+    "OperationRecord": "fieldpost.core.sites.message",
+    "OperationStatus": "fieldpost.core.sites.message",
 } | dict.fromkeys(
     ("ConfigError", "Conflict", "FieldpostError", "InvalidInput", "NotFound", "OperationFailed", "Unavailable"),
     "fieldpost.core.errors",

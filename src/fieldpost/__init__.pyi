@@ -7,8 +7,8 @@ from fieldpost.core.errors import OperationFailed as OperationFailed
 from fieldpost.core.errors import Unavailable as Unavailable
 from fieldpost.core.ids import NotificationId as NotificationId
 from fieldpost.core.ids import OperationId as OperationId
-from fieldpost.core.message import OperationRecord as OperationRecord
-from fieldpost.core.message import OperationStatus as OperationStatus
+from fieldpost.core.sites.message import OperationRecord as OperationRecord
+from fieldpost.core.sites.message import OperationStatus as OperationStatus
 from fieldpost.site.notify import NotificationStatus as NotificationStatus
 from fieldpost.site.site import Site as Site
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.site.connection import connect
+from fieldpost.site.buffer.connection import connect
 from support.link_central import link_central
 from support.running_central import MAIN
 from support.site_folders import make_site

@@ -17,10 +17,10 @@ from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item
 from fieldpost.link.session import Session
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
 from support.need import cannot_have
 from support.running_central import RunningCentral, call
 

@@ -11,11 +11,11 @@ from playwright.async_api import Browser, Page, expect
 
 from fieldpost import Site
 from fieldpost.central import adapters
-from fieldpost.central.operate.bulk_turn import turn
+from fieldpost.central.operate.bulk_step import turn
 from fieldpost.central.operate.lists import ListSpec
-from fieldpost.core.message import OperationStatus
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
+from fieldpost.core.sites.message import OperationStatus
 from fieldpost.testing import HttpServer, MailServer
 from support.centre import SITE
 from support.console import log_in, watched

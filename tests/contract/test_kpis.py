@@ -13,16 +13,19 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert, select
 
-from fieldpost.central.store import kpis, search, sites, terms
-from fieldpost.central.store.engine import open_store
-from fieldpost.central.store.site_tables import site_calls
-from fieldpost.central.store.tables import notifications, search_backlog
+from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.schema.site_tables import site_calls
+from fieldpost.central.store.schema.tables import notifications, search_backlog
+from fieldpost.central.store.search import notifications as notification_search
+from fieldpost.central.store.search import terms
+from fieldpost.central.store.sites import sites
 from fieldpost.core import kpi
 from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import KPIS, NOTHING, CallRow, Row, Thresholds
-from fieldpost.core.message import OperationStatus
 from fieldpost.core.notification import Status
-from fieldpost.core.search import Filter
+from fieldpost.core.search.filters import Filter
+from fieldpost.core.sites.message import OperationStatus
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 BY = Thresholds(timedelta(minutes=10), timedelta(seconds=20), timedelta(minutes=1))
@@ -59,8 +62,8 @@ async def test_the_filters_stuck_and_overdue_find_the_rows_that_their_kpis_count
 ) -> None:
     """Of all sites and of each, in pages; also where so many are overdue that not each of them is looked at."""
     if are_many:
-        monkeypatch.setattr(search, "FEW", 5)
-        monkeypatch.setattr(search, "SCAN_MAX", 40)
+        monkeypatch.setattr(notification_search, "FEW", 5)
+        monkeypatch.setattr(notification_search, "SCAN_MAX", 40)
     rng = random.Random(seed)
     made = [random_row(rng) for _ in range(ROWS)]
     store = open_store(store_url)
@@ -81,10 +84,10 @@ def count_found(conn: Connection, wanted: Filter) -> int:
     resolved = wanted.resolved(NOW, BY)
     assert resolved is not None
     seen: list[str] = []
-    page = search.find(conn, resolved, limit=7)
+    page = notification_search.find(conn, resolved, limit=7)
     seen += [n.notification_id for n in page.notifications]
     while page.end is not None:
-        page = search.find(conn, resolved, limit=7, before=page.end)
+        page = notification_search.find(conn, resolved, limit=7, before=page.end)
         seen += [n.notification_id for n in page.notifications]
     assert len(seen) == len(set(seen))
     return len(seen)

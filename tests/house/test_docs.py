@@ -19,9 +19,9 @@ from fieldpost.central.adapters.email.settings import Settings as EmailSettings
 from fieldpost.cli.main import EXIT_CODES, app
 from fieldpost.link import credentials
 from fieldpost.run.settings import Settings
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.definitions import SECTIONS, defined_keys
-from fieldpost.site.folder import OPTIONS
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.config.definitions import SECTIONS, defined_keys
+from fieldpost.site.config.folder import OPTIONS
 from fieldpost.site.site import Site
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -14,6 +14,16 @@ WRONG_IMPORTS = [
     pytest.param("central/store/__init__.py", "import fieldpost.central.adapters", id="store-knows-adapters"),
     pytest.param("central/watch/__init__.py", "import fieldpost.central.operate", id="watch-knows-operate"),
     pytest.param("front/__init__.py", "import fieldpost.central.store", id="front-has-sql"),
+    pytest.param("site/buffer/__init__.py", "import fieldpost.site.forwarding", id="buffer-knows-forwarding"),
+    pytest.param("site/config/__init__.py", "import fieldpost.site.carriers", id="config-knows-carriers"),
+    pytest.param("central/store/engine/__init__.py", "import fieldpost.central.store.schema", id="engine-knows-schema"),
+    pytest.param(
+        "central/store/sites/__init__.py", "import fieldpost.central.store.accounts", id="sites-know-accounts"
+    ),
+    pytest.param("central/access/__init__.py", "import fieldpost.central.operate", id="access-knows-operate"),
+    pytest.param("front/api/__init__.py", "import fieldpost.front.console", id="api-knows-console"),
+    pytest.param("front/link/__init__.py", "import fieldpost.front.api", id="link-knows-api"),
+    pytest.param("cli/local/__init__.py", "import fieldpost.cli.api", id="local-commands-know-the-api"),
     pytest.param("stray.py", '"""A new top-level module."""', id="new-room-unannounced"),
     pytest.param("central/stray.py", '"""A new room of central."""', id="new-central-room-unannounced"),
 ]

@@ -35,7 +35,7 @@ def test_every_room_says_what_it_is_for(project: Path) -> None:
     silent = [
         str(path.relative_to(project))
         for path in (project / "src").rglob("*.py")
-        if not path.is_relative_to(project / "src/fieldpost/central/store/migrations/versions")
+        if not path.is_relative_to(project / "src/fieldpost/central/store/schema/migrations/versions")
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert silent == []

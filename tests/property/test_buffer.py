@@ -10,7 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fieldpost.core.forwarding import (
+from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.notification import Provenance
+from fieldpost.core.sites.forwarding import (
     CALL_WAIT_MAX,
     Box,
     CallDecision,
@@ -21,13 +23,11 @@ from fieldpost.core.forwarding import (
     TryAgain,
     is_due,
 )
-from fieldpost.core.ids import OperationId, new_id
-from fieldpost.core.message import Category, Message, MessageStatus, Operation, OperationStatus, RejectedMessage
-from fieldpost.core.notification import Provenance
+from fieldpost.core.sites.message import Category, Message, MessageStatus, Operation, OperationStatus, RejectedMessage
 from fieldpost.core.times import to_microseconds
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.claims import CLAIM_MAX
-from fieldpost.site.tracking import Tracking
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.calls import CLAIM_MAX
+from fieldpost.site.buffer.tracking import Tracking
 
 START = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 systems = st.sampled_from(["erp", "mes", "scada"])

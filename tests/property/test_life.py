@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from sqlalchemy import text
 
-from fieldpost.central.store import attempts
+from fieldpost.central.store.notifications import attempts
 from support.databases import apart
 from support.life_machine import walk
 

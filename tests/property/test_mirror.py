@@ -11,8 +11,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fieldpost.core.message import OperationStatus as Status
-from fieldpost.core.site_call import Mirror, Standing, Stretch, answered, ended_round, joins_on, told, wins
+from fieldpost.core.sites.call_mirror import Mirror, Standing, Stretch, answered, ended_round, joins_on, told, wins
+from fieldpost.core.sites.message import OperationStatus as Status
 from support.sample import NOW
 
 pytestmark = [pytest.mark.req("TEL-02", "TEL-04", "DEC-29", "RES-36", "RES-38")]

@@ -8,10 +8,10 @@ import apsw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldpost.site.care.pages import Pages, judge_log
-from fieldpost.site.care.salvage import salvage
-from fieldpost.site.care.trees import Trees
-from fieldpost.site.connection import connect
+from fieldpost.site.buffer.connection import connect
+from fieldpost.site.buffer.file_pages import Pages, judge_log
+from fieldpost.site.repair.btrees import Trees
+from fieldpost.site.repair.salvage import salvage
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=40) | st.binary(max_size=40)

@@ -6,15 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from fieldpost.clock import Clock
-from fieldpost.core.forwarding import CallDecision, Clear, Fail, Park, TryAgain
 from fieldpost.core.ids import OperationId, new_id
-from fieldpost.core.message import Category, Message, Operation, OperationRecord
 from fieldpost.core.notification import Provenance
+from fieldpost.core.sites.forwarding import CallDecision, Clear, Fail, Park, TryAgain
+from fieldpost.core.sites.message import Category, Message, Operation, OperationRecord
 from fieldpost.link.messages import Reconcile, ReconcileAnswer
 from fieldpost.link.messages import Telemetry as Told
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.telemetry import Telemetry
-from fieldpost.site.tracking import Tracking
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.tracking import Tracking
+from fieldpost.site.reporting.telemetry import Telemetry
 
 MINUTE = timedelta(minutes=1)
 

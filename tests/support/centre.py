@@ -13,11 +13,11 @@ from sqlalchemy import Connection, text
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.store import attempts, audit, breakers, claims, lists, notifications
-from fieldpost.central.store.attempts import AttemptRecord
-from fieldpost.central.store.claims import Claimed, Lane
-from fieldpost.central.store.engine import Store, open_store
-from fieldpost.central.store.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.notifications import attempts, audit, breakers, claims, lists, records
+from fieldpost.central.store.notifications.attempts import AttemptRecord
+from fieldpost.central.store.notifications.claims import Claimed, Lane
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.clock import Clock
 from fieldpost.core import lifecycle
@@ -203,7 +203,7 @@ class Centre:
                 await asyncio.gather(*(dispatcher.idle() for dispatcher in dispatchers))
 
     async def get(self, notification_id: str) -> Notification:
-        found = await self.store.read(notifications.get, notification_id)
+        found = await self.store.read(records.get, notification_id)
         assert found is not None
         return found
 
@@ -242,7 +242,7 @@ class Centre:
         """An operator's Retry of the row as it stands."""
         seen = await self.get(notification_id)
         now = self.clock.now()
-        return await self.store.write(notifications.change, seen, lifecycle.retry(seen, now), now)
+        return await self.store.write(records.change, seen, lifecycle.retry(seen, now), now)
 
     async def rows(self, query: str) -> list[tuple[object, ...]]:
         """What a query of the test's own finds."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, text
 
 from fieldpost.central.operate.notifications import Notifications
-from fieldpost.central.store import notifications
+from fieldpost.central.store.notifications import records
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
@@ -40,7 +40,7 @@ async def park_many(centre: Centre, count: int) -> list[Notification]:
     sent = await centre.send_many(count)
     await centre.deliver(slots=count, slots_per_key=count)
     centre.clock.advance(366 * DAY_S)
-    found = await centre.store.read(notifications.without_bodies, sent)
+    found = await centre.store.read(records.without_bodies, sent)
     return [found[i] for i in sorted(sent)]
 
 

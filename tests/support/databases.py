@@ -83,9 +83,9 @@ class SqliteFiles:
 
 def migrate(url: str) -> None:
     """Bring the store at ``url`` to the present schema, as ``fieldpost migrate`` does."""
-    if find_spec("fieldpost.central.store.migrate") is None:
+    if find_spec("fieldpost.central.store.schema.migrate") is None:
         return
-    from fieldpost.central.store.migrate import upgrade
+    from fieldpost.central.store.schema.migrate import upgrade
 
     apart(lambda: upgrade(url))
 

@@ -19,11 +19,11 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from fieldpost.central import adapters
+from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.operate.passwords import Passwords
-from fieldpost.central.store import identities
-from fieldpost.central.store.keys import SecretsOptions
+from fieldpost.central.secrets.key_files import SecretsOptions
+from fieldpost.central.store.accounts import identities
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
@@ -35,7 +35,7 @@ from fieldpost.front.options import FrontOptions
 from fieldpost.front.server import Server
 from fieldpost.front.tls import Certificate
 from fieldpost.link import credentials
-from fieldpost.run.in_force import in_force
+from fieldpost.run.effective_settings import in_force
 from fieldpost.run.settings import Settings
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre, open_centre

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fieldpost.central.operate.notifications import NotAsSeen
-from fieldpost.central.store import attempts, breakers, claims
-from fieldpost.central.store.attempts import Finished
-from fieldpost.central.store.claims import Claimed, Share
+from fieldpost.central.store.notifications import attempts, breakers, claims
+from fieldpost.central.store.notifications.attempts import Finished
+from fieldpost.central.store.notifications.claims import Claimed, Share
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.lanes import Lane
 from fieldpost.core.lifecycle import Hold, Policy, decide

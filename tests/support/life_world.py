@@ -11,8 +11,9 @@ from sqlalchemy import Connection, Table, delete, select
 
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.notifications import Notifications
-from fieldpost.central.store import lists, tables
-from fieldpost.central.store.engine import Store, open_store
+from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.notifications import lists
+from fieldpost.central.store.schema import tables
 from fieldpost.core.ids import new_id
 from fieldpost.core.lists import NotificationList
 from fieldpost.testing import ManualClock

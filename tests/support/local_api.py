@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 
 from fieldpost.clock import SystemClock
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.folder import read_folder
-from fieldpost.site.forwarder import ForwardHealth
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.config.folder import read_folder
+from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local.openapi import document
 from fieldpost.site.local.server import LocalApi
 from support.ports import free_port

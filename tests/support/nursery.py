@@ -155,7 +155,12 @@ def serve(number: int) -> None:
 
 
 def _import_all() -> None:
-    for name in ("fieldpost.run.central", "fieldpost.run.site", "fieldpost.run.in_force", "fieldpost.cli.site"):
+    for name in (
+        "fieldpost.run.central",
+        "fieldpost.run.site",
+        "fieldpost.run.effective_settings",
+        "fieldpost.cli.local.site",
+    ):
         import_module(name)
     gc.freeze()
 

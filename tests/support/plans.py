@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, event
 
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.core.errors import Unavailable
 
 STEPS = 1000

@@ -8,13 +8,13 @@ from pathlib import Path
 import apsw
 
 from fieldpost import Site
-from fieldpost.core.message import Message, OperationRecord
-from fieldpost.site import events
-from fieldpost.site.call_forwarder import CallForwarder
+from fieldpost.core.sites.message import Message, OperationRecord
+from fieldpost.site.buffer import event_log
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.carriers.http import ExternalCarrier
-from fieldpost.site.folder import read_folder
-from fieldpost.site.options import CallOptions
+from fieldpost.site.config.folder import read_folder
+from fieldpost.site.config.options import CallOptions
+from fieldpost.site.forwarding.call_forwarder import CallForwarder
 from fieldpost.testing import HttpServerThread, ManualClock
 from support.ports import closed_port
 from support.site_folders import make_site
@@ -104,10 +104,10 @@ class Plant:
         assert found is None or isinstance(found, Message)
         return found
 
-    def events(self, operation_id: str | None = None) -> list[events.SiteEvent]:
+    def events(self, operation_id: str | None = None) -> list[event_log.SiteEvent]:
         """What the event log tells, the oldest first."""
-        wanted = events.EventFilter(message_id=operation_id)
-        return self.site._buffer.read(lambda cursor: events.query(cursor, wanted))[::-1]
+        wanted = event_log.EventFilter(message_id=operation_id)
+        return self.site._buffer.read(lambda cursor: event_log.query(cursor, wanted))[::-1]
 
     def kinds(self, operation_id: str | None = None) -> list[str]:
         return [event.kind for event in self.events(operation_id)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fieldpost.core.ids import new_id
 from fieldpost.core.times import to_microseconds
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 
 MANY = """
 import sys

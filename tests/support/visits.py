@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.request import PageRoute
 from fieldpost.front.console.pages import PAGES
-from fieldpost.front.console.visit import PageRoute
 
 NOT_SEEN: dict[str, str] = {
     "/live": "a stream",

@@ -26,21 +26,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from fieldpost.central.operate.bulk_acts import Chosen
-from fieldpost.central.operate.bulk_turn import turn
+from fieldpost.central.operate.bulk_actions import Chosen
+from fieldpost.central.operate.bulk_step import turn
 from fieldpost.central.operate.lists import ListSpec
-from fieldpost.central.store import kpis, leases, nodes, samples, site_health
+from fieldpost.central.store.figures import kpis, leases, nodes, samples
+from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.upkeep.sampler import begin_of
 from fieldpost.core.actor import Role
 from fieldpost.core.bulk import Verb
-from fieldpost.core.fingerprint import fingerprint_key
 from fieldpost.core.ids import new_id
-from fieldpost.core.intent import IntentKind
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status, Target
 from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure, fold
-from fieldpost.core.search import Filter
-from fieldpost.core.site_health import Freshness
+from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.sites.health import Freshness
+from fieldpost.core.sites.intent import IntentKind
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CallRow, CommandResult, Telemetry
 from fieldpost.testing import ManualClock

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import samples, site_health
+from fieldpost.central.store.figures import samples
+from fieldpost.central.store.sites import health as site_health
 from fieldpost.core.kpi import KPIS, Snapshot
-from fieldpost.core.site_health import Freshness, SiteHealth, SiteReport
+from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import Health
 

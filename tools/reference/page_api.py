@@ -5,10 +5,14 @@ from pathlib import Path
 
 from markdown import code, page, table
 
-from fieldpost.front.api import errors
+from fieldpost.front.api import routes as api_routes
 from fieldpost.front.api.openapi import plain
-from fieldpost.front.api.routes import ROUTES, SOCKETS
 from fieldpost.front.auth import Access
+from fieldpost.front.http import problems
+from fieldpost.front.link import routes as link_routes
+from fieldpost.front.link.routes import SOCKETS
+
+ROUTES = (*api_routes.ROUTES, *link_routes.ROUTES)
 
 INTRODUCTION = """\
 Made by `make docs` from the table of routes (`src/fieldpost/front/api/routes.py`). What is not in it, or among the
@@ -30,13 +34,16 @@ it stands now (`current_status`, `current_version`)."""
 
 
 def render(_root: Path) -> str:
-    rows = [(code(route.method), code(plain(route.path)), who(route.access), _said(route)) for route in ROUTES]
+    rows = [
+        (code(route.method), code(plain(route.path)), who(route.access), _said(route))
+        for route in (*api_routes.ROUTES, *link_routes.ROUTES)
+    ]
     rows += [
         (code("WebSocket"), code(path), who(Access.SITE), _first_sentence(serve)) for path, serve in SOCKETS.items()
     ]
     statuses = [
         (code(kind.__name__), code(f"{prefix}…") if prefix else "any other", code(status))
-        for kind, prefix, status in errors.STATUSES
+        for kind, prefix, status in problems.STATUSES
     ]
     return page(
         "API",

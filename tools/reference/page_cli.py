@@ -7,7 +7,7 @@ import typer
 from markdown import code, page, table
 
 from fieldpost.cli import main as cli
-from fieldpost.cli.doctor import UNWELL
+from fieldpost.cli.local.doctor import UNWELL
 
 INTRODUCTION = """\
 Made by `make docs` from the commands themselves; `fieldpost COMMAND --help` says the same.

@@ -15,7 +15,7 @@ from markdown import code, page, table
 
 from fieldpost.cli.main import exit_code
 from fieldpost.core import errors as kinds
-from fieldpost.front.api.errors import status_of
+from fieldpost.front.http.problems import status_of
 
 INTRODUCTION = """\
 Made by `make docs` from the source.

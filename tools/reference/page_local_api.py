@@ -8,7 +8,8 @@ from typing import Any
 
 from markdown import code, page, table
 
-from fieldpost.site.local import errors, words
+from fieldpost.site.local import errors
+from fieldpost.site.local import schemas as words
 from fieldpost.site.local.openapi import document
 from fieldpost.site.local.routes import ROUTES
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from markdown import code, page, table, value
 
-from fieldpost.run.in_force import field_words, variable
+from fieldpost.run.effective_settings import field_words, variable
 from fieldpost.run.settings import DEFAULT_FILE, Settings
-from fieldpost.site.definitions import SECTIONS, defined_keys
-from fieldpost.site.folder import OPTIONS as SITE_OPTIONS
+from fieldpost.site.config.definitions import SECTIONS, defined_keys
+from fieldpost.site.config.folder import OPTIONS as SITE_OPTIONS
 
 INTRODUCTION = f"""\
 Made by `make docs` from the `Options` classes in the code.

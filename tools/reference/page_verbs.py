@@ -10,9 +10,9 @@ from markdown import code, page, table
 from page_api import who
 
 from fieldpost.cli import main as cli
+from fieldpost.front.api import routes as api_routes
 from fieldpost.front.api.openapi import operation_id, plain
-from fieldpost.front.api.promise import promise_of
-from fieldpost.front.api.routes import ROUTES
+from fieldpost.front.http.endpoint_spec import promise_of
 
 INTRODUCTION = """\
 Made by `make docs`. Every verb of the API (`GET /api/v1/openapi.json` describes them all), the page of the console and
@@ -120,7 +120,7 @@ LOCAL = {
 def render(_root: Path) -> str:
     check()
     rows = []
-    for route in ROUTES:
+    for route in api_routes.ROUTES:
         if promise_of(route.handler) is not None:
             name = operation_id(route)
             commands = "<br>".join(code(f"fieldpost {command}") for command in COMMANDS.get(name, ()))
@@ -150,7 +150,7 @@ def render(_root: Path) -> str:
 
 def check() -> None:
     """Raise LookupError naming a verb without a command or a page, or one of these without a verb."""
-    verbs = {operation_id(route) for route in ROUTES if promise_of(route.handler) is not None}
+    verbs = {operation_id(route) for route in api_routes.ROUTES if promise_of(route.handler) is not None}
     console_pages.check(verbs)
     known = {*COMMANDS, *WITHOUT_COMMAND}
     commands = {name for name in _commands(typer.main.get_command(cli.app), []) if not _is_local(name)}

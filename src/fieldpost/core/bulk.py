@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.fingerprint import fingerprint_key
 from fieldpost.core.notification import Status
-from fieldpost.core.search import Filter
+from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.fingerprint import fingerprint_key
 
 STAGE_ENDS = (1, 11)
 """How many notifications a retry in stages has tried after its first and its second stage; then come the rest."""

@@ -10,7 +10,7 @@
     └── OperationFailed a cached call was refused for good while its caller waited
 
 Each instance carries a stable `code` (`notification.not_parked`), a sentence for people and, where one is known, a hint
-on what to do. One table in `front/api/errors.py` maps them to HTTP (at a site `site/local/errors.py`),
+on what to do. One table in `front/http/problems.py` maps them to HTTP (at a site `site/local/errors.py`),
 another in `cli/main.py` to exit codes.
 """
 

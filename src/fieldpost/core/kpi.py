@@ -5,8 +5,9 @@ is held behind a breaker counts as stuck when it is old enough, since nobody has
 nobody failed to take it. *Stuck* and *overdue* are shown and never acted on. Those of cached calls are computed from
 the mirror, so they are as new as what their sites have reported.
 
-To add a KPI: one entry below, and its column in `central/store/kpis.py` or `central/store/site_calls.py`. A contract
-test compares the two on random tables; API, command line, metrics, history and the reference page read this registry.
+To add a KPI: one entry below, and its column in `central/store/figures/kpis.py` or
+`central/store/sites/cached_calls.py`. A contract test compares the two on random tables; API, command line, metrics,
+history and the reference page read this registry.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from fieldpost.core.message import OperationStatus
 from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.site_call import LIVE as LIVE_CALLS
+from fieldpost.core.sites.call_mirror import LIVE as LIVE_CALLS
+from fieldpost.core.sites.message import OperationStatus
 
 Figures = Mapping[str, float]
 """The KPIs of one site, or of all together, by name."""

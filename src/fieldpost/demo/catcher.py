@@ -7,9 +7,9 @@ from datetime import datetime
 
 from fieldpost.core import ids
 from fieldpost.core.errors import ConfigError
-from fieldpost.demo.cast import FLAKY, GONE, MAILBOXES, REFUSALS
 from fieldpost.demo.inbox import ID_HEADER, Inbox
 from fieldpost.demo.mail_store import MailStore
+from fieldpost.demo.scenario import FLAKY, GONE, MAILBOXES, REFUSALS
 from fieldpost.testing.mail import MailServer, ReceivedMail
 
 ARRIVALS_MAX = 10_000

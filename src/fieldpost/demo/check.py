@@ -8,9 +8,9 @@ import aiohttp
 
 from fieldpost.core.errors import NotFound, Unavailable
 from fieldpost.core.times import from_text
-from fieldpost.demo.cast import FLAKY, GONE, HEALTHY, REFUSALS, SITES
 from fieldpost.demo.central_api import CentralApi
-from fieldpost.demo.parts import Sent
+from fieldpost.demo.protocol import Sent
+from fieldpost.demo.scenario import FLAKY, GONE, HEALTHY, REFUSALS, SITES
 
 TIMEOUT_S = 5.0
 

@@ -22,8 +22,8 @@ import msgspec
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import to_text
-from fieldpost.demo.cast import SITES
-from fieldpost.demo.parts import AgentPart, CentralPart, Failed, Part, Report, ScriptPart, Sent, Serves
+from fieldpost.demo.protocol import AgentPart, CentralPart, Failed, Part, Report, ScriptPart, Sent, Serves
+from fieldpost.demo.scenario import SITES
 
 ORPHAN_GRACE_S = 5.0
 AGENT_INTERVAL_S = 2.0
@@ -57,7 +57,7 @@ async def _play(part: Part) -> None:
             await _central(part)
         case AgentPart():
             from fieldpost.run.site import run_site
-            from fieldpost.site.options import ForwardOptions
+            from fieldpost.site.config.options import ForwardOptions
 
             await run_site(Path(part.folder), ForwardOptions(interval_s=AGENT_INTERVAL_S))
         case ScriptPart():
@@ -65,8 +65,8 @@ async def _play(part: Part) -> None:
 
 
 async def _central(part: CentralPart) -> None:
+    from fieldpost.central.access.passwords import SYLLABLES, readable_password
     from fieldpost.central.dispatch.options import DispatchOptions
-    from fieldpost.central.operate.passwords import SYLLABLES, readable_password
     from fieldpost.run.central import Started, run_central
     from fieldpost.run.settings import CentralOptions, Settings
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from fieldpost.clock import Clock
-from fieldpost.demo.parts import Failed, Part, Report
+from fieldpost.demo.protocol import Failed, Part, Report
 
 DEATHS_MAX = 3
 DEATHS_WITHIN_S = 30.0

@@ -21,12 +21,12 @@ from fieldpost.demo.catcher import Catcher, inbox_listening
 from fieldpost.demo.central_api import CentralApi
 from fieldpost.demo.children import DemoFailed
 from fieldpost.demo.follow import Follower
-from fieldpost.demo.furnish import furnish
 from fieldpost.demo.inbox import Inbox
 from fieldpost.demo.lock import DemoLock
 from fieldpost.demo.mail_store import MailStore
-from fieldpost.demo.parts import Sent
 from fieldpost.demo.processes import Processes
+from fieldpost.demo.protocol import Sent
+from fieldpost.demo.setup import furnish
 from fieldpost.demo.terminal import Terminal
 
 CONSOLE_PORT = 8025

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from fieldpost.core.times import from_text
 from fieldpost.demo.central_api import Answer, CentralApi
-from fieldpost.demo.parts import Sent
+from fieldpost.demo.protocol import Sent
 from fieldpost.demo.terminal import Terminal
 
 PAGE = 200

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fieldpost.clock import Clock
-from fieldpost.demo.cast import SITES
 from fieldpost.demo.children import Child, stop_together
-from fieldpost.demo.parts import AgentPart, CentralPart, Part, Report, ScriptPart, Sent, Serves
+from fieldpost.demo.protocol import AgentPart, CentralPart, Part, Report, ScriptPart, Sent, Serves
+from fieldpost.demo.scenario import SITES
 from fieldpost.demo.terminal import Terminal
 from fieldpost.demo.welcome import Login
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from fieldpost.demo.cast import FLAKY, GONE, HEALTHY, REFUSALS, RETRY_DELAY_S, SITES
+from fieldpost.demo.scenario import FLAKY, GONE, HEALTHY, REFUSALS, RETRY_DELAY_S, SITES
 
 
 @dataclass(frozen=True, slots=True)

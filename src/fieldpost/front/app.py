@@ -14,16 +14,18 @@ from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.setting import InForce
 from fieldpost.front.allowance import Allowances
-from fieldpost.front.api import serve as api
-from fieldpost.front.api.errors import http_problem
+from fieldpost.front.api import routes as api
+from fieldpost.front.backend import Rooms
+from fieldpost.front.change_feed import Pulse
+from fieldpost.front.command_sender import Errands
+from fieldpost.front.connections import Links
 from fieldpost.front.console.serve import Console
-from fieldpost.front.errands import Errands
 from fieldpost.front.guard import Guard
-from fieldpost.front.links import Links
+from fieldpost.front.http.problems import http_problem
+from fieldpost.front.http.serving import RouteTable
+from fieldpost.front.link import routes as link
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.proxies import Proxies
-from fieldpost.front.pulse import Pulse
-from fieldpost.front.rooms import Rooms
 
 
 def create_app(
@@ -54,6 +56,7 @@ def create_app(
         options,
         in_force or InForce(),
     )
+    table = RouteTable((*api.ROUTES, *link.ROUTES), link.SOCKETS)
     console = Console(rooms)
 
     async def http_error(request: Request, error: Exception) -> Response:
@@ -61,7 +64,7 @@ def create_app(
         assert isinstance(error, HTTPException)
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and request.url.path.startswith("/api/"):
-            headers["Allow"] = api.allowed(request.url.path)
+            headers["Allow"] = table.allowed(request.url.path)
         if request.url.path.startswith(("/api/", "/link/")) or "text/html" not in request.headers.get("accept", ""):
             return http_problem(error.status_code, headers)
         detail = "There is no such page." if error.status_code == 404 else f"{error.detail}."
@@ -78,7 +81,7 @@ def create_app(
     )
     app.state.rooms = rooms
     app.state.errands = errands
-    api.add_routes(app, rooms)
+    table.add_to(app, rooms)
     console.add_routes(app)
     app.add_middleware(Guard)
     app.add_middleware(Proxies, trusted=options.proxies())

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from starlette.datastructures import Headers
 
-from fieldpost.central.operate.accounts import Accounts
+from fieldpost.central.access.accounts import Accounts
 from fieldpost.central.operate.sites import no_code
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, InvalidInput

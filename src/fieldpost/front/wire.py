@@ -23,7 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
-from fieldpost.front.api.errors import problem
+from fieldpost.front.http.problems import problem
 from fieldpost.front.options import FrontOptions
 from fieldpost.link.messages import FRAME_BYTES_MAX
 from fieldpost.link.session import RATE_FLOOR

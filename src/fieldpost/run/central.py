@@ -13,16 +13,17 @@ import structlog
 
 import fieldpost
 from fieldpost.central import adapters
+from fieldpost.central.access.accounts import FirstAccount, link_path
+from fieldpost.central.access.oidc import Oidc
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.operate.accounts import FirstAccount, link_path
-from fieldpost.central.operate.oidc import Oidc
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.store import claims, leases, nodes
-from fieldpost.central.store.engine import Store, open_store, parse_url
-from fieldpost.central.store.keys import load_keyring
-from fieldpost.central.store.lock import StoreLock
-from fieldpost.central.store.migrate import upgrade_async
+from fieldpost.central.secrets.key_files import load_keyring
+from fieldpost.central.store.engine.lock import StoreLock
+from fieldpost.central.store.engine.store import Store, open_store, parse_url
+from fieldpost.central.store.figures import leases, nodes
+from fieldpost.central.store.notifications import claims
+from fieldpost.central.store.schema.migrate import upgrade_async
 from fieldpost.central.upkeep.upkeep import Upkeep
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
@@ -34,8 +35,8 @@ from fieldpost.front.app import create_app
 from fieldpost.front.server import Server
 from fieldpost.front.tls import Certificate
 from fieldpost.outbound.outbound import Outbound
-from fieldpost.run import loading, logs
-from fieldpost.run.in_force import Origins, in_force
+from fieldpost.run import gc_tuning, logs
+from fieldpost.run.effective_settings import Origins, in_force
 from fieldpost.run.settings import Settings
 from fieldpost.run.signals import stop_on_signals
 
@@ -95,7 +96,7 @@ def _then_set_aside(on_started: Callable[[Started], None]) -> Callable[[Started]
     """In a process of our own: once all of it is there."""
 
     def started(what: Started) -> None:
-        loading.set_aside()
+        gc_tuning.set_aside()
         on_started(what)
 
     return started

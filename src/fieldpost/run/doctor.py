@@ -14,10 +14,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine import Store, open_store, parse_url
-from fieldpost.central.store.lock import StoreLock
-from fieldpost.central.store.migrate import schema_of
-from fieldpost.central.store.moment import moment
+from fieldpost.central.store.engine.lock import StoreLock
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store, open_store, parse_url
+from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.nodes import Centre, NodeState, look
 from fieldpost.clock import Clock, SystemClock

@@ -9,7 +9,7 @@ from pathlib import Path
 from fieldpost.core.checks import Check, Verdict
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.setting import open_secrets
-from fieldpost.run.in_force import secret_keys, variable
+from fieldpost.run.effective_settings import secret_keys, variable
 from fieldpost.run.settings import DEFAULT_FILE, in_file
 
 

@@ -15,13 +15,13 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from fieldpost.central.access.account_options import AccountOptions
+from fieldpost.central.access.oidc_options import OidcOptions
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.ingest.telemetry import MirrorOptions
-from fieldpost.central.operate.account_options import AccountOptions
 from fieldpost.central.operate.intents import IntentOptions
-from fieldpost.central.operate.oidc_options import OidcOptions
-from fieldpost.central.store.keys import SecretsOptions
+from fieldpost.central.secrets.key_files import SecretsOptions
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import WatchOptions
 from fieldpost.core.errors import ConfigError

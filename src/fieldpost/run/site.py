@@ -5,11 +5,11 @@ from pathlib import Path
 from random import Random
 
 from fieldpost.clock import SystemClock
-from fieldpost.run import loading
+from fieldpost.run import gc_tuning
 from fieldpost.run.signals import stop_on_signals
 from fieldpost.site.agent import Agent
-from fieldpost.site.folder import read_folder
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.folder import read_folder
+from fieldpost.site.config.options import ForwardOptions
 
 
 async def run_site(
@@ -23,5 +23,5 @@ async def run_site(
     if stopping is None:
         stopping = asyncio.Event()
         stop_on_signals(stopping)
-        loading.set_aside()
+        gc_tuning.set_aside()
     await agent.run(stopping)

@@ -11,19 +11,19 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.link.client import LinkClient
 from fieldpost.link.session import Session
-from fieldpost.site.agent_lock import AgentLock
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.call_forwarder import CallForwarder
-from fieldpost.site.care.damage import refuse_damaged
+from fieldpost.site.buffer.agent_lock import AgentLock
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.connection import refuse_read_only
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.carriers.http import ExternalCarrier
-from fieldpost.site.connection import refuse_read_only
-from fieldpost.site.control import Control
-from fieldpost.site.folder import Folder
-from fieldpost.site.forwarder import Forwarder
+from fieldpost.site.config.folder import Folder
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.call_forwarder import CallForwarder
+from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.site.local.server import LocalApi
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.repair.damage import refuse_damaged
+from fieldpost.site.reporting.control import Control
 from fieldpost.site.upkeep import Upkeep
 
 _log = structlog.stdlib.get_logger("fieldpost.site")

@@ -19,20 +19,28 @@ import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, OperationFailed
-from fieldpost.core.forwarding import CallDecision, Fail
 from fieldpost.core.ids import OperationId
-from fieldpost.core.message import Category, Message, Operation, OperationStatus
+from fieldpost.core.sites.forwarding import CallDecision, Fail
+from fieldpost.core.sites.message import Category, Message, Operation, OperationStatus
 from fieldpost.core.times import to_microseconds
-from fieldpost.site.attempt import attempt, claim_time
 from fieldpost.site.background import Background, abandon, at_exit, background
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.fresh_ids import fresh_id
+from fieldpost.site.buffer.keys import key_for
+from fieldpost.site.buffer.payloads import (
+    DatabaseWrite,
+    ExternalCall,
+    Scalar,
+    check_call,
+    check_write,
+    encode,
+    target_summary,
+)
+from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.carriers import CallCarrier, D
-from fieldpost.site.definitions import Database, External
-from fieldpost.site.fresh_ids import fresh_id
-from fieldpost.site.keys import key_for
-from fieldpost.site.payloads import DatabaseWrite, ExternalCall, Scalar, check_call, check_write, encode, target_summary
+from fieldpost.site.config.definitions import Database, External
+from fieldpost.site.forwarding.attempt import attempt, claim_time
 from fieldpost.site.provenance import Labels, provenance_of
-from fieldpost.site.tracking import Tracking
 
 CLOSE_S = 5.0
 NOT_AGAIN = "it is not tried again; see what the call or write holds"

@@ -11,7 +11,7 @@ from fieldpost.core.errors import ConfigError, Conflict, Denied
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 from fieldpost.link.join import join, parse_invitation
-from fieldpost.site.folder import (
+from fieldpost.site.config.folder import (
     SETTINGS_FILE,
     TOKEN_FILE,
     Folder,

@@ -14,15 +14,15 @@ import msgspec
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Denied, NotFound, Unavailable
 from fieldpost.core.ids import NotificationId, parse_notification_id
-from fieldpost.core.message import Category, RejectedMessage
+from fieldpost.core.sites.message import Category, RejectedMessage
 from fieldpost.core.text import check_body, check_list_name, check_subject
 from fieldpost.core.times import from_text, microseconds_to_text, to_microseconds
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item, StatusAnswer
 from fieldpost.link.status import ask_status
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.fresh_ids import fresh_id
-from fieldpost.site.keys import key_for
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.fresh_ids import fresh_id
+from fieldpost.site.buffer.keys import key_for
 from fieldpost.site.provenance import labels_of
 
 StatusWord = Literal["forwarding", "rejected", "unknown", "pending", "retrying", "delivered", "parked", "discarded"]

@@ -17,15 +17,15 @@ from types import TracebackType
 
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.message import Category
-from fieldpost.site.buffer import Buffer
+from fieldpost.core.sites.message import Category
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.cached import Caller, DatabaseConnection, ExternalSystem
 from fieldpost.site.carriers import CallCarrier
-from fieldpost.site.definitions import Database, External, find_definition
-from fieldpost.site.folder import Folder, create_folder, read_folder
+from fieldpost.site.config.definitions import Database, External, find_definition
+from fieldpost.site.config.folder import Folder, create_folder, read_folder
 from fieldpost.site.notify import Notify
 from fieldpost.site.provenance import provenance_context
-from fieldpost.site.tracking import Tracking
 
 
 class Site:

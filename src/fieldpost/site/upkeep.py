@@ -15,12 +15,13 @@ import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
-from fieldpost.core.message import Category
+from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
-from fieldpost.site import commands, events, keys, tracking
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.events import EventKind
-from fieldpost.site.options import EventOptions, TrackingOptions
+from fieldpost.site.buffer import event_log, keys, tracking
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.event_log import EventKind
+from fieldpost.site.config.options import EventOptions, TrackingOptions
+from fieldpost.site.reporting import commands
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class Upkeep:
             partial(keys.purge, before=_before(now, self._tracking.key_retention_days), limit=BATCH),
             partial(commands.purge, before=_before(now, commands.RETENTION_DAYS), limit=BATCH),
             partial(
-                events.trim,
+                event_log.trim,
                 before=_before(now, self._events.retention_days),
                 bytes_max=self._events.bytes_max,
                 most=BATCH,
@@ -106,8 +107,8 @@ class Upkeep:
         self._is_waiting_long = True
         if not was_waiting:
             text = f"notifications wait to be forwarded since {to_text(oldest)}"
-            entry = events.event(EventKind.WAITING_LONG, now, text, category=Category.NOTIFICATION)
-            await asyncio.to_thread(self._buffer.write, partial(events.append, events=[entry]))
+            entry = event_log.event(EventKind.WAITING_LONG, now, text, category=Category.NOTIFICATION)
+            await asyncio.to_thread(self._buffer.write, partial(event_log.append, events=[entry]))
 
 
 def _before(now: datetime, days: float) -> datetime:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from fieldpost.central.operate.accounts import Accounts
+from fieldpost.central.access.accounts import Accounts
 from fieldpost.central.operate.sites import Sites
-from fieldpost.central.store import mirrors, site_health, sites
+from fieldpost.central.store.sites import health as site_health
+from fieldpost.central.store.sites import mirrors, sites
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import Health, ReconcileAnswer

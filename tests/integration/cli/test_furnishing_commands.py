@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.central.store.keyring import parse_keys
+from fieldpost.central.secrets.keyring import parse_keys
 from fieldpost.testing import MailServer, ManualClock
 from support import commands
 from support.front import open_front, served

@@ -11,10 +11,10 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.clock import SystemClock
-from fieldpost.site.control import Control
-from fieldpost.site.folder import read_folder
-from fieldpost.site.forwarder import ForwardHealth
-from fieldpost.site.options import ReportOptions
+from fieldpost.site.config.folder import read_folder
+from fieldpost.site.config.options import ReportOptions
+from fieldpost.site.forwarding.forwarder import ForwardHealth
+from fieldpost.site.reporting.control import Control
 from support.calls import Calls
 from support.centre import SITE
 from support.commands import Cli

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.core.forwarding import Clear
 from fieldpost.core.ids import is_id
-from fieldpost.core.message import Message
+from fieldpost.core.sites.forwarding import Clear
+from fieldpost.core.sites.message import Message
 from fieldpost.core.text import BODY_BYTES_MAX
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import StatusAnswer
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.commands_of_site import fieldpost_here as fieldpost
 from support.link_central import link_central
 from support.site_folders import TOKEN, make_site

@@ -14,7 +14,7 @@ from fieldpost.central.operate.sites import Claimant
 from fieldpost.cli.client import Client
 from fieldpost.core.errors import Denied, Unavailable
 from fieldpost.link import credentials
-from fieldpost.site.folder import read_folder
+from fieldpost.site.config.folder import read_folder
 from fieldpost.site.join import NEW_TOKEN_FILE, join_central
 from support.commands import Cli, Ran
 from support.link_central import link_central

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.core.forwarding import Box
 from fieldpost.core.ids import is_id
-from fieldpost.core.message import Message, OperationStatus
-from fieldpost.site.agent_lock import AgentLock
-from fieldpost.site.care import compact
+from fieldpost.core.sites.forwarding import Box
+from fieldpost.core.sites.message import Message, OperationStatus
+from fieldpost.site.buffer.agent_lock import AgentLock
+from fieldpost.site.repair import compact
 from support.commands_of_site import fieldpost_here as fieldpost
 from support.disks import small_disk
 from support.plant import Plant, running_plant
@@ -377,7 +377,7 @@ print(peak_kib() - before)
 
 def test_compacting_gives_back_room_while_scripts_have_the_buffer_open(plant: Plant) -> None:
     sent = [plant.site.notify.to("ops").send("s", "b" * 20_000) for _ in range(100)]
-    from fieldpost.core.forwarding import Clear
+    from fieldpost.core.sites.forwarding import Clear
 
     plant.site._buffer.settle([(i, Clear()) for i in sent[1:]], NOW)
     told = json.loads(run(plant, "site", "compact", "--json"))

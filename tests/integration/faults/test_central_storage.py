@@ -10,7 +10,7 @@ import pytest
 from fieldpost import Site
 from fieldpost.core.ids import NotificationId
 from fieldpost.run.site import run_site
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.options import ForwardOptions
 from fieldpost.testing import ManualClock
 from support.centre import SITE
 from support.databases import SqliteFiles

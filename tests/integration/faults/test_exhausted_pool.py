@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.store.engine import PostgresStore, parse_url
+from fieldpost.central.store.engine.store import PostgresStore, parse_url
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.notification import Status

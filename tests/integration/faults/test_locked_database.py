@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
-from fieldpost.central.store.engine import SqliteStore, parse_url
+from fieldpost.central.store.engine.store import SqliteStore, parse_url
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status

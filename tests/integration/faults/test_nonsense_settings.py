@@ -8,7 +8,7 @@ import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.operate.channels import Channels
-from fieldpost.central.store import kpis
+from fieldpost.central.store.figures import kpis
 from fieldpost.clock import SystemClock
 from fieldpost.core.breaker import BreakerState
 from fieldpost.core.notification import Status

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.connection import connect
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.connection import connect
 from support.disks import PowerDisk
 from support.site_writers import STUBBORN, SUBMIT, add, ids_in, start
 from support.storage_ordeals import cut_the_power_of_a_site

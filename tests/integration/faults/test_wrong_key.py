@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.central.store.keyring import key_text
+from fieldpost.central.secrets.keyring import key_text
 from fieldpost.testing import MailServer
 from support.running_central import RunningCentral, call, until
 from support.sender import Sender

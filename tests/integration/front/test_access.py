@@ -10,12 +10,16 @@ from structlog.testing import capture_logs
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied
-from fieldpost.front.api.call import Route
-from fieldpost.front.api.routes import ROUTES, SOCKETS
+from fieldpost.front.api import routes as api_routes
 from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.request import PageRoute
 from fieldpost.front.console.pages import PAGES, STATIC
-from fieldpost.front.console.visit import PageRoute
+from fieldpost.front.http.call import Route
+from fieldpost.front.link import routes as link_routes
+from fieldpost.front.link.routes import SOCKETS
 from support.front import ADMIN, OPERATOR, VIEWER, Front
+
+ROUTES = (*api_routes.ROUTES, *link_routes.ROUTES)
 
 ID = "0198c8a0-0000-7000-8000-000000000001"
 ROLES = ("viewer", "operator", "admin")

@@ -9,11 +9,11 @@ from hashlib import sha256
 import pytest
 from sqlalchemy import Connection, text
 
-from fieldpost.central.operate.account_options import AccountOptions
-from fieldpost.central.operate.accounts import Accounts
-from fieldpost.central.operate.logins import Logins
-from fieldpost.central.store import identities
-from fieldpost.central.store.engine import Store
+from fieldpost.central.access.account_options import AccountOptions
+from fieldpost.central.access.accounts import Accounts
+from fieldpost.central.access.logins import Logins
+from fieldpost.central.store.accounts import identities
+from fieldpost.central.store.engine.store import Store
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import NotFound
 from fieldpost.link import credentials

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from fieldpost.central.operate import audit as export
-from fieldpost.core.audit_filter import FIELDS, AuditFilter
+from fieldpost.core.search.audit_filter import FIELDS, AuditFilter
 from fieldpost.front.api.audit import FILTERS
 from support.front import ADMIN, OPERATOR, Front
 

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, text
 
 from fieldpost.central.operate.channels import Channels
 from fieldpost.central.operate.secrets import Secrets, _reseal
-from fieldpost.central.store import lists
-from fieldpost.central.store.keyring import Key, Keyring, key_id_of
+from fieldpost.central.secrets.keyring import Key, Keyring, key_id_of
+from fieldpost.central.store.notifications import lists
 from fieldpost.core.errors import Conflict
 from fieldpost.core.secret import Secret
 from fieldpost.testing import MailServer

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from fieldpost.central.store import leases, nodes
+from fieldpost.central.store.figures import leases, nodes
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.sampler import Sampler
 from fieldpost.core.kpi import KPIS, NAMES, Thresholds

@@ -9,13 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from fieldpost.central.operate.bulk_acts import Chosen
-from fieldpost.central.store import kpis, samples
+from fieldpost.central.operate.bulk_actions import Chosen
+from fieldpost.central.store.figures import kpis, samples
 from fieldpost.core.bulk import Verb
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.outcome import Held, TransientFailure
 from fieldpost.core.times import to_text
-from fieldpost.front.console.chart import SPANS
+from fieldpost.front.console.kit.chart import SPANS
 from fieldpost.link.messages import Health
 from fieldpost.testing import ManualClock
 from support.centre import SITE

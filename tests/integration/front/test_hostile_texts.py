@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 import httpx2
 import pytest
 
-from fieldpost.central.operate.bulk_acts import Chosen
+from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.actor import Role
 from fieldpost.core.bulk import Verb
-from fieldpost.core.intent import IntentKind
 from fieldpost.core.outcome import Held, PermanentFailure
+from fieldpost.core.sites.intent import IntentKind
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CallRow, CommandResult, Health, Telemetry
 from support.front import ADMIN, OPERATOR

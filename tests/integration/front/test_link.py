@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import identities
+from fieldpost.central.store.accounts import identities
 from fieldpost.core.outcome import TransientFailure
 from fieldpost.link.codec import decode, decode_as, encode
 from fieldpost.link.credentials import prefix_of

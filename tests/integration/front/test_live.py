@@ -6,8 +6,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from fieldpost.central.operate.logins import Origin
-from fieldpost.front import pulse, server
+from fieldpost.central.access.logins import Origin
+from fieldpost.front import change_feed, server
 from support.front import ADMIN, OPERATOR, Front, served
 
 COOKIE = "fieldpost-session"
@@ -15,8 +15,8 @@ COOKIE = "fieldpost-session"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "INTERVAL_S", 0.02)
-    monkeypatch.setattr(pulse, "KEEP_ALIVE_S", 0.2)
+    monkeypatch.setattr(change_feed, "INTERVAL_S", 0.02)
+    monkeypatch.setattr(change_feed, "KEEP_ALIVE_S", 0.2)
 
 
 async def test_a_page_hears_of_whatever_happens_to_a_notification(front: Front) -> None:

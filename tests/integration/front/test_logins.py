@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.operate.account_options import AccountOptions
-from fieldpost.central.operate.logins import Logins, Origin, Session, TooManyLogins
-from fieldpost.central.operate.passwords import Passwords
+from fieldpost.central.access.account_options import AccountOptions
+from fieldpost.central.access.logins import Logins, Origin, Session, TooManyLogins
+from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge

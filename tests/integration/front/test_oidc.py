@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fieldpost.central.operate.oidc import CALLBACK_PATH, Oidc
-from fieldpost.central.operate.oidc_options import OidcOptions
+from fieldpost.central.access.oidc import CALLBACK_PATH, Oidc
+from fieldpost.central.access.oidc_options import OidcOptions
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.app import create_app

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fieldpost.front.api.openapi import document
-from fieldpost.front.api.promise import promise_of
 from fieldpost.front.api.routes import ROUTES
+from fieldpost.front.http.endpoint_spec import promise_of
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front
 from support.schemathesis import try_all

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fieldpost.core.fingerprint import fingerprint_key
+from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front
 from support.visitor import Visitor, visiting

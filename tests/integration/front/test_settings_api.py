@@ -9,7 +9,7 @@ import pytest
 
 from fieldpost.core.setting import InForce
 from fieldpost.front.app import create_app
-from fieldpost.run.in_force import in_force
+from fieldpost.run.effective_settings import in_force
 from fieldpost.run.settings import Settings
 from fieldpost.testing import ManualClock
 from support.commands import Cli

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.core.intent import IntentKind, IntentState
+from fieldpost.core.sites.intent import IntentKind, IntentState
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CommandResult, Health
 from fieldpost.testing import ManualClock

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fieldpost.core.message import Category
+from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CommandResult, Health
 from fieldpost.testing import ManualClock

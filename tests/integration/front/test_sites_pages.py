@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from fieldpost.central.operate.sites import Claimant
-from fieldpost.central.store import site_health, sites
-from fieldpost.core.intent import IntentKind, IntentState
-from fieldpost.core.site_health import Freshness, SiteHealth, SiteReport
+from fieldpost.central.store.sites import health, sites
+from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport
+from fieldpost.core.sites.intent import IntentKind, IntentState
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import Cell, CommandResult, Health
 from fieldpost.testing import ManualClock
@@ -57,7 +57,7 @@ async def test_a_thousand_sites_are_told_by_the_hundred_with_the_worst_on_the_fi
     def fill(conn: Any) -> None:
         for number in range(1000):
             sites.add(conn, f"s{number:04}", now)
-        site_health.keep(
+        health.keep(
             conn,
             [
                 SiteHealth(
@@ -85,7 +85,7 @@ async def test_one_site_tells_how_it_stands_and_stood(front: Front, clock: Manua
     for depth in (5, 0, 12):
         await report(front, SITE, backlog={"notification": depth}, parked=1)
         at = clock.now().replace(second=0, microsecond=0)
-        await store.write(site_health.sample, at, Freshness(), now=clock.now())
+        await store.write(health.sample, at, Freshness(), now=clock.now())
         clock.advance(20 * 60)
     await report(front, SITE, backlog={"notification": 12}, parked=1, version="1.2.3", uptime_s=90.0)
     async with logged_in(front, "viewer") as client:

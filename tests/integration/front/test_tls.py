@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.app import create_app
-from fieldpost.front.console.forms import form_token
+from fieldpost.front.console.kit.forms import form_token
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.proxies import caller
 from fieldpost.front.server import Server

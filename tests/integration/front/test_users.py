@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.central.operate.tokens import LIFE_DEFAULT
+from fieldpost.central.access.tokens import LIFE_DEFAULT
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from support.front import ADMIN, OPERATOR, VIEWER, Front

@@ -33,6 +33,6 @@ def test_a_site_has_no_mail_library_and_no_central_room() -> None:
 @pytest.mark.req("TOP-08")
 def test_central_has_no_buffer_but_its_table() -> None:
     loaded = loaded_by("fieldpost.central", "fieldpost.front", "fieldpost.run.central")
-    assert {"fieldpost.central.store.arrivals", "sqlalchemy"} <= loaded
+    assert {"fieldpost.central.store.notifications.arrivals", "sqlalchemy"} <= loaded
     assert "apsw" not in loaded
     assert not [name for name in loaded if name.startswith("fieldpost.site.")]

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from fieldpost import Site
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.message import Category
+from fieldpost.core.sites.message import Category
 from fieldpost.front import server as front_server
 from fieldpost.link import connection, session
 from fieldpost.link.client import LinkClient
@@ -28,8 +28,8 @@ from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Message, Refusal, Submit
 from fieldpost.link.session import Session
 from fieldpost.site.carriers.central import CentralCarrier
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.testing import ManualClock
 from support.bad_line import BadLine, bad_line
 from support.front import Front, served

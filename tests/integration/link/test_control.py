@@ -7,12 +7,12 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import identities
+from fieldpost.central.store.accounts import identities
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.front.app import create_app
+from fieldpost.front.backend import Rooms
 from fieldpost.front.options import FrontOptions
-from fieldpost.front.rooms import Rooms
 from fieldpost.link import credentials
 from fieldpost.link.client import LinkClient
 from fieldpost.link.codec import encode

@@ -14,15 +14,15 @@ from sqlalchemy import Connection
 from structlog.testing import capture_logs
 
 from fieldpost import Site
-from fieldpost.central.store.engine import parse_url, sqlite_module
-from fieldpost.core.message import Category, Message
+from fieldpost.central.store.engine.store import parse_url, sqlite_module
+from fieldpost.core.sites.message import Category, Message
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Ack, Item, Refusal, Submit
 from fieldpost.link.session import Session
 from fieldpost.site.carriers.central import CentralCarrier
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.front import ADMIN, Front, served

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import identities
+from fieldpost.central.store.accounts import identities
 from fieldpost.core.notification import Status
 from fieldpost.link.codec import encode
 from fieldpost.link.credentials import prefix_of

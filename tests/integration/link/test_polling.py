@@ -11,7 +11,7 @@ from aiohttp import web
 
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Unavailable
-from fieldpost.front import links
+from fieldpost.front import connections
 from fieldpost.link import polling
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
@@ -26,7 +26,7 @@ SENT_AT = "2026-11-15T12:00:00.000000Z"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "ASK_S", 0.05)
-    monkeypatch.setattr(links, "SILENCE_S", 3600)
+    monkeypatch.setattr(connections, "SILENCE_S", 3600)
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ async def test_without_websockets_both_ends_speak_all_the_same(front: Front, mon
             await client.send(Reconcile(5))
             assert client.is_connected
             assert rooms.links.of("plant-7") is link
-            monkeypatch.setattr(links, "SILENCE_S", 0.5)
+            monkeypatch.setattr(connections, "SILENCE_S", 0.5)
             await link.send(Reconcile(2))
             await until(lambda: Reconcile(2) in asked, what="the site to ask once more")
         # It asks no more: after a while it is gone.
@@ -98,10 +98,10 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Telemetry begins where central's first question ends; without one it would begin at the next, minutes later."""
-    monkeypatch.setattr(links, "SILENCE_S", 3600)
+    monkeypatch.setattr(connections, "SILENCE_S", 3600)
     rooms = front.app.state.rooms
 
-    async def begin(url: str) -> links.PolledLink:
+    async def begin(url: str) -> connections.PolledLink:
         asked: list[Message] = []
         client = client_of(front, url, asked.append)
         async with running(client):
@@ -121,14 +121,14 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
 
 async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "ASK_S", 3600)
-    monkeypatch.setattr(links, "SILENCE_S", 3600)
+    monkeypatch.setattr(connections, "SILENCE_S", 3600)
     rooms = front.app.state.rooms
     async with served(front.app) as url, without_websockets(url) as proxied:
         client = client_of(front, proxied, lambda message: None)
         async with running(client):
             await until(lambda: client.is_connected and rooms.links.of("plant-7"))
             link = rooms.links.of("plant-7")
-            for number in range(links.WAITING_MAX):
+            for number in range(connections.WAITING_MAX):
                 await link.send(Refusal("x", str(number)))
             with pytest.raises(Unavailable, match="does not ask"):
                 await link.send(Refusal("x", "one too many"))

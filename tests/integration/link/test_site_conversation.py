@@ -11,18 +11,19 @@ import aiohttp
 import pytest
 
 from fieldpost import Site
-from fieldpost.central.store import mirrors, site_calls, site_health
+from fieldpost.central.store.sites import cached_calls, mirrors
+from fieldpost.central.store.sites import health as site_health
 from fieldpost.clock import SystemClock
-from fieldpost.core.intent import Intent, IntentKind, IntentState
-from fieldpost.front.errands import Errands
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
+from fieldpost.front.command_sender import Errands
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.endpoint import CONTROL_PATH
 from fieldpost.link.messages import Command, Hello, Message, Reconcile
-from fieldpost.site import events
-from fieldpost.site.control import Control
-from fieldpost.site.folder import read_folder
-from fieldpost.site.forwarder import ForwardHealth
-from fieldpost.site.options import ReportOptions
+from fieldpost.site.buffer import event_log
+from fieldpost.site.config.folder import read_folder
+from fieldpost.site.config.options import ReportOptions
+from fieldpost.site.forwarding.forwarder import ForwardHealth
+from fieldpost.site.reporting.control import Control
 from support.calls import Calls, changes_of
 from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front, served
@@ -85,7 +86,7 @@ async def agent(calls: Calls, url: str, token: str, options: ReportOptions = QUI
 
 
 async def status_of(front: Front, operation_id: str, site: str = SITE) -> str | None:
-    found = await front.centre.store.read(site_calls.get, site, operation_id)
+    found = await front.centre.store.read(cached_calls.get, site, operation_id)
     return found.report.status.value if found else None
 
 
@@ -108,8 +109,8 @@ async def ended(front: Front, intent: Intent) -> Intent:
 
 def acts(calls: Calls, message_id: str, kind: str) -> int:
     """How often the site's own log tells of such an act."""
-    wanted = events.EventFilter(message_id=message_id, kind=kind)
-    return len(calls.buffer.read(lambda cursor: events.query(cursor, wanted)))
+    wanted = event_log.EventFilter(message_id=message_id, kind=kind)
+    return len(calls.buffer.read(lambda cursor: event_log.query(cursor, wanted)))
 
 
 @pytest.mark.req("TEL-01", "TEL-12", "TRK-12")

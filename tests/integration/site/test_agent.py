@@ -13,7 +13,7 @@ import pytest
 from fieldpost import Site
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.link.messages import Result
-from fieldpost.site.agent_lock import AgentLock, running_agent
+from fieldpost.site.buffer.agent_lock import AgentLock, running_agent
 from support.disks import fill_up, small_disk
 from support.link_central import LinkCentral, link_central
 from support.site_folders import make_site

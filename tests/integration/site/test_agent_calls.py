@@ -18,8 +18,8 @@ import trustme
 from fieldpost import Site
 from fieldpost.core.checks import Check, Verdict
 from fieldpost.core.ids import OperationId
-from fieldpost.core.message import OperationStatus
-from fieldpost.site.care.doctor import examine
+from fieldpost.core.sites.message import OperationStatus
+from fieldpost.site.repair.doctor import examine
 from fieldpost.testing import HttpServerThread
 from support.postgres import PostgresServer
 from support.site_folders import make_site

@@ -9,13 +9,13 @@ import apsw
 import pytest
 
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
-from fieldpost.core.forwarding import TryAgain
 from fieldpost.core.ids import new_id
-from fieldpost.core.message import CENTRAL, Category, Message, MessageStatus
+from fieldpost.core.sites.forwarding import TryAgain
+from fieldpost.core.sites.message import CENTRAL, Category, Message, MessageStatus
 from fieldpost.core.times import to_microseconds
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.committer import Committer
-from fieldpost.site.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, refuse_old_sqlite
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.committer import Committer
+from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, refuse_old_sqlite
 from support.site_writers import STUBBORN, TWO, add, ids_in, start
 from support.strace import strace_with
 
@@ -251,7 +251,7 @@ def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
     """The hot query walks its table in order and stops; it sorts nothing, and sees no cached call."""
     Buffer(path).close()
     connection = connect(path)
-    from fieldpost.site.buffer import _TAKE
+    from fieldpost.site.buffer.buffer import _TAKE
 
     parameters = {"now": 0, "items_max": 5, "after": 7}
     plan = list(connection.execute("EXPLAIN QUERY PLAN " + _TAKE, parameters))

@@ -13,8 +13,8 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.core.checks import Verdict
-from fieldpost.site.care.doctor import examine
-from fieldpost.site.care.salvage import salvage
+from fieldpost.site.repair.doctor import examine
+from fieldpost.site.repair.salvage import salvage
 from support.site_folders import make_site
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

@@ -17,8 +17,8 @@ import pytest
 from fieldpost import Site
 from fieldpost.core.errors import InvalidInput, NotFound, OperationFailed
 from fieldpost.core.ids import is_id
-from fieldpost.core.message import Category, MessageStatus, OperationStatus
-from fieldpost.site.attempt import CLAIM_MARGIN_S
+from fieldpost.core.sites.message import Category, MessageStatus, OperationStatus
+from fieldpost.site.forwarding.attempt import CLAIM_MARGIN_S
 from support.plant import INTERVAL_S, RETRIES_MAX, TIMEOUT_S, Plant
 
 

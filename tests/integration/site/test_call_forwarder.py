@@ -7,18 +7,18 @@ from random import Random
 
 import pytest
 
-from fieldpost.core.forwarding import Answer, Clear, Taken, TryAgain
 from fieldpost.core.ids import OperationId, new_id
-from fieldpost.core.message import Category, Message, MessageStatus, Operation, OperationStatus
 from fieldpost.core.notification import Provenance
+from fieldpost.core.sites.forwarding import Answer, Clear, Taken, TryAgain
+from fieldpost.core.sites.message import Category, Message, MessageStatus, Operation, OperationStatus
 from fieldpost.site.agent import Agent
-from fieldpost.site.attempt import CLAIM_MARGIN_S, OVERTIME_S
-from fieldpost.site.call_forwarder import CallForwarder
+from fieldpost.site.buffer.calls import _CLAIM, _DUE_TARGETS, _NEXT_DUE
 from fieldpost.site.carriers.http import ExternalCarrier
-from fieldpost.site.claims import _CLAIM, _DUE_TARGETS, _NEXT_DUE
-from fieldpost.site.definitions import External
-from fieldpost.site.folder import read_folder
-from fieldpost.site.options import CallOptions, ForwardOptions
+from fieldpost.site.config.definitions import External
+from fieldpost.site.config.folder import read_folder
+from fieldpost.site.config.options import CallOptions, ForwardOptions
+from fieldpost.site.forwarding.attempt import CLAIM_MARGIN_S, OVERTIME_S
+from fieldpost.site.forwarding.call_forwarder import CallForwarder
 from support.plant import INTERVAL_S, RETRIES_MAX, Plant
 
 

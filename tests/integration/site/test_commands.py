@@ -7,13 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fieldpost.core.forwarding import Box
 from fieldpost.core.ids import new_id
-from fieldpost.core.message import MessageStatus
+from fieldpost.core.sites.forwarding import Box
+from fieldpost.core.sites.message import MessageStatus
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Command, CommandResult, Item
-from fieldpost.site import commands, events
-from fieldpost.site.commands import Commands
+from fieldpost.site.buffer import event_log
+from fieldpost.site.reporting import commands
+from fieldpost.site.reporting.commands import Commands
 from fieldpost.testing import ManualClock
 from support.calls import Calls
 
@@ -49,8 +50,8 @@ def rejected(calls: Calls, subject: str = "Pump 3 stopped") -> str:
 
 
 def kinds(calls: Calls, message_id: str) -> list[str]:
-    wanted = events.EventFilter(message_id=message_id)
-    return [entry.kind for entry in calls.buffer.read(lambda cursor: events.query(cursor, wanted))][::-1]
+    wanted = event_log.EventFilter(message_id=message_id)
+    return [entry.kind for entry in calls.buffer.read(lambda cursor: event_log.query(cursor, wanted))][::-1]
 
 
 @pytest.mark.req("TEL-05", "TEL-07", "TEL-10")
@@ -204,8 +205,8 @@ def test_the_event_log_is_asked_for_by_its_filters(calls: Calls) -> None:
 
 
 def test_an_answer_stays_within_bounds_and_says_where_it_goes_on(calls: Calls) -> None:
-    entries = [events.event(events.EventKind.PARKED, calls.clock.now(), "x" * 1000) for _ in range(500)]
-    calls.buffer.write(lambda cursor: events.append(cursor, entries))
+    entries = [event_log.event(event_log.EventKind.PARKED, calls.clock.now(), "x" * 1000) for _ in range(500)]
+    calls.buffer.write(lambda cursor: event_log.append(cursor, entries))
     result = apply(calls, command(calls, "query_events", limit=500))
     assert result.rows is not None
     assert 100 < len(result.rows) < 500

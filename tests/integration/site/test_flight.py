@@ -9,12 +9,12 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.forwarding import Answer, NotNow, Taken
-from fieldpost.core.message import Category, Message
+from fieldpost.core.sites.forwarding import Answer, NotNow, Taken
+from fieldpost.core.sites.message import Category, Message
 from fieldpost.link.session import Room
-from fieldpost.site.forwarder import Forwarder, Swept
-from fieldpost.site.options import ForwardOptions
-from fieldpost.site.rows import Outgoing
+from fieldpost.site.buffer.rows import Outgoing
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder, Swept
 from fieldpost.testing import ManualClock
 from support.site_folders import make_site
 

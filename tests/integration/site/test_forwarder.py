@@ -13,15 +13,15 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.message import Category, Message, MessageStatus, RejectedMessage
+from fieldpost.core.sites.message import Category, Message, MessageStatus, RejectedMessage
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import LATER, REJECTED, Item, Refusal, Result
 from fieldpost.link.session import Session
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import ForwardOptions
+from fieldpost.site.config.options import ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.testing import ManualClock
 from support.link_central import LinkCentral, link_central
 from support.loops import running

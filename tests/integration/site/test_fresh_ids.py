@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from fieldpost.core.ids import is_id
-from fieldpost.site.fresh_ids import fresh_id
+from fieldpost.site.buffer.fresh_ids import fresh_id
 
 NOW = 1_794_729_600_000
 

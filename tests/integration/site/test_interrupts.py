@@ -13,8 +13,8 @@ import apsw
 import pytest
 
 from fieldpost.core.ids import new_id
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.committer import Committer
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.committer import Committer
 from support.site_writers import add, ids_in, start, until
 
 INSERT = """INSERT INTO messages (message_id, category, target, payload, created_at)

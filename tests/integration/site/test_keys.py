@@ -9,8 +9,8 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.core.errors import Conflict, InvalidInput, OperationFailed
-from fieldpost.core.forwarding import Clear
-from fieldpost.core.message import Category
+from fieldpost.core.sites.forwarding import Clear
+from fieldpost.core.sites.message import Category
 from fieldpost.site.upkeep import Upkeep
 from support.plant import Plant
 

@@ -13,10 +13,10 @@ import apsw
 import pytest
 
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
-from fieldpost.site import opening
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.care.salvage import salvage
-from fieldpost.site.connection import SCHEMA_VERSION, connect, open_existing
+from fieldpost.site.buffer import opening
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect, open_existing
+from fieldpost.site.repair.salvage import salvage
 from fieldpost.testing import ManualClock
 from support.calls import Calls
 from support.site_writers import add, ids_in, start, until

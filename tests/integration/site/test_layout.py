@@ -6,14 +6,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from fieldpost.core.forwarding import Clear
-from fieldpost.core.message import Category, Message, MessageStatus
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.care.doctor import read_contents
-from fieldpost.site.care.salvage import salvage
-from fieldpost.site.care.trees import TABLE_INTERIOR
-from fieldpost.site.claims import _INSERT
-from fieldpost.site.connection import connect, open_existing
+from fieldpost.core.sites.forwarding import Clear
+from fieldpost.core.sites.message import Category, Message, MessageStatus
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.calls import _INSERT
+from fieldpost.site.buffer.connection import connect, open_existing
+from fieldpost.site.repair.btrees import TABLE_INTERIOR
+from fieldpost.site.repair.doctor import read_contents
+from fieldpost.site.repair.salvage import salvage
 from fieldpost.testing import ManualClock
 from support.calls import Calls
 from support.site_writers import add

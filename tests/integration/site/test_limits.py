@@ -8,11 +8,11 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.core.errors import FieldpostError, Unavailable
-from fieldpost.core.forwarding import Clear, TryAgain
-from fieldpost.core.message import Category, OperationStatus
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.options import BufferOptions
-from fieldpost.site.reserve import RESERVE_FILE, SPENT_FILE
+from fieldpost.core.sites.forwarding import Clear, TryAgain
+from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.reserve import RESERVE_FILE, SPENT_FILE
+from fieldpost.site.config.options import BufferOptions
 from fieldpost.site.upkeep import Upkeep
 from fieldpost.testing import ManualClock
 from support.disks import enlarge, fill_up, small_disk

@@ -14,10 +14,10 @@ import pytest
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.ids import is_id
-from fieldpost.core.message import Message
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.folder import read_folder
-from fieldpost.site.forwarder import ForwardHealth
+from fieldpost.core.sites.message import Message
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.config.folder import read_folder
+from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local import handlers
 from fieldpost.site.local.guard import BODY_BYTES_MAX, ensure_token
 from fieldpost.site.local.openapi import document

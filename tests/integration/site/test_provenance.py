@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.message import Message
+from fieldpost.core.sites.message import Message
 from support.plant import Plant
 
 NAMES = ("instance", "script", "execution_id", "parent_execution_id")

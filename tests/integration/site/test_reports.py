@@ -8,14 +8,14 @@ import pytest
 
 import fieldpost
 from fieldpost.core.errors import InvalidInput, Unavailable
-from fieldpost.core.forwarding import Park
+from fieldpost.core.sites.forwarding import Park
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Message, Reconcile, TelemetryAck
 from fieldpost.link.messages import Telemetry as Told
-from fieldpost.site.forwarder import ForwardHealth
-from fieldpost.site.health import HealthReport
-from fieldpost.site.options import ReportOptions
-from fieldpost.site.telemetry import Telemetry
+from fieldpost.site.config.options import ReportOptions
+from fieldpost.site.forwarding.forwarder import ForwardHealth
+from fieldpost.site.reporting.health import HealthReport
+from fieldpost.site.reporting.telemetry import Telemetry
 from fieldpost.testing import ManualClock
 from support.calls import Calls
 
@@ -146,7 +146,7 @@ async def test_telemetry_begins_where_central_stopped_asking_and_tells_each_chan
 async def test_what_was_not_acknowledged_is_told_again_and_nothing_waits_for_it(
     calls: Calls, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fieldpost.site.telemetry.ACK_S", 0.01)
+    monkeypatch.setattr("fieldpost.site.reporting.telemetry.ACK_S", 0.01)
     line = Line()
     line.telemetry = telemetry = Telemetry(calls.tracking, line.send, clock)
     telemetry.answer(Reconcile(0))

@@ -12,16 +12,16 @@ import pytest
 
 from fieldpost.core.checks import Verdict
 from fieldpost.core.errors import NotFound, Unavailable
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.care.damage import damage_of_log, refuse_damaged
-from fieldpost.site.care.doctor import examine
-from fieldpost.site.care.mend import mend
-from fieldpost.site.care.pages import Pages
-from fieldpost.site.care.refill import TABLES
-from fieldpost.site.care.salvage import salvage
-from fieldpost.site.care.transfer import MessageLine, RejectedLine, TrackingLine
-from fieldpost.site.care.trees import INDEX_LEAF, TABLE_LEAF, Trees
-from fieldpost.site.connection import SCHEMA_VERSION, connect, salvage_mark
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect, salvage_mark
+from fieldpost.site.buffer.file_pages import Pages
+from fieldpost.site.repair.btrees import INDEX_LEAF, TABLE_LEAF, Trees
+from fieldpost.site.repair.consistency import mend
+from fieldpost.site.repair.damage import damage_of_log, refuse_damaged
+from fieldpost.site.repair.doctor import examine
+from fieldpost.site.repair.rebuild import TABLES
+from fieldpost.site.repair.salvage import salvage
+from fieldpost.site.repair.transfer import MessageLine, RejectedLine, TrackingLine
 from support.commands_of_site import fieldpost
 from support.site_folders import make_site
 from support.site_writers import add, start
@@ -272,7 +272,7 @@ def test_a_process_that_dies_while_it_makes_the_buffer_leaves_none_or_a_whole_on
     path: Path, calls: str, number: int
 ) -> None:
     strace = strace_with("-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}")
-    program = "import sys, pathlib; from fieldpost.site.buffer import Buffer; Buffer(pathlib.Path(sys.argv[1]))"
+    program = "import sys, pathlib; from fieldpost.site.buffer.buffer import Buffer; Buffer(pathlib.Path(sys.argv[1]))"
     assert start(program, path, before=strace).wait() != 0
     buffer = Buffer(path)
     assert buffer.find(add(buffer)) is not None
@@ -350,7 +350,7 @@ def test_a_script_that_writes_during_a_salvage_loses_nothing(path: Path) -> None
             before = len(confirmed)
             assert heard.wait_for(lambda until=before + 50: len(confirmed) > until, 30)
         program = "import sys; from pathlib import Path; from datetime import datetime, UTC; " + (
-            "from fieldpost.site.care.salvage import salvage; "
+            "from fieldpost.site.repair.salvage import salvage; "
             f"print(salvage(Path(sys.argv[1]), datetime(2026, 11, {15 + round_number}, tzinfo=UTC)).set_aside)"
         )
         salvaged = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
@@ -371,7 +371,7 @@ def test_an_interrupted_salvage_keeps_everybody_out_and_goes_on_when_run_again(p
     sent = killed_writer(path, 12)
     program = (
         "import sys; from pathlib import Path; from datetime import datetime, UTC; "
-        "from fieldpost.site.care.salvage import salvage; salvage(Path(sys.argv[1]), datetime.now(UTC))"
+        "from fieldpost.site.repair.salvage import salvage; salvage(Path(sys.argv[1]), datetime.now(UTC))"
     )
     calls = "rename,renameat,renameat2"
     strace = strace_with("-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}")

@@ -15,10 +15,10 @@ import pytest
 from fieldpost import Site
 from fieldpost.core.errors import ConfigError, Conflict, InvalidInput
 from fieldpost.core.ids import is_id
-from fieldpost.core.message import Message
+from fieldpost.core.sites.message import Message
 from fieldpost.core.text import BODY_BYTES_MAX, LIST_NAME_BYTES_MAX, SUBJECT_BYTES_MAX
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.folder import read_folder
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.config.folder import read_folder
 from fieldpost.testing import ManualClock
 from support.site_folders import TOKEN, make_site
 

@@ -9,14 +9,14 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.core.errors import OperationFailed, Unavailable
-from fieldpost.core.forwarding import Answer, Box, Clear, TryAgain
-from fieldpost.core.message import Category
+from fieldpost.core.sites.forwarding import Answer, Box, Clear, TryAgain
+from fieldpost.core.sites.message import Category
 from fieldpost.link.session import Room
-from fieldpost.site import events
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.events import EventFilter, EventKind, SiteEvent
-from fieldpost.site.forwarder import Forwarder
-from fieldpost.site.options import EventOptions, ForwardOptions
+from fieldpost.site.buffer import event_log
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.event_log import EventFilter, EventKind, SiteEvent
+from fieldpost.site.config.options import EventOptions, ForwardOptions
+from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.site.upkeep import Upkeep
 from fieldpost.testing import ManualClock
 from support.plant import RETRIES_MAX, Plant
@@ -35,7 +35,7 @@ def site(tmp_path: Path, clock: ManualClock) -> Site:
 
 
 def told(site: Site, wanted: EventFilter | None = None) -> list[SiteEvent]:
-    return site._buffer.read(lambda cursor: events.query(cursor, wanted))[::-1]
+    return site._buffer.read(lambda cursor: event_log.query(cursor, wanted))[::-1]
 
 
 @pytest.mark.req("SF-20", "RES-05")
@@ -101,7 +101,7 @@ class Line:
         return Room(100, 10_000)
 
     async def carry(self, messages: object) -> list[Answer]:
-        from fieldpost.core.forwarding import Taken
+        from fieldpost.core.sites.forwarding import Taken
 
         if self.error is not None:
             raise Unavailable(self.error, "cannot be reached")
@@ -159,8 +159,8 @@ def test_an_entry_is_written_with_what_it_tells_of_or_not_at_all(plant: Plant) -
 
 
 def fill(buffer: Buffer, clock: ManualClock, count: int, text: str = "x" * 100) -> None:
-    entries = [events.event(EventKind.RETRIED, clock.now(), text) for _ in range(count)]
-    buffer.write(lambda cursor: events.append(cursor, entries))
+    entries = [event_log.event(EventKind.RETRIED, clock.now(), text) for _ in range(count)]
+    buffer.write(lambda cursor: event_log.append(cursor, entries))
 
 
 def test_entries_go_after_thirty_days(site: Site, clock: ManualClock) -> None:
@@ -183,9 +183,9 @@ def test_beyond_its_size_the_log_loses_its_oldest_entries_first(site: Site, cloc
     fill(site._buffer, clock, 2_500)
     asyncio.run(Upkeep(site._buffer, clock, events=options).sweep())
     left = told(site, EventFilter())
-    count, size = site._buffer.read(events.size)
+    count, size = site._buffer.read(event_log.size)
     assert 65_536 - 300 < size <= 65_536
-    assert [entry.sequence for entry in site._buffer.read(lambda c: events.query(c, limit=9_999))][::-1] == list(
+    assert [entry.sequence for entry in site._buffer.read(lambda c: event_log.query(c, limit=9_999))][::-1] == list(
         range(2_501 - count, 2_501)
     )
     assert left
@@ -202,13 +202,13 @@ def test_a_sequence_is_not_used_again_when_all_is_gone(site: Site, clock: Manual
 
 def test_a_text_without_end_is_cut(site: Site, clock: ManualClock) -> None:
     fill(site._buffer, clock, 1, "é" * 100_000)
-    assert len(told(site)[0].text.encode()) <= events.TEXT_BYTES_MAX
+    assert len(told(site)[0].text.encode()) <= event_log.TEXT_BYTES_MAX
 
 
 def test_the_log_is_read_by_filter_and_page_by_page(site: Site, clock: ManualClock) -> None:
     start = clock.now()
     for number in range(30):
-        entry = events.event(
+        entry = event_log.event(
             EventKind.PARKED if number % 3 else EventKind.QUEUED,
             clock.now(),
             str(number),
@@ -218,17 +218,17 @@ def test_the_log_is_read_by_filter_and_page_by_page(site: Site, clock: ManualClo
             instance="pump",
             script="s.py",
         )
-        site._buffer.write(lambda cursor, entry=entry: events.append(cursor, [entry]))  # type: ignore[misc]
+        site._buffer.write(lambda cursor, entry=entry: event_log.append(cursor, [entry]))  # type: ignore[misc]
         clock.advance(1)
 
     def texts(wanted: EventFilter, **page: int) -> list[str]:
-        return [entry.text for entry in site._buffer.read(lambda cursor: events.query(cursor, wanted, **page))]
+        return [entry.text for entry in site._buffer.read(lambda cursor: event_log.query(cursor, wanted, **page))]
 
     assert texts(EventFilter(kind="queued", target="t-1")) == ["27", "21", "15", "9", "3"]
     assert texts(EventFilter(severity="error", target="t-0"), limit=2) == ["28", "26"]
     assert texts(EventFilter(message_id="m-7")) == ["7"]
     assert texts(EventFilter(instance="other")) == []
     assert texts(EventFilter(since=start + timedelta(seconds=5), until=start + timedelta(seconds=8))) == ["7", "6", "5"]
-    first = site._buffer.read(lambda cursor: events.query(cursor, limit=10))
-    second = site._buffer.read(lambda cursor: events.query(cursor, before=first[-1].sequence, limit=10))
+    first = site._buffer.read(lambda cursor: event_log.query(cursor, limit=10))
+    second = site._buffer.read(lambda cursor: event_log.query(cursor, before=first[-1].sequence, limit=10))
     assert [entry.text for entry in first + second] == [str(number) for number in range(29, 9, -1)]

@@ -16,8 +16,8 @@ from aiohttp import web
 
 from fieldpost import Site
 from fieldpost.core.errors import InvalidInput, Unavailable
-from fieldpost.core.forwarding import Box, TryAgain
 from fieldpost.core.ids import new_id
+from fieldpost.core.sites.forwarding import Box, TryAgain
 from fieldpost.link import status as link_status
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import StatusAnswer

@@ -8,11 +8,11 @@ import apsw
 import pytest
 
 from fieldpost.core.errors import NotFound, OperationFailed
-from fieldpost.core.message import Message, OperationStatus
-from fieldpost.site import events, keys, tracking
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.connection import SCHEMA_VERSION, connect
-from fieldpost.site.options import EventOptions, TrackingOptions
+from fieldpost.core.sites.message import Message, OperationStatus
+from fieldpost.site.buffer import event_log, keys, tracking
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect
+from fieldpost.site.config.options import EventOptions, TrackingOptions
 from fieldpost.site.upkeep import Upkeep
 from support.plant import RETRIES_MAX, Plant
 
@@ -174,7 +174,7 @@ def test_a_purge_goes_in_small_steps_until_nothing_is_left_to_go(plant: Plant) -
         (tracking._COUNTS, "tracking_live"),
         (tracking._PARKED, "tracking_live"),
         (keys._PURGE, "keys_by_age"),
-        (events._DELETE, "PRIMARY KEY"),
+        (event_log._DELETE, "PRIMARY KEY"),
     ],
 )
 def test_upkeep_and_cursors_walk_their_indexes(tmp_path: Path, statement: str, index: str) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.central.operate.passwords import SYLLABLES, readable_password
+from fieldpost.central.access.passwords import SYLLABLES, readable_password
 
 
 @given(st.binary(min_size=SYLLABLES, max_size=SYLLABLES))

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.audit_filter import ACTS, FIELDS, AuditFilter, parse
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.audit_filter import ACTS, FIELDS, AuditFilter, parse
 
 ID = "01936f3e-7f7c-7000-8000-000000000001"
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.core.fingerprint import FINGERPRINT_LENGTH_MAX, fingerprint, fingerprint_key, is_fingerprint_key
+from fieldpost.core.search.fingerprint import FINGERPRINT_LENGTH_MAX, fingerprint, fingerprint_key, is_fingerprint_key
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fieldpost.core.forwarding import (
+from fieldpost.core.sites.forwarding import (
     CALL_WAIT_MAX,
     WAIT_MAX,
     Answer,
@@ -23,7 +23,7 @@ from fieldpost.core.forwarding import (
     decide_call,
     is_due,
 )
-from fieldpost.core.message import Category, MessageStatus
+from fieldpost.core.sites.message import Category, MessageStatus
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 INTERVAL = timedelta(seconds=10)

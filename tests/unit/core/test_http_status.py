@@ -2,7 +2,7 @@
 
 import pytest
 
-from fieldpost.core.http_status import Meaning, meaning_of
+from fieldpost.core.sites.http_status import Meaning, meaning_of
 
 TABLE = {
     Meaning.TAKEN: [200, 201, 202, 204, 207, 299],

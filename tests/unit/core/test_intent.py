@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from fieldpost.core.errors import Conflict
-from fieldpost.core.intent import Intent, IntentKind, IntentState, check_cancel, expiry_detail, takes_result
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentState, check_cancel, expiry_detail, takes_result
 from support.sample import NOW
 
 WAITING = Intent(

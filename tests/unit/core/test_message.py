@@ -2,7 +2,7 @@
 
 import pytest
 
-from fieldpost.core.message import Category
+from fieldpost.core.sites.message import Category
 
 
 @pytest.mark.parametrize("category", Category)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.fingerprint import fingerprint_key
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.search import FIELDS, WORD_LENGTH_MAX, WORDS_MAX, Filter, parse, parse_moment, words
+from fieldpost.core.search.filters import FIELDS, WORD_LENGTH_MAX, WORDS_MAX, Filter, parse, parse_moment, words
+from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.times import from_microseconds
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)

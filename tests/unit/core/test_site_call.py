@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.core.site_call import (
+from fieldpost.core.sites.call_mirror import (
     Mirror,
     Standing,
     Stretch,

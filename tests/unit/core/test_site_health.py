@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.core.site_health import (
+from fieldpost.core.sites.health import (
     Figures,
     Freshness,
     LinkState,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.front.console.chart import AGE, COUNT, HEIGHT, SPANS, WIDTH, Chart, Series, draw, top_of
+from fieldpost.front.console.kit.chart import AGE, COUNT, HEIGHT, SPANS, WIDTH, Chart, Series, draw, top_of
 
 END = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 HOUR = SPANS["hour"]

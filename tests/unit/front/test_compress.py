@@ -7,9 +7,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, StreamingResponse
 
-from fieldpost.front.console.compress import BLUR_BYTES_MAX, compress, gzip, takes_gzip
-from fieldpost.front.console.forms import form_token
-from fieldpost.front.console.static_files import StaticFiles
+from fieldpost.front.console.kit.compression import BLUR_BYTES_MAX, compress, gzip, takes_gzip
+from fieldpost.front.console.kit.forms import form_token
+from fieldpost.front.console.kit.static_files import StaticFiles
 
 PAGE = "<p>Pump 3 is hot</p>" * 400
 

@@ -6,7 +6,7 @@ import pytest
 
 from fieldpost.core import errors
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
-from fieldpost.front.api.errors import problem, status_of
+from fieldpost.front.http.problems import problem, status_of
 
 
 @pytest.mark.parametrize(

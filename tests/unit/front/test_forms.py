@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.front.console.forms import form_token, is_form_token, local_path, new_secret
+from fieldpost.front.console.kit.forms import form_token, is_form_token, local_path, new_secret
 
 
 @pytest.mark.parametrize("path", ["/", "/?status=parked&site=a%20b", "/notifications/0198c8a0"])

@@ -1,7 +1,7 @@
 """Guides as pages show them."""
 
 from fieldpost.central.adapters.email.description import GUIDE
-from fieldpost.front.console.guide import Block, Piece, read_guide
+from fieldpost.front.console.kit.markdown import Block, Piece, read_guide
 
 PAGE = """# Title
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fieldpost.core.errors import Unavailable
-from fieldpost.front import pulse as beats
-from fieldpost.front.pulse import LISTENERS_MAX, Pulse
+from fieldpost.front import change_feed as beats
+from fieldpost.front.change_feed import LISTENERS_MAX, Pulse
 
 
 class Store:

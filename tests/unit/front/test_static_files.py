@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.front.console.static_files import FOLDER, StaticFiles
+from fieldpost.front.console.kit.static_files import FOLDER, StaticFiles
 
 
 @pytest.mark.parametrize("vendor", [FOLDER / "vendor", Path(__file__).parents[2] / "support" / "vendor"])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.front.console.times import local_text, moment_in, zone_of
+from fieldpost.front.console.kit.times import local_text, moment_in, zone_of
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from fieldpost.central.store.nodes import NodeRecord
-from fieldpost.central.store.sites import SiteRecord
+from fieldpost.central.store.figures.nodes import NodeRecord
+from fieldpost.central.store.sites.sites import SiteRecord
 from fieldpost.central.watch.channels import ChannelState
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState, worst_first
@@ -13,8 +13,8 @@ from fieldpost.core.breaker import Breaker, BreakerState, channel_key
 from fieldpost.core.checks import Check, Verdict
 from fieldpost.core.kpi import NOTHING, Thresholds
 from fieldpost.core.lists import Channel
-from fieldpost.core.site_health import Freshness, SiteHealth, SiteReport, link_state
-from fieldpost.front.console.troubles import Seen, all_is_well, troubles
+from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport, link_state
+from fieldpost.front.console.issues import Seen, all_is_well, troubles
 from support.sample import MINUTE, NOW
 
 

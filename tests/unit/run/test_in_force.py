@@ -9,8 +9,8 @@ from fieldpost.core.checks import Verdict
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.setting import SettingInForce, open_secrets, shown
 from fieldpost.run.doctor import examine
+from fieldpost.run.effective_settings import in_force, origins, secret_keys
 from fieldpost.run.exposure import refuse_exposure
-from fieldpost.run.in_force import in_force, origins, secret_keys
 from fieldpost.run.settings import Settings, load
 
 ENVIRONMENT = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError
-from fieldpost.site.folder import read_folder
+from fieldpost.site.config.folder import read_folder
 
 TOKEN = "fp_site_abcdefghijkl_" + "a" * 52
 

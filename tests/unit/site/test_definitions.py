@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.site.definitions import Database, External, find_definition
-from fieldpost.site.folder import Folder, read_folder
-from fieldpost.site.places import PostgresqlPlace, SqlitePlace
-from fieldpost.site.secret_files import read_secret
+from fieldpost.site.config.database_url import PostgresqlPlace, SqlitePlace
+from fieldpost.site.config.definitions import Database, External, find_definition
+from fieldpost.site.config.folder import Folder, read_folder
+from fieldpost.site.config.secret_files import read_secret
 
 SITE = """
 [site]
@@ -255,7 +255,7 @@ def test_what_a_definition_needs_can_be_looked_for_before_it_is_used(
         assert caught.value.code == code
     External(name="a", url="https://a.example").check()
     _postgresql(tmp_path).check()
-    monkeypatch.setattr("fieldpost.site.definitions.find_spec", lambda name: None)
+    monkeypatch.setattr("fieldpost.site.config.definitions.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="asyncpg is not installed"):
         _postgresql(tmp_path).check()
 

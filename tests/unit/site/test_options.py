@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.site.options import BufferOptions, CallOptions, EventOptions, ForwardOptions, TrackingOptions
+from fieldpost.site.config.options import BufferOptions, CallOptions, EventOptions, ForwardOptions, TrackingOptions
 
 
 def test_the_forward_interval_is_one_value_of_ten_seconds_by_default() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.site.definitions import Database, External
-from fieldpost.site.payloads import (
+from fieldpost.site.buffer.payloads import (
     CALL_BODY_BYTES_MAX,
     PARAMETERS_BYTES_MAX,
     DatabaseWrite,
@@ -18,6 +17,7 @@ from fieldpost.site.payloads import (
     encode,
     target_summary,
 )
+from fieldpost.site.config.definitions import Database, External
 
 ERP = External(name="erp", url="https://erp.example.com", secret_headers={"X-Api-Key": "key.secret"})
 PLANT = Database(

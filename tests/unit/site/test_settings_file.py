@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError
-from fieldpost.site.folder import SETTINGS_BYTES_MAX, read_folder
+from fieldpost.site.config.folder import SETTINGS_BYTES_MAX, read_folder
 
 GOOD = '[site]\nname = "plant-7"\n\n[central]\nurl = "http://127.0.0.1:9"\n'
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.site.statements import STATEMENT_BYTES_MAX, Dialect, parse_statement
+from fieldpost.site.config.statements import STATEMENT_BYTES_MAX, Dialect, parse_statement
 
 POSTGRESQL = [
     ("INSERT INTO t VALUES (:a, :b, :a)", "INSERT INTO t VALUES ($1, $2, $1)", "a b"),

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from fieldpost.central.store.claims import Claimed
-from fieldpost.central.store.keyring import Opened
+from fieldpost.central.secrets.keyring import Opened
+from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
 from fieldpost.core.breaker import Breaker, channel_key, is_blocked

@@ -23,10 +23,10 @@ from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.dispatch.view import View, load_view
-from fieldpost.central.store import claims, due, lists
-from fieldpost.central.store.claims import Claimed, Share
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.keyring import Keyring
+from fieldpost.central.secrets.keyring import Keyring
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import claims, due, lists
+from fieldpost.central.store.notifications.claims import Claimed, Share
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost
 from fieldpost.core.breaker import Breaker

@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from fieldpost.central.dispatch.attempt import Flight
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.view import View
-from fieldpost.central.store import audit, claims, notifications
-from fieldpost.central.store import breakers as breaker_rows
-from fieldpost.central.store.claims import Claimed
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit, claims, records
+from fieldpost.central.store.notifications import breakers as breaker_rows
+from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
 from fieldpost.core.breaker import Breaker, BreakerState, give_back_probe, is_blocked, next_probe, take_probe
 from fieldpost.core.ids import new_ids
@@ -128,11 +128,11 @@ class Holds:
 
 def _park_old(conn: Connection, node_id: str, now: datetime, hold_max: timedelta, event_ids: Sequence[str]) -> int:
     entries = []
-    found = notifications.held_since_before(conn, now - hold_max, len(event_ids))
+    found = records.held_since_before(conn, now - hold_max, len(event_ids))
     for n, event_id in zip(found, event_ids, strict=False):
         error = f"held longer than {hold_max}: {n.held_reason}"
         transition = replace(parked(n, error, n.targets, now), last_attempt_at=n.last_attempt_at)
-        if notifications.change(conn, n, transition, now):
+        if records.change(conn, n, transition, now):
             entries.append(
                 audit.NotificationEntry(
                     event_id,

@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import Flight
 from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.central.store import attempts
-from fieldpost.central.store import breakers as breaker_rows
-from fieldpost.central.store.attempts import Finished
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import attempts
+from fieldpost.central.store.notifications import breakers as breaker_rows
+from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.clock import Clock
 from fieldpost.core.breaker import Breaker, BreakerPolicy, give_back_probe, next_probe, record
 from fieldpost.core.errors import Unavailable

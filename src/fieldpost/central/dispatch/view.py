@@ -7,10 +7,10 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import breakers as breaker_rows
-from fieldpost.central.store import due, lists
-from fieldpost.central.store.keyring import Keyring, Opened, SecretUnreadable
-from fieldpost.central.store.moment import moment
+from fieldpost.central.secrets.keyring import Keyring, Opened, SecretUnreadable
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.notifications import breakers as breaker_rows
+from fieldpost.central.store.notifications import due, lists
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key, is_blocked
 from fieldpost.core.lifecycle import Policy
 from fieldpost.core.lists import Directory, Route, resolve

@@ -19,11 +19,11 @@ from functools import lru_cache
 
 import structlog
 
-from fieldpost.central.ingest.pace import Pace
+from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
-from fieldpost.central.store import arrivals, audit
-from fieldpost.central.store.arrivals import Standing
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import arrivals, audit
+from fieldpost.central.store.notifications.arrivals import Standing
 from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus

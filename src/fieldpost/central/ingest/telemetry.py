@@ -18,16 +18,17 @@ from math import isfinite
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import mirrors, site_calls, site_health
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
-from fieldpost.central.store.together import Together
-from fieldpost.core import site_call
+from fieldpost.central.store.engine.batcher import Together
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.sites import cached_calls, mirrors
+from fieldpost.central.store.sites import health as site_health
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.ids import is_id
-from fieldpost.core.message import Category, OperationStatus
-from fieldpost.core.site_call import CallReport, Mirror, Standing, Stretch
-from fieldpost.core.site_health import SiteHealth, SiteReport
+from fieldpost.core.sites import call_mirror
+from fieldpost.core.sites.call_mirror import CallReport, Mirror, Standing, Stretch
+from fieldpost.core.sites.health import SiteHealth, SiteReport
+from fieldpost.core.sites.message import Category, OperationStatus
 from fieldpost.core.text import LABEL_BYTES_MAX, check_label, cut
 from fieldpost.core.times import from_text
 from fieldpost.link.messages import ITEMS_MAX, CallRow, Health, Reconcile, ReconcileAnswer, Telemetry, TelemetryAck
@@ -175,10 +176,10 @@ def _take(
 ) -> int:
     mirrors.lock(conn, [site])
     at = moment(conn, now)
-    after = _noting(site_call.told(mirrors.load(conn, site), site, stretch, at), refused)
+    after = _noting(call_mirror.told(mirrors.load(conn, site), site, stretch, at), refused)
     mirrors.save(conn, [after])
-    if site_call.joins_on(after, stretch):
-        site_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
+    if call_mirror.joins_on(after, stretch):
+        cached_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
     return after.cursor
 
 
@@ -190,12 +191,12 @@ def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime
     taken = []
     for told in answers:
         before, incarnation = known.get(told.site), told.stretch.incarnation
-        after, is_whole = site_call.answered(before, told.site, told.stretch, told.standing, at)
+        after, is_whole = call_mirror.answered(before, told.site, told.stretch, told.standing, at)
         known[told.site] = _noting(after, told.refused)
-        if site_call.joins_on(after, told.stretch):
-            site_calls.apply(conn, told.site, incarnation, after.round, told.reports, sent_at=told.sent_at, now=at)
-        if site_call.ended_round(before, after, is_whole):
-            site_calls.forsake(conn, told.site, after.round, now=at)
+        if call_mirror.joins_on(after, told.stretch):
+            cached_calls.apply(conn, told.site, incarnation, after.round, told.reports, sent_at=told.sent_at, now=at)
+        if call_mirror.ended_round(before, after, is_whole):
+            cached_calls.forsake(conn, told.site, after.round, now=at)
         taken.append((before, after, is_whole))
     mirrors.save(conn, known.values())
     return taken
@@ -205,7 +206,7 @@ def _reread(conn: Connection, site: str) -> None:
     mirrors.lock(conn, [site])
     mirror = mirrors.load(conn, site)
     if mirror is not None:
-        mirrors.save(conn, [site_call.reread(mirror, mirror.forgotten)])
+        mirrors.save(conn, [call_mirror.reread(mirror, mirror.forgotten)])
 
 
 def _keep_healths(conn: Connection, told: Sequence[_Health], *, now: datetime | None) -> None:

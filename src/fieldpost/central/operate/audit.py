@@ -4,14 +4,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from fieldpost.central.operate.acts import record, require
-from fieldpost.central.store import audit, audit_search
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
+from fieldpost.central.access.audit_trail import record, require
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.search import audit_entries
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.audit_filter import AuditFilter
+from fieldpost.core.search.audit_filter import AuditFilter
 
 BATCH = 1000
 """So many entries are held in memory at once."""
@@ -43,7 +44,7 @@ class Audit:
         """Set by set, each in a transaction of its own: nobody waits for a slow reader."""
         before = None
         while True:
-            found = await self._store.read(audit_search.find, wanted, limit=BATCH, before=before)
+            found = await self._store.read(audit_entries.find, wanted, limit=BATCH, before=before)
             if found.entries:
                 yield found.entries
             if found.end is None:

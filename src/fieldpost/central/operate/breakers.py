@@ -2,10 +2,10 @@
 
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import commit, is_name, record, require
-from fieldpost.central.store import audit
-from fieldpost.central.store import breakers as rows
-from fieldpost.central.store.engine import Store
+from fieldpost.central.access.audit_trail import commit, is_name, record, require
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.notifications import breakers as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry

@@ -9,13 +9,13 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import KEEP, Keep, commit, event_id, is_name, record, require
+from fieldpost.central.access.audit_trail import KEEP, Keep, commit, event_id, is_name, record, require
 from fieldpost.central.operate.lists import adapter_of
-from fieldpost.central.operate.ways import free_moved, try_soon
-from fieldpost.central.store import audit
-from fieldpost.central.store import lists as rows
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.keyring import NONCE_BYTES, Keyring
+from fieldpost.central.operate.rerouting import free_moved, try_soon
+from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.adapter import Adapter, Described, Doubting, Envelope, Locating, Phase, SettingField

@@ -14,17 +14,18 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import commit, is_name, record, require
-from fieldpost.central.store import audit, sites
-from fieldpost.central.store import intents as rows
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
+from fieldpost.central.access.audit_trail import commit, is_name, record, require
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.sites import intents as rows
+from fieldpost.central.store.sites import sites
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import ConfigError, Conflict, InvalidInput, NotFound
 from fieldpost.core.ids import is_id, new_ids
-from fieldpost.core.intent import Intent, IntentKind, IntentOutcome, check_cancel, takes_result
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, check_cancel, takes_result
 from fieldpost.core.text import ERROR_BYTES_MAX, check_label, cut
 from fieldpost.link.messages import Cell, Command, CommandResult
 

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import event_id, require
-from fieldpost.central.store import audit
-from fieldpost.central.store import notifications as rows
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
+from fieldpost.central.access.audit_trail import event_id, require
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.notifications import records as rows
 from fieldpost.clock import Clock
 from fieldpost.core import lifecycle
 from fieldpost.core.actor import Actor, Role

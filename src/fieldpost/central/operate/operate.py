@@ -3,24 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fieldpost.central.operate.account_options import AccountOptions
-from fieldpost.central.operate.accounts import Accounts
+from fieldpost.central.access.account_options import AccountOptions
+from fieldpost.central.access.accounts import Accounts
+from fieldpost.central.access.logins import Logins
+from fieldpost.central.access.oidc import Oidc
+from fieldpost.central.access.passwords import Passwords
+from fieldpost.central.access.tokens import Tokens
+from fieldpost.central.access.users import Users
 from fieldpost.central.operate.audit import Audit
 from fieldpost.central.operate.breakers import Breakers
-from fieldpost.central.operate.bulk_acts import BulkActs
+from fieldpost.central.operate.bulk_actions import BulkActs
 from fieldpost.central.operate.channels import Channels
 from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.lists import Lists
-from fieldpost.central.operate.logins import Logins
 from fieldpost.central.operate.notifications import Notifications
-from fieldpost.central.operate.oidc import Oidc
-from fieldpost.central.operate.passwords import Passwords
 from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import Sites
-from fieldpost.central.operate.tokens import Tokens
-from fieldpost.central.operate.users import Users
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.keyring import Keyring
+from fieldpost.central.secrets.keyring import Keyring
+from fieldpost.central.store.engine.store import Store
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter
 

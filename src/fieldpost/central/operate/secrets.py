@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import record, require
-from fieldpost.central.store import audit
-from fieldpost.central.store import lists as rows
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of
+from fieldpost.central.access.audit_trail import record, require
+from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.lists import Channel

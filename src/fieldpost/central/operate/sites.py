@@ -17,12 +17,13 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.operate.acts import commit, is_name, record, require
-from fieldpost.central.store import audit, identities
-from fieldpost.central.store import sites as rows
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.sites import Enrolment, SiteRecord
-from fieldpost.central.store.together import Together
+from fieldpost.central.access.audit_trail import commit, is_name, record, require
+from fieldpost.central.store.accounts import identities
+from fieldpost.central.store.engine.batcher import Together
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.sites import sites as rows
+from fieldpost.central.store.sites.sites import Enrolment, SiteRecord
 from fieldpost.clock import Clock
 from fieldpost.core.actor import APP, Actor, Role
 from fieldpost.core.audit import AuditEntry

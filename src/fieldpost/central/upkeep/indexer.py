@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import terms
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.search import terms
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable

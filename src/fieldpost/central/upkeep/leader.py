@@ -11,8 +11,8 @@ import asyncio
 
 import structlog
 
-from fieldpost.central.store import leases
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures import leases
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
-from fieldpost.central.store.retention import BATCH_MAX
+from fieldpost.central.store.engine.purging import BATCH_MAX
 from fieldpost.core.errors import ConfigError
 
 TOMBSTONE_EXTRA_DAYS_MIN = 90.0

@@ -13,10 +13,13 @@ from datetime import timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store import bulk_acts, identities, intents, logins, retention, site_calls, site_health, terms
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
-from fieldpost.central.store.retention import BEGINNING, Batch, Span
+from fieldpost.central.store.accounts import identities, logins
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import retention
+from fieldpost.central.store.search import bulk_actions, terms
+from fieldpost.central.store.sites import cached_calls, health, intents
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.clock import Clock
@@ -39,7 +42,7 @@ class _Kept:
 
     name: str
     retention: timedelta
-    purge: Callable[[Connection, Span], Batch]
+    purge: Callable[[Connection, PurgeRange], PurgedBatch]
 
 
 class Purge:
@@ -54,14 +57,14 @@ class Purge:
         self._kept = (
             _Kept("notifications", o.terminal_retention, retention.purge_notifications),
             _Kept("audit", o.audit_retention, retention.purge_audit),
-            _Kept("bulk_acts", o.audit_retention, bulk_acts.purge),
+            _Kept("bulk_acts", o.audit_retention, bulk_actions.purge),
             _Kept("tombstones", o.tombstone_retention, retention.TOMBSTONES.purge),
             _Kept("samples", o.sample_retention, retention.SAMPLES.purge),
             _Kept("nodes", o.node_retention, retention.NODES.purge),
-            _Kept("site_calls", o.terminal_retention, site_calls.ENDED.purge),
-            _Kept("gone_site_calls", o.terminal_retention, site_calls.GONE.purge),
+            _Kept("site_calls", o.terminal_retention, cached_calls.ENDED.purge),
+            _Kept("gone_site_calls", o.terminal_retention, cached_calls.GONE.purge),
             _Kept("intents", o.audit_retention, intents.ENDED.purge),
-            _Kept("site_health_samples", o.sample_retention, site_health.SAMPLES.purge),
+            _Kept("site_health_samples", o.sample_retention, health.SAMPLES.purge),
             _Kept("search_terms", o.terminal_retention, terms.purge),
             _Kept("sessions", LOGIN_RETENTION, identities.purge_sessions),
             _Kept("login_links", LOGIN_RETENTION, logins.LINKS.purge),
@@ -99,9 +102,9 @@ class Purge:
         return False
 
     async def _purge(self, kept: _Kept, deleted: Counter[str]) -> bool:
-        """Batch after batch until nothing is left; False when this node no longer leads before that."""
+        """PurgedBatch after batch until nothing is left; False when this node no longer leads before that."""
         now = await self._store.read(moment, self._store.now())
-        span = Span(now - kept.retention, BEGINNING, self._options.purge_batch, now)
+        span = PurgeRange(now - kept.retention, BEGINNING, self._options.purge_batch, now)
         while self._leader.is_leader:
             batch, took_s = await self._store.write(self._timed, kept.purge, span)
             deleted[kept.name] += batch.deleted
@@ -111,7 +114,9 @@ class Purge:
             await self._clock.sleep(took_s)
         return False
 
-    def _timed(self, conn: Connection, purge: Callable[[Connection, Span], Batch], span: Span) -> tuple[Batch, float]:
+    def _timed(
+        self, conn: Connection, purge: Callable[[Connection, PurgeRange], PurgedBatch], span: PurgeRange
+    ) -> tuple[PurgedBatch, float]:
         """A batch, and how long it held what it locked; the wait for its turn does not count."""
         began = self._clock.monotonic()
         return purge(conn, span), self._clock.monotonic() - began

@@ -4,14 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from fieldpost.central.store import kpis, samples, site_health
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures import kpis, samples
+from fieldpost.central.store.sites import health
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.site_health import Freshness
+from fieldpost.core.sites.health import Freshness
 
 log = structlog.get_logger()
 
@@ -48,7 +49,7 @@ class Sampler:
         snapshot = await self._store.read(kpis.snapshot, self._by, now=self._store.now())
         taken_at = begin_of(snapshot.as_of, self._interval)
         await self._store.write(samples.add, taken_at, snapshot)
-        await self._store.write(site_health.sample, taken_at, self._freshness, now=snapshot.as_of)
+        await self._store.write(health.sample, taken_at, self._freshness, now=snapshot.as_of)
         return snapshot.as_of
 
     async def _sweep_safely(self) -> float:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.upkeep.indexer import Indexer
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -10,7 +10,7 @@ from fieldpost.central.upkeep.purge import Purge
 from fieldpost.central.upkeep.sampler import Sampler
 from fieldpost.clock import Clock
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.site_health import Freshness
+from fieldpost.core.sites.health import Freshness
 
 
 @dataclass(frozen=True, slots=True)

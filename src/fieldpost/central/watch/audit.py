@@ -6,14 +6,14 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import audit_search
-from fieldpost.central.store.audit_search import Place
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.search import audit_entries
+from fieldpost.central.store.search.audit_entries import Place
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.audit_filter import AuditFilter
+from fieldpost.core.search.audit_filter import AuditFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,6 @@ def _page(
     conn: Connection, wanted: AuditFilter, limit: int, before: Place | None, *, now: datetime | None
 ) -> AuditPage:
     as_of = moment(conn, now)
-    found = audit_search.find(conn, wanted, limit=limit, before=before)
+    found = audit_entries.find(conn, wanted, limit=limit, before=before)
     end = found.end
     return AuditPage(found.entries, to_cursor(end) if end else None, end[0] if end else None, as_of)

@@ -6,11 +6,11 @@ event log.
 
 from datetime import datetime, timedelta
 
-from fieldpost.central.watch.site_calls import CallDetail
+from fieldpost.central.watch.cached_calls import CallDetail
 from fieldpost.central.watch.timeline import Step, Tone
-from fieldpost.core.intent import Intent, IntentOutcome, IntentState
-from fieldpost.core.message import OperationStatus
-from fieldpost.core.site_call import SiteCall
+from fieldpost.core.sites.call_mirror import SiteCall
+from fieldpost.core.sites.intent import Intent, IntentOutcome, IntentState
+from fieldpost.core.sites.message import OperationStatus
 
 _TONES = {
     OperationStatus.PENDING: Tone.WAIT,

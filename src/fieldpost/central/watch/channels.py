@@ -6,9 +6,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import breakers, lists
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import breakers, lists
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key
 from fieldpost.core.errors import NotFound
 from fieldpost.core.lists import Channel

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from fieldpost.central.store import breakers
-from fieldpost.central.store.engine import Store
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import breakers
 from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, Nodes, NodeState
@@ -18,7 +18,7 @@ from fieldpost.central.watch.sites import Fleet, Sites
 from fieldpost.core.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import KPIS, Kpi, Snapshot
-from fieldpost.core.site_health import LinkState
+from fieldpost.core.sites.health import LinkState
 
 
 class Exposition:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import kpis, lists
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.keyring import Keyring
-from fieldpost.central.store.migrate import Schema, schema_of
-from fieldpost.central.watch.glance import Glance
+from fieldpost.central.secrets.keyring import Keyring
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.notifications import lists
+from fieldpost.central.store.schema.migrate import Schema, schema_of
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, look
+from fieldpost.central.watch.shared_read import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.checks import Check, Verdict
 from fieldpost.core.errors import Unavailable

@@ -7,10 +7,10 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import kpis, samples
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
-from fieldpost.central.watch.glance import Glance
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures import kpis, samples
+from fieldpost.central.watch.shared_read import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NAMES, Snapshot, Thresholds

@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import leases, nodes
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.leases import LEADER, Lease
-from fieldpost.central.store.moment import moment
-from fieldpost.central.store.nodes import NodeRecord
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures import leases, nodes
+from fieldpost.central.store.figures.leases import LEADER, Lease
+from fieldpost.central.store.figures.nodes import NodeRecord
 
 LOST_AFTER = timedelta(seconds=20)
 """A node that was not heard of for so long is lost: it says that it lives every five seconds."""

@@ -6,25 +6,27 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import attempts, audit, breakers, lists, parked, search, sites
-from fieldpost.central.store import notifications as rows
-from fieldpost.central.store.attempts import AttemptRecord
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
-from fieldpost.central.store.parked import Counted
-from fieldpost.central.store.terms import Place
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import attempts, audit, breakers, lists
+from fieldpost.central.store.notifications import records as rows
+from fieldpost.central.store.notifications.attempts import AttemptRecord
+from fieldpost.central.store.search import notifications, parked
+from fieldpost.central.store.search.parked import Counted
+from fieldpost.central.store.search.terms import Place
+from fieldpost.central.store.sites import sites
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
-from fieldpost.central.watch.glance import Glance
+from fieldpost.central.watch.shared_read import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.explain import explain
-from fieldpost.core.fingerprint import fingerprint, fingerprint_key
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds, is_stuck
 from fieldpost.core.lists import Route, resolve
 from fieldpost.core.notification import Notification, Summary
-from fieldpost.core.search import Filter
+from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.fingerprint import fingerprint, fingerprint_key
 
 __all__ = [
     "AttemptRecord",
@@ -162,7 +164,7 @@ def _page(
     resolved = wanted.resolved(as_of, by)
     if resolved is None:
         return Page((), None, as_of)
-    found = search.find(conn, resolved, limit=limit, before=before)
+    found = notifications.find(conn, resolved, limit=limit, before=before)
     counts = attempts.counts(conn, [n.notification_id for n in found.notifications])
     lines = tuple(
         Line(n, counts.get(n.notification_id, 0), is_stuck(n.status, n.created_at, as_of, by.stuck_after))

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from fieldpost.central.store import breakers
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.marks import marks
-from fieldpost.central.watch.glance import Glance
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures.change_tokens import marks
+from fieldpost.central.store.notifications import breakers
 from fieldpost.central.watch.health import Health
+from fieldpost.central.watch.shared_read import Glance
 from fieldpost.central.watch.sites import Sites, SiteState
 from fieldpost.clock import Clock
 from fieldpost.core.breaker import BreakerState
 from fieldpost.core.notification import Status
-from fieldpost.core.site_health import Standing
+from fieldpost.core.sites.health import Standing
 
 
 @dataclass(frozen=True, slots=True)

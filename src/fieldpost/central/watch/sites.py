@@ -6,18 +6,19 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store import intents, mirrors, site_health
-from fieldpost.central.store import sites as rows
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.moment import moment
-from fieldpost.central.store.sites import Enrolment, SiteRecord, SiteToken
-from fieldpost.central.watch.glance import Glance
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.sites import health as site_health
+from fieldpost.central.store.sites import intents, mirrors
+from fieldpost.central.store.sites import sites as rows
+from fieldpost.central.store.sites.sites import Enrolment, SiteRecord, SiteToken
+from fieldpost.central.watch.shared_read import Glance
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
-from fieldpost.core.intent import Intent, IntentKind
-from fieldpost.core.site_call import Mirror
-from fieldpost.core.site_health import Figures, Freshness, LinkState, SiteHealth, Standing, link_state, standing
+from fieldpost.core.sites.call_mirror import Mirror
+from fieldpost.core.sites.health import Figures, Freshness, LinkState, SiteHealth, Standing, link_state, standing
+from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.text import is_label
 
 HISTORY_DEFAULT = timedelta(days=1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from fieldpost.central.store.attempts import AttemptRecord
+from fieldpost.central.store.notifications.attempts import AttemptRecord
 from fieldpost.core.actor import APP
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.notification import Notification, Status, TargetStatus

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
-from fieldpost.central.store.engine import Store
-from fieldpost.central.store.keyring import Keyring
+from fieldpost.central.secrets.keyring import Keyring
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.watch.audit import Audit
-from fieldpost.central.watch.bulk_acts import BulkActs
+from fieldpost.central.watch.bulk_actions import BulkActs
+from fieldpost.central.watch.cached_calls import SiteCalls
 from fieldpost.central.watch.channels import Channels
 from fieldpost.central.watch.exposition import Exposition
 from fieldpost.central.watch.health import Health
@@ -15,12 +16,11 @@ from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Nodes
 from fieldpost.central.watch.notifications import Notifications
 from fieldpost.central.watch.signals import Signals
-from fieldpost.central.watch.site_calls import SiteCalls
 from fieldpost.central.watch.sites import Sites
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
-from fieldpost.core.site_health import Freshness
+from fieldpost.core.sites.health import Freshness
 
 SECONDS_MAX = 10 * 365 * 86400.0
 

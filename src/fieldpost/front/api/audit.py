@@ -2,13 +2,13 @@
 
 import msgspec
 
-from fieldpost.central.operate.audit_files import FORMATS, MEDIA_TYPES, file_name, to_file
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.audit_filter import FIELDS, MANY, AuditFilter, parse
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.audit_filter import FIELDS, MANY, AuditFilter, parse
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Call, Stream
-from fieldpost.front.api.promise import ID, MOMENT, NAME, PAGED, Parameter, one_of, promises
+from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
+from fieldpost.front.http.call import Answer, Call, Stream
+from fieldpost.front.http.endpoint_spec import ID, MOMENT, NAME, PAGED, Parameter, one_of, promises
 
 FILTERS = (
     Parameter("from", MOMENT, "happened at this moment or later, in UTC"),

@@ -3,11 +3,11 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.operate.acts import KEEP
+from fieldpost.central.access.audit_trail import KEEP
 from fieldpost.core.lists import Channel
 from fieldpost.core.retry import to_text
-from fieldpost.front.api.call import Answer, Body, Call
-from fieldpost.front.api.promise import promises
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import promises
 
 
 class NewChannel(Body, frozen=True):

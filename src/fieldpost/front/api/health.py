@@ -2,9 +2,9 @@
 
 import msgspec
 
-from fieldpost.front.api.call import Answer, Call, Text
-from fieldpost.front.api.errors import RETRY_AFTER_S
-from fieldpost.front.api.promise import promises
+from fieldpost.front.http.call import Answer, Call, Text
+from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.problems import RETRY_AFTER_S
 
 
 class Probe(msgspec.Struct, frozen=True):

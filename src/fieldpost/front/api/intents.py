@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fieldpost.central.watch.site_calls import LIMIT_DEFAULT
+from fieldpost.central.watch.cached_calls import LIMIT_DEFAULT
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.intent import Intent, IntentKind, IntentState
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Body, Call
-from fieldpost.front.api.promise import NAME, PAGED, Parameter, one_of, promises
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import NAME, PAGED, Parameter, one_of, promises
 
 
 class NewIntent(Body, frozen=True, kw_only=True):

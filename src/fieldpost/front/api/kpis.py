@@ -9,8 +9,8 @@ import msgspec
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import KPIS
 from fieldpost.core.times import from_text, to_text
-from fieldpost.front.api.call import Answer, Call
-from fieldpost.front.api.promise import MOMENT, NAME, Parameter, one_of, promises
+from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, NAME, Parameter, one_of, promises
 
 
 class ThresholdsView(msgspec.Struct, frozen=True):

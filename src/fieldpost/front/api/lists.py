@@ -3,15 +3,15 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.operate.acts import KEEP
-from fieldpost.central.operate.list_files import FILE_BYTES_MAX, ListFile, from_csv, from_json, to_csv, to_json
+from fieldpost.central.access.audit_trail import KEEP
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList
 from fieldpost.core.retry import to_text
-from fieldpost.front.api.call import Answer, Body, Call, Text
-from fieldpost.front.api.promise import JSON, Parameter, one_of, promises
 from fieldpost.front.body import read_body
+from fieldpost.front.files.lists import FILE_BYTES_MAX, ListFile, from_csv, from_json, to_csv, to_json
+from fieldpost.front.http.call import Answer, Body, Call, Text
+from fieldpost.front.http.endpoint_spec import JSON, Parameter, one_of, promises
 from fieldpost.link.codec import check_json
 
 FORMATS = ("csv", "json")

@@ -4,8 +4,8 @@ import msgspec
 
 from fieldpost.central.watch.nodes import Node
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Call
-from fieldpost.front.api.promise import promises
+from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.http.endpoint_spec import promises
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

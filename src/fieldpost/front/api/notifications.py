@@ -8,10 +8,10 @@ from fieldpost.central.watch.notifications import AttemptRecord, Detail, ErrorGr
 from fieldpost.core.actor import Actor
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.notification import Notification, Status
-from fieldpost.core.search import FIELDS, parse
+from fieldpost.core.search.filters import FIELDS, parse
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Body, Call
-from fieldpost.front.api.promise import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, promises
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, promises
 
 FILTERS = (
     Parameter("status", one_of(Status), "only in these statuses", is_many=True),

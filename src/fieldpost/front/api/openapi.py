@@ -14,10 +14,10 @@ from typing import Any, get_args
 import msgspec
 
 import fieldpost
-from fieldpost.front.api.call import Answer, Call, Route, Text
-from fieldpost.front.api.errors import Problem
-from fieldpost.front.api.promise import ID, JSON, NAME, Parameter, Promise, promise_of, promises
 from fieldpost.front.auth import Access
+from fieldpost.front.http.call import Answer, Call, Route, Text
+from fieldpost.front.http.endpoint_spec import ID, JSON, NAME, Parameter, Promise, promise_of, promises
+from fieldpost.front.http.problems import Problem
 
 PATH = "/api/v1/openapi.json"
 PROBLEM = "application/problem+json"

@@ -1,34 +1,28 @@
-"""The whole API as one table. What is not here, or in the console's table, is not reachable."""
+"""The whole API as one table. A path that is in no table of routes (API, link, console) is not reachable."""
 
 from fieldpost.front.api import (
     audit,
     breakers,
-    bulk_acts,
+    bulk_actions,
+    cached_calls,
     channels,
     health,
     intents,
     kpis,
-    link,
     lists,
     nodes,
     notifications,
     openapi,
     secrets,
     settings,
-    site_calls,
     site_health,
     sites,
     submissions,
     tokens,
     users,
 )
-from fieldpost.front.api.call import Route
 from fieldpost.front.auth import Access
-from fieldpost.link.endpoint import CONTROL_PATH, DATA_PATH
-from fieldpost.link.join import JOIN_PATH
-
-SOCKETS = {DATA_PATH: link.data, CONTROL_PATH: link.control}
-"""The WebSockets; they serve sites."""
+from fieldpost.front.http.call import Route
 
 ROUTES = (
     Route("GET", "/healthz", health.alive, Access.ANYONE),
@@ -47,12 +41,12 @@ ROUTES = (
     Route("GET", "/api/v1/notifications/{notification_id}", notifications.show, Access.VIEWER),
     Route("POST", "/api/v1/notifications/{notification_id}/retry", notifications.retry, Access.OPERATOR),
     Route("POST", "/api/v1/notifications/{notification_id}/discard", notifications.discard, Access.OPERATOR),
-    Route("GET", "/api/v1/bulk-acts", bulk_acts.show_all, Access.VIEWER),
-    Route("POST", "/api/v1/bulk-acts", bulk_acts.start, Access.OPERATOR),
-    Route("POST", "/api/v1/bulk-acts/preview", bulk_acts.preview, Access.VIEWER),
-    Route("GET", "/api/v1/bulk-acts/{act_id}", bulk_acts.show, Access.VIEWER),
-    Route("GET", "/api/v1/bulk-acts/{act_id}/rows", bulk_acts.rows, Access.VIEWER),
-    Route("POST", "/api/v1/bulk-acts/{act_id}/cancel", bulk_acts.cancel, Access.OPERATOR),
+    Route("GET", "/api/v1/bulk-acts", bulk_actions.show_all, Access.VIEWER),
+    Route("POST", "/api/v1/bulk-acts", bulk_actions.start, Access.OPERATOR),
+    Route("POST", "/api/v1/bulk-acts/preview", bulk_actions.preview, Access.VIEWER),
+    Route("GET", "/api/v1/bulk-acts/{act_id}", bulk_actions.show, Access.VIEWER),
+    Route("GET", "/api/v1/bulk-acts/{act_id}/rows", bulk_actions.rows, Access.VIEWER),
+    Route("POST", "/api/v1/bulk-acts/{act_id}/cancel", bulk_actions.cancel, Access.OPERATOR),
     Route("GET", "/api/v1/lists", lists.show_all, Access.VIEWER),
     Route("POST", "/api/v1/lists", lists.add, Access.ADMIN),
     Route("GET", "/api/v1/lists/{name:path}", lists.show, Access.VIEWER),
@@ -78,8 +72,8 @@ ROUTES = (
     Route("GET", "/api/v1/site-health", site_health.show_all, Access.VIEWER),
     Route("GET", "/api/v1/site-health/{name:path}/history", site_health.history, Access.VIEWER),
     Route("GET", "/api/v1/site-health/{name:path}", site_health.show, Access.VIEWER),
-    Route("GET", "/api/v1/site-calls", site_calls.page, Access.VIEWER),
-    Route("GET", "/api/v1/site-calls/{operation_id}", site_calls.show, Access.VIEWER),
+    Route("GET", "/api/v1/site-calls", cached_calls.page, Access.VIEWER),
+    Route("GET", "/api/v1/site-calls/{operation_id}", cached_calls.show, Access.VIEWER),
     Route("GET", "/api/v1/intents", intents.page, Access.VIEWER),
     Route("POST", "/api/v1/intents", intents.give, Access.OPERATOR),
     Route("GET", "/api/v1/intents/{intent_id}", intents.show, Access.VIEWER),
@@ -87,7 +81,6 @@ ROUTES = (
     Route("GET", "/api/v1/audit", audit.page, Access.VIEWER),
     Route("GET", "/api/v1/export/audit", audit.export, Access.ADMIN),
     Route("GET", "/api/v1/settings", settings.show, Access.ADMIN),
-    Route("POST", JOIN_PATH, sites.join, Access.JOIN),
     Route("GET", "/api/v1/me", users.me, Access.VIEWER),
     Route("GET", "/api/v1/sessions", users.sessions, Access.VIEWER),
     Route("DELETE", "/api/v1/sessions/{session_id}", users.end_session, Access.VIEWER),
@@ -101,7 +94,4 @@ ROUTES = (
     Route("DELETE", "/api/v1/users/{name}", users.remove, Access.ADMIN),
     Route("POST", "/api/v1/users/{name}/reset-password", users.reset_password, Access.ADMIN),
     Route("POST", "/api/v1/users/{name}/log-out", users.log_out, Access.ADMIN),
-    Route("POST", "/link/v1/submit", link.submit, Access.SITE),
-    Route("POST", "/link/v1/control", link.control_by_post, Access.SITE),
-    Route("GET", "/link/v1/status/{notification_id}", link.status, Access.SITE),
 )

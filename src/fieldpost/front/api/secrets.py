@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fieldpost.front.api.call import Answer, Call
-from fieldpost.front.api.promise import promises
+from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.http.endpoint_spec import promises
 
 
 class SecretsView(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 import msgspec
 
 from fieldpost.core.setting import SettingInForce, Value
-from fieldpost.front.api.call import Answer, Call
-from fieldpost.front.api.promise import promises
+from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.http.endpoint_spec import promises
 
 
 class SettingView(msgspec.Struct, frozen=True, kw_only=True):

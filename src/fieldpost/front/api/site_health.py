@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from fieldpost.central.watch.sites import SiteState
-from fieldpost.core.search import parse_moment
-from fieldpost.core.site_call import Mirror
+from fieldpost.core.search.filters import parse_moment
+from fieldpost.core.sites.call_mirror import Mirror
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Call
-from fieldpost.front.api.promise import MOMENT, Parameter, promises
+from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, Parameter, promises
 
 
 class MirrorView(msgspec.Struct, frozen=True, kw_only=True):

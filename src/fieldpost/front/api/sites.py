@@ -1,19 +1,15 @@
-"""`/sites`: add, look, rotate tokens, revoke; and `/link/v1/join`, where a site enrols by a code."""
+"""`/sites`: add, look, rotate tokens, revoke."""
 
-from binascii import unhexlify
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from fieldpost.central.operate.sites import OVERLAP_DEFAULT, VALID_DEFAULT, Claimant, SiteRecord
+from fieldpost.central.operate.sites import OVERLAP_DEFAULT, VALID_DEFAULT, SiteRecord
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Body, Call
-from fieldpost.front.api.promise import promises
-from fieldpost.link.join import Joined
-
-DIGEST_LENGTH = 64
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import promises
 
 
 class NewSite(Body, frozen=True, kw_only=True):
@@ -71,12 +67,6 @@ class SiteDetail(SiteView, frozen=True, kw_only=True):
     tokens: list[SiteTokenView]
     enrolment: EnrolmentView | None
     """The code that the site may still enrol by, if there is one."""
-
-
-class Join(Body, frozen=True, kw_only=True):
-    prefix: str
-    digest: str
-    site: str | None = None
 
 
 @promises(AddedSite | InvitedSite, 201, body=NewSite, problems=(409,))
@@ -141,19 +131,6 @@ async def rotate(call: Call) -> Answer:
 async def revoke(call: Call) -> Answer:
     """Nothing that the site sends is taken from here on; its rows stay, and can be managed."""
     return Answer(SiteView(**_view(await call.operate.sites.revoke(call.actor, call.path("name")))))
-
-
-async def join(call: Call) -> Answer:
-    """`POST /link/v1/join`: a site shows its code and the digest of the token that it has made; it is told its name."""
-    asked = await call.read(Join)
-    if len(asked.digest) != DIGEST_LENGTH or not asked.digest.isascii() or not _is_hex(asked.digest):
-        raise InvalidInput("join.digest", f"digest must be {DIGEST_LENGTH} hexadecimal digits", field="digest")
-    claimant = Claimant(asked.prefix, unhexlify(asked.digest), asked.site)
-    return Answer(Joined(await call.operate.sites.join(call.code, claimant)))
-
-
-def _is_hex(text: str) -> bool:
-    return all(character in "0123456789abcdef" for character in text)
 
 
 def _span(seconds: float, field: str) -> timedelta:

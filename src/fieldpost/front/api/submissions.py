@@ -10,8 +10,8 @@ import msgspec
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import derived_id
 from fieldpost.front.allowance import Lane
-from fieldpost.front.api.call import Answer, Body, Call
-from fieldpost.front.api.promise import Parameter, promises
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import Parameter, promises
 from fieldpost.link.messages import ACCEPTED, FRAME_BYTES_MAX, ITEMS_MAX, REJECTED, Item, Result, Submit
 
 KEY_HEADER = "Idempotency-Key"

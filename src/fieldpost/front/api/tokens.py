@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import msgspec
 
-from fieldpost.central.operate.tokens import LIFE_DEFAULT, LIFE_MAX, TokenRecord
+from fieldpost.central.access.tokens import LIFE_DEFAULT, LIFE_MAX, TokenRecord
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Body, Call
-from fieldpost.front.api.promise import promises
 from fieldpost.front.api.users import role_of
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import promises
 
 
 class NewToken(Body, frozen=True):

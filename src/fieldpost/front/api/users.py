@@ -3,13 +3,13 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.operate.acts import KEEP
-from fieldpost.central.operate.users import Link, OperatorRecord, TokenRecord
+from fieldpost.central.access.audit_trail import KEEP
+from fieldpost.central.access.users import Link, OperatorRecord, TokenRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
-from fieldpost.front.api.call import Answer, Body, Call
-from fieldpost.front.api.promise import NAME, Parameter, promises
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import NAME, Parameter, promises
 
 
 class NewUser(Body, frozen=True):

@@ -2,12 +2,20 @@
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.logins import TooManyLogins
+from fieldpost.central.access.logins import TooManyLogins
 from fieldpost.core.errors import Denied, InvalidInput, NotFound
 from fieldpost.core.login import PASSWORD_LENGTH_MIN
 from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.request import (
+    THEME_COOKIE,
+    THEMES,
+    PageRoute,
+    Visit,
+    redirect,
+    set_cookie,
+    set_session,
+)
 from fieldpost.front.console.sessions import logged_out
-from fieldpost.front.console.visit import THEME_COOKIE, THEMES, PageRoute, Visit, redirect, set_cookie, set_session
 from fieldpost.link import credentials
 
 THEME_S = 5 * 365 * 86400

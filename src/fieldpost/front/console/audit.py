@@ -7,15 +7,15 @@ from urllib.parse import quote, urlencode
 from starlette.datastructures import QueryParams
 from starlette.responses import Response, StreamingResponse
 
-from fieldpost.central.operate.audit_files import FORMATS, MEDIA_TYPES, file_name, to_file
 from fieldpost.core.actor import APP
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.audit_filter import ERRORS, FIELDS, MANY, AuditFilter, parse
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.audit_filter import ERRORS, FIELDS, MANY, AuditFilter, parse
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.filters import Asked, address, read_filter
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit
+from fieldpost.front.console.kit.filters import Asked, address, read_filter
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit
+from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
 
 PATH = "/audit"
 Fields = dict[str, list[str]]

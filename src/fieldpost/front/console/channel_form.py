@@ -9,7 +9,7 @@ from fieldpost.core.adapter import SettingField
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.lists import Channel
 from fieldpost.core.outcome import Delivered
-from fieldpost.front.console.visit import field_errors
+from fieldpost.front.console.kit.request import field_errors
 
 SETTING = "settings."
 SECRET = "secrets."

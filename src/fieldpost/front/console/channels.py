@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.acts import KEEP
+from fieldpost.central.access.audit_trail import KEEP
 from fieldpost.central.operate.channels import Trial
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
 from fieldpost.core.actor import Role
@@ -14,9 +14,9 @@ from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.retry import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console import channel_form
-from fieldpost.front.console.forms import version_of
-from fieldpost.front.console.guide import read_guide
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.forms import version_of
+from fieldpost.front.console.kit.markdown import read_guide
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
 
 PATH = "/channels"
 NEW_PATH = "/new/channel"

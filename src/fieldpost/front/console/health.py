@@ -11,13 +11,13 @@ from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState, worst_first
 from fieldpost.core.bulk import BulkAct
 from fieldpost.core.kpi import Snapshot
-from fieldpost.core.message import Category
-from fieldpost.core.site_health import Standing
+from fieldpost.core.sites.health import Standing
+from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, Series, Span, draw
-from fieldpost.front.console.troubles import Seen, all_is_well, lost_nodes, troubles
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit
+from fieldpost.front.console.issues import Seen, all_is_well, lost_nodes, troubles
+from fieldpost.front.console.kit.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, Series, Span, draw
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit
 
 PATH = "/"
 TROUBLES_MAX = 7

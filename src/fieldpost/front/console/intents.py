@@ -5,19 +5,19 @@ from typing import Any
 
 from starlette.responses import Response
 
-from fieldpost.central.watch.site_calls import LIMIT_MAX
+from fieldpost.central.watch.cached_calls import LIMIT_MAX
 from fieldpost.central.watch.sites import Fleet
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.intent import Intent, IntentState
-from fieldpost.core.site_health import LinkState
+from fieldpost.core.sites.health import LinkState
+from fieldpost.core.sites.intent import Intent, IntentState
 from fieldpost.core.text import check_label
 from fieldpost.core.times import from_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.filters import Fields, address, read_filter
-from fieldpost.front.console.forms import local_path
-from fieldpost.front.console.site_calls import NOTICES
-from fieldpost.front.console.site_calls import PATH as CALLS_PATH
-from fieldpost.front.console.visit import PageRoute, Visit, redirect
+from fieldpost.front.console.cached_calls import NOTICES
+from fieldpost.front.console.cached_calls import PATH as CALLS_PATH
+from fieldpost.front.console.kit.filters import Fields, address, read_filter
+from fieldpost.front.console.kit.forms import local_path
+from fieldpost.front.console.kit.request import PageRoute, Visit, redirect
 
 PATH = "/intents"
 OPEN = (IntentState.WAITING, IntentState.SENT)

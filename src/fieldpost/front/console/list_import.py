@@ -2,14 +2,14 @@
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.list_files import from_csv, from_json, to_csv, to_json
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.core.lists import plan_mark
 from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
 from fieldpost.front.console.lists import PATH as LISTS_PATH
 from fieldpost.front.console.lists import path_of
-from fieldpost.front.console.visit import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.files.lists import from_csv, from_json, to_csv, to_json
 from fieldpost.link.codec import check_json
 
 PATH = "/import/lists"

@@ -15,9 +15,9 @@ from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList, compare
 from fieldpost.core.retry import to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.forms import version_of
-from fieldpost.front.console.render import number
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.forms import version_of
+from fieldpost.front.console.kit.render import number
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
 
 PATH = "/lists"
 NEW_PATH = "/new/list"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from starlette.responses import Response, StreamingResponse
 
 from fieldpost.front.auth import Access
-from fieldpost.front.console.visit import PageRoute, Visit
+from fieldpost.front.console.kit.request import PageRoute, Visit
 
 PATH = "/live"
 ASK_EVERY = 10

@@ -12,14 +12,14 @@ from fieldpost.central.watch.timeline import cycles, stops, timeline
 from fieldpost.core.actor import APP, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
 from fieldpost.core.explain import parts
-from fieldpost.core.fingerprint import fingerprint_key
 from fieldpost.core.notification import Notification, Status
+from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access
-from fieldpost.front.console.filters import address
-from fieldpost.front.console.forms import local_path, version_of
-from fieldpost.front.console.outbox import NOT_DELIVERED, NOTICES
-from fieldpost.front.console.outbox import PATH as OUTBOX
-from fieldpost.front.console.visit import PageRoute, Visit, redirect
+from fieldpost.front.console.kit.filters import address
+from fieldpost.front.console.kit.forms import local_path, version_of
+from fieldpost.front.console.kit.request import PageRoute, Visit, redirect
+from fieldpost.front.console.notifications import NOT_DELIVERED, NOTICES
+from fieldpost.front.console.notifications import PATH as OUTBOX
 
 FOLD = 240
 """Replies and errors longer than this are folded."""

@@ -4,11 +4,11 @@ from urllib.parse import quote, unquote
 
 from starlette.responses import RedirectResponse, Response
 
-from fieldpost.central.operate.oidc import CALLBACK_PATH, Begun, Oidc
+from fieldpost.central.access.oidc import CALLBACK_PATH, Begun, Oidc
 from fieldpost.core.errors import Denied, NotFound
 from fieldpost.front.auth import Access
-from fieldpost.front.console.forms import local_path
-from fieldpost.front.console.visit import PageRoute, Visit, redirect, set_cookie, set_session
+from fieldpost.front.console.kit.forms import local_path
+from fieldpost.front.console.kit.request import PageRoute, Visit, redirect, set_cookie, set_session
 
 PATH = "/login/oidc"
 UNDER_WAY_S = 600

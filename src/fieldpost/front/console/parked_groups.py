@@ -5,10 +5,10 @@ from starlette.responses import Response
 from fieldpost.central.watch.notifications import LIMIT_MAX
 from fieldpost.core.bulk import BulkAct
 from fieldpost.front.auth import Access
-from fieldpost.front.console.bulk_acts import NEW
-from fieldpost.front.console.filters import address
-from fieldpost.front.console.outbox import PATH as OUTBOX
-from fieldpost.front.console.visit import PageRoute, Visit
+from fieldpost.front.console.bulk_actions import NEW
+from fieldpost.front.console.kit.filters import address
+from fieldpost.front.console.kit.request import PageRoute, Visit
+from fieldpost.front.console.notifications import PATH as OUTBOX
 
 PATH = "/parked-groups"
 

@@ -11,19 +11,13 @@ from starlette.routing import Route as HttpRoute
 
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
 from fieldpost.front.auth import Access
+from fieldpost.front.backend import Rooms
 from fieldpost.front.console import live
-from fieldpost.front.console.compress import compress, takes_gzip
+from fieldpost.front.console.kit.compression import compress, takes_gzip
+from fieldpost.front.console.kit.render import Renderer
+from fieldpost.front.console.kit.request import PageRoute, Visit, redirect, session_cookie_name, visitor_cookie_name
+from fieldpost.front.console.kit.static_files import StaticFiles
 from fieldpost.front.console.pages import MENU, PAGES, STATIC
-from fieldpost.front.console.render import Renderer
-from fieldpost.front.console.static_files import StaticFiles
-from fieldpost.front.console.visit import (
-    PageRoute,
-    Visit,
-    redirect,
-    session_cookie_name,
-    visitor_cookie_name,
-)
-from fieldpost.front.rooms import Rooms
 
 log = structlog.get_logger()
 

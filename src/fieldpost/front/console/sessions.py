@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.accounts import LINK_PATH
-from fieldpost.central.operate.logins import TooManyLogins
+from fieldpost.central.access.accounts import LINK_PATH
+from fieldpost.central.access.logins import TooManyLogins
 from fieldpost.core.errors import Denied, InvalidInput
 from fieldpost.core.login import PASSWORD_LENGTH_MIN
 from fieldpost.front.auth import Access
-from fieldpost.front.console.forms import local_path, new_secret
-from fieldpost.front.console.visit import (
+from fieldpost.front.console.kit.forms import local_path, new_secret
+from fieldpost.front.console.kit.request import (
     PageRoute,
     Visit,
     redirect,

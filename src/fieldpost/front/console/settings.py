@@ -4,10 +4,10 @@ from itertools import groupby
 
 from starlette.responses import Response
 
-from fieldpost.core.search import words
+from fieldpost.core.search.filters import words
 from fieldpost.core.setting import SettingInForce
 from fieldpost.front.auth import Access
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit
 
 PATH = "/settings"
 

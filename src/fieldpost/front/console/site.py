@@ -9,14 +9,14 @@ from starlette.responses import Response
 from fieldpost.central.operate.sites import OVERLAP_DEFAULT
 from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.intent import IntentState
 from fieldpost.core.kpi import NOTHING
-from fieldpost.core.site_health import KEEP_EVERY, Figures, LinkState, Standing
+from fieldpost.core.sites.health import KEEP_EVERY, Figures, LinkState, Standing
+from fieldpost.core.sites.intent import IntentState
 from fieldpost.front.auth import Access
-from fieldpost.front.console.chart import SPAN_DEFAULT, SPANS, Chart, Series, Span, draw
+from fieldpost.front.console.issues import site_path
+from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, Series, Span, draw
+from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
 from fieldpost.front.console.sites import WAYS, central_of, own_address, shown_once
-from fieldpost.front.console.troubles import site_path
-from fieldpost.front.console.visit import PageRoute, Visit, field_errors, redirect
 
 OPEN = (IntentState.WAITING, IntentState.SENT)
 ENDED = (IntentState.DONE, IntentState.CANCELLED, IntentState.EXPIRED)

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from fieldpost.central.operate.sites import AddedSite, Invitation
 from fieldpost.central.watch.sites import SiteState, worst_first
 from fieldpost.core.errors import Conflict, InvalidInput
-from fieldpost.core.site_health import Standing
+from fieldpost.core.sites.health import Standing
 from fieldpost.front.auth import Access
-from fieldpost.front.console.filters import address
-from fieldpost.front.console.troubles import site_path
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors
+from fieldpost.front.console.issues import site_path
+from fieldpost.front.console.kit.filters import address
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors
 
 PATH = "/sites"
 PAGE_SIZE = 100

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.tokens import LIFE_DEFAULT, AddedToken
+from fieldpost.central.access.tokens import LIFE_DEFAULT, AddedToken
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
 from fieldpost.front.console.users import ROLES, errors_at, role_of
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
 
 PATH = "/tokens"
 LIVES = (("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("never", "for ever"))

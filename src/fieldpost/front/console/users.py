@@ -5,13 +5,13 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.users import Link, OperatorRecord
+from fieldpost.central.access.users import Link, OperatorRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.front.auth import Access
 from fieldpost.front.console.account import browser_of
-from fieldpost.front.console.forms import version_of
-from fieldpost.front.console.visit import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.forms import version_of
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
 
 PATH = "/users"
 ROLES = (

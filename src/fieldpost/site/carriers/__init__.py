@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
-from fieldpost.core.forwarding import Answer
-from fieldpost.core.message import Category, Message
+from fieldpost.core.sites.forwarding import Answer
+from fieldpost.core.sites.message import Category, Message
 from fieldpost.link.session import Room
-from fieldpost.site.rows import Outgoing
+from fieldpost.site.buffer.rows import Outgoing
 
 
 class Carrier(Protocol):

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import msgspec
 
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.forwarding import Answer, NotNow, Refused, answer_from
-from fieldpost.core.message import Category
+from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, answer_from
+from fieldpost.core.sites.message import Category
 from fieldpost.link.client import LinkClient
 from fieldpost.link.connection import LOST
 from fieldpost.link.messages import Ack, Item, Refusal
 from fieldpost.link.session import Room, Session
-from fieldpost.site.rows import Outgoing
+from fieldpost.site.buffer.rows import Outgoing
 
 _item = msgspec.json.Decoder(Item)
 

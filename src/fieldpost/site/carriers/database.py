@@ -11,17 +11,17 @@ from typing import Protocol
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.core.forwarding import Answer, NotNow, Refused
-from fieldpost.core.message import Category, Message
 from fieldpost.core.secret import Scrubber, Secret
+from fieldpost.core.sites.forwarding import Answer, NotNow, Refused
+from fieldpost.core.sites.message import Category, Message
 from fieldpost.outbound.guard import Guard, Resolve, resolve_by_system
 from fieldpost.outbound.options import OutboundOptions
+from fieldpost.site.buffer.payloads import DatabaseWrite, Scalar, decode_write
 from fieldpost.site.carriers.postgresql import PostgresqlTarget
 from fieldpost.site.carriers.sqlite import SqliteTarget
-from fieldpost.site.definitions import Database
-from fieldpost.site.payloads import DatabaseWrite, Scalar, decode_write
-from fieldpost.site.places import PostgresqlPlace, SqlitePlace
-from fieldpost.site.statements import OPERATION_ID, Statement
+from fieldpost.site.config.database_url import PostgresqlPlace, SqlitePlace
+from fieldpost.site.config.definitions import Database
+from fieldpost.site.config.statements import OPERATION_ID, Statement
 
 
 class Target(Protocol):

@@ -15,18 +15,18 @@ from yarl import URL
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
-from fieldpost.core.http_status import Meaning, meaning_of
-from fieldpost.core.message import Category, Message
 from fieldpost.core.secret import Scrubber, Secret
+from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
+from fieldpost.core.sites.http_status import Meaning, meaning_of
+from fieldpost.core.sites.message import Category, Message
 from fieldpost.core.text import cut
 from fieldpost.outbound.client import Answer as HttpAnswer
 from fieldpost.outbound.client import HttpClient, NoAnswer
 from fieldpost.outbound.guard import Blocked, Guard, Resolve, resolve_by_system
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.retry_after import retry_after_s
-from fieldpost.site.definitions import External, tls_context
-from fieldpost.site.payloads import ExternalCall, decode_call
+from fieldpost.site.buffer.payloads import ExternalCall, decode_call
+from fieldpost.site.config.definitions import External, tls_context
 
 ANSWER_BYTES_MAX = 16 * 1024
 """Of an answer no more is read: only its status counts, and a few words of it where it is a refusal."""

@@ -14,14 +14,14 @@ from typing import Any
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
-from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
 from fieldpost.core.secret import Secret
+from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
 from fieldpost.core.text import cut
 from fieldpost.outbound.guard import Blocked, Guard
-from fieldpost.site.definitions import Database, no_driver
-from fieldpost.site.payloads import Scalar
-from fieldpost.site.places import PostgresqlPlace
-from fieldpost.site.statements import Statement
+from fieldpost.site.buffer.payloads import Scalar
+from fieldpost.site.config.database_url import PostgresqlPlace
+from fieldpost.site.config.definitions import Database, no_driver
+from fieldpost.site.config.statements import Statement
 
 CONNECTIONS_MAX = 4
 IDLE_S = 60.0

@@ -14,12 +14,12 @@ from pathlib import Path
 import apsw
 
 from fieldpost.clock import Clock
-from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
 from fieldpost.core.secret import Secret
+from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
 from fieldpost.core.text import cut
-from fieldpost.site.definitions import Database
-from fieldpost.site.payloads import Scalar
-from fieldpost.site.statements import Statement
+from fieldpost.site.buffer.payloads import Scalar
+from fieldpost.site.config.definitions import Database
+from fieldpost.site.config.statements import Statement
 
 ERROR_BYTES_MAX = 500
 MARGIN_S = 1.0

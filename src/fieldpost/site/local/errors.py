@@ -16,7 +16,7 @@ from fieldpost.core.errors import (
     Unavailable,
     problem_type,
 )
-from fieldpost.site.local.words import Problem
+from fieldpost.site.local.schemas import Problem
 
 RETRY_AFTER_S = 5
 

@@ -19,13 +19,13 @@ import fieldpost
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.times import to_text
 from fieldpost.link.codec import check_json
-from fieldpost.site import events
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.event_query import FIELDS, event_filter
-from fieldpost.site.folder import Folder
-from fieldpost.site.forwarder import ForwardHealth
+from fieldpost.site.buffer import event_log
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.event_query import FIELDS, event_filter
+from fieldpost.site.config.folder import Folder
+from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local.guard import read_json
-from fieldpost.site.local.words import (
+from fieldpost.site.local.schemas import (
     DatabaseWriteBody,
     EventPage,
     ExternalCallBody,
@@ -141,7 +141,7 @@ class Handlers:
         before = _whole(query, "before", 0, 1 << 62) or None
 
         def work() -> EventPage:
-            found = self._buffer.read(lambda cursor: events.query(cursor, wanted, before=before, limit=limit))
+            found = self._buffer.read(lambda cursor: event_log.query(cursor, wanted, before=before, limit=limit))
             return EventPage([event_view(one) for one in found], found[-1].sequence if len(found) == limit else None)
 
         return await self._run(self._quick, work)

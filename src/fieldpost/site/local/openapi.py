@@ -9,7 +9,7 @@ import msgspec
 import fieldpost
 from fieldpost.site.local.handlers import LIMIT_DEFAULT, LIMIT_MAX
 from fieldpost.site.local.routes import ROUTES, Route
-from fieldpost.site.local.words import Problem
+from fieldpost.site.local.schemas import Problem
 
 PROBLEMS = {
     "400": "the request is malformed: no JSON, or not what JSON may hold",

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from fieldpost.site.local.handlers import EVENT_QUERY, Handlers
-from fieldpost.site.local.words import (
+from fieldpost.site.local.schemas import (
     DatabaseWriteBody,
     EventPage,
     ExternalCallBody,

@@ -16,9 +16,9 @@ from aiohttp import web
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
-from fieldpost.site.buffer import Buffer
-from fieldpost.site.folder import Folder
-from fieldpost.site.forwarder import ForwardHealth
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.config.folder import Folder
+from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local.guard import BODY_BYTES_MAX, ensure_token, guard
 from fieldpost.site.local.handlers import Handlers
 from fieldpost.site.local.openapi import document

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.store import breakers
+from fieldpost.central.store.notifications import breakers
 from fieldpost.core.breaker import BreakerState, channel_key, reset
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import lists
+from fieldpost.central.store.notifications import lists
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status, Target, TargetStatus

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.store import lists
+from fieldpost.central.store.notifications import lists
 from fieldpost.core.notification import Status
 from fieldpost.testing import MailServer, ManualClock
 from support.centre import Centre, open_centre

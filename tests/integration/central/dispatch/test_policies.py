@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.central.store import lists
+from fieldpost.central.store.notifications import lists
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import TransientFailure

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from fieldpost.central.store.migrate import upgrade_async
+from fieldpost.central.store.schema.migrate import upgrade_async
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status

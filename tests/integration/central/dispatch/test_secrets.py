@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import lists
-from fieldpost.central.store.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.store.notifications import lists
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.central.store import breakers, claims
+from fieldpost.central.store.notifications import breakers, claims
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.breaker import BreakerPolicy, channel_key, record
 from fieldpost.core.notification import Status

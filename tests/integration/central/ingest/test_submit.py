@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.ingest.pace import Turns
+from fieldpost.central.ingest.fair_queue import Turns
 from fieldpost.central.ingest.submit import Ingest, IngestOptions
-from fieldpost.central.store import audit, kpis, lists, notifications
-from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.notifications import audit, lists, records
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.notification import Status
 from fieldpost.link.messages import Ack, Item, Submit
@@ -111,7 +112,7 @@ async def test_a_site_comes_from_the_token_and_never_from_the_message(centre: Ce
     assert verdicts(ack) == ["accepted", "rejected"]
     assert ack.results[1].code == "submit.other_site"
     assert (await centre.get(honest.notification_id)).provenance.site == SITE
-    assert await centre.store.read(notifications.get, liar.notification_id) is None
+    assert await centre.store.read(records.get, liar.notification_id) is None
 
 
 @pytest.mark.req("DEC-13")

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
-from fieldpost.central.store import mirrors, site_calls
+from fieldpost.central.store.sites import cached_calls, mirrors
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.core.site_call import Mirror, SiteCall
+from fieldpost.core.sites.call_mirror import Mirror, SiteCall
 from fieldpost.link.messages import CallRow, Reconcile, Telemetry
-from fieldpost.site import tracking as site_tracking
+from fieldpost.site.buffer import tracking as site_tracking
 from fieldpost.testing import ManualClock
 from support.calls import Calls, changes_of
 from support.centre import SITE, Centre
@@ -34,7 +34,7 @@ def reports(centre: Centre) -> Reports:
 
 
 async def mirrored(centre: Centre, operation_id: str, site: str = SITE) -> SiteCall | None:
-    return await centre.store.read(site_calls.get, site, operation_id)
+    return await centre.store.read(cached_calls.get, site, operation_id)
 
 
 async def status_of(centre: Centre, operation_id: str, site: str = SITE) -> str | None:

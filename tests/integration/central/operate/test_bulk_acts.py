@@ -6,18 +6,18 @@ import pytest
 from sqlalchemy import Connection
 from structlog.testing import capture_logs
 
-from fieldpost.central.operate import bulk_turn
-from fieldpost.central.operate.bulk_acts import BulkActs, Chosen
-from fieldpost.central.store import bulk_acts as rows
-from fieldpost.central.store import retention
-from fieldpost.central.store.bulk_acts import ActRow
-from fieldpost.central.watch import bulk_acts as watching
+from fieldpost.central.operate import bulk_step
+from fieldpost.central.operate.bulk_actions import BulkActs, Chosen
+from fieldpost.central.store.notifications import retention
+from fieldpost.central.store.search import bulk_actions as rows
+from fieldpost.central.store.search.bulk_actions import ActRow
+from fieldpost.central.watch import bulk_actions as watching
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.bulk import BulkAct, BulkStatus, RowOutcome, Verb
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
-from fieldpost.core.search import Filter
+from fieldpost.core.search.filters import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 
@@ -51,7 +51,7 @@ async def turn(centre: Centre) -> bool:
     act_id = await centre.store.read(rows.next_due, now=centre.store.now())
     if act_id is None:
         return False
-    return await centre.store.write(bulk_turn.turn, act_id, now=centre.store.now()) is not None
+    return await centre.store.write(bulk_step.turn, act_id, now=centre.store.now()) is not None
 
 
 async def turns(centre: Centre, count: int) -> None:
@@ -102,7 +102,7 @@ async def test_what_parks_after_the_start_is_not_swept_in(
     mailing: Centre, bulk: BulkActs, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither an arrival nor one that was retried and failed again, though both park before it is gathered."""
-    monkeypatch.setattr(bulk_turn, "GATHER_MAX", 2)
+    monkeypatch.setattr(bulk_step, "GATHER_MAX", 2)
     old = await parked(mailing, 5)
     act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "old stuff")
     clock.advance(1)
@@ -133,7 +133,7 @@ async def test_the_moment_of_a_preview_bounds_the_act(mailing: Centre, bulk: Bul
 async def test_each_row_has_its_outcome_done_conflict_or_gone(
     mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_turn, "BATCH", 3)
+    monkeypatch.setattr(bulk_step, "BATCH", 3)
     done, retried, parked_again, gone = await parked(mailing, 4)
     act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "too old")
     await turns(mailing, 1)
@@ -176,14 +176,14 @@ async def test_any_node_goes_on_where_another_was_killed(
     mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn in which it was killed is rolled back whole; nothing is lost and nothing done twice."""
-    monkeypatch.setattr(bulk_turn, "BATCH", 2)
+    monkeypatch.setattr(bulk_step, "BATCH", 2)
     ids = await parked(mailing, 5)
     act = await bulk.start(OLGA, Verb.RETRY, PARKED, "mended")
     await turns(mailing, 2)
     assert (await act_of(mailing, act)).done == 2
 
     def killed(conn: Connection, **more: Any) -> None:
-        bulk_turn.turn(conn, act.act_id, **more)
+        bulk_step.turn(conn, act.act_id, **more)
         raise RuntimeError("killed before the commit")
 
     with pytest.raises(RuntimeError):
@@ -200,7 +200,7 @@ async def test_any_node_goes_on_where_another_was_killed(
 async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing_twice(
     mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_turn, "BATCH", 2)
+    monkeypatch.setattr(bulk_step, "BATCH", 2)
     ids = await parked(mailing, 4)
     await bulk.start(OLGA, Verb.RETRY, PARKED, "mended")
     while await turn(mailing):
@@ -212,7 +212,7 @@ async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing
 async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(
     mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_turn, "BATCH", 2)
+    monkeypatch.setattr(bulk_step, "BATCH", 2)
     ids = await parked(mailing, 5)
     act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "wrong button")
     await turns(mailing, 2)
@@ -239,7 +239,7 @@ async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_f
 
 async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small one need not wait until a large one is done."""
-    monkeypatch.setattr(bulk_turn, "BATCH", 1)
+    monkeypatch.setattr(bulk_step, "BATCH", 1)
     await mailing.add_list("night")
     await parked(mailing, 20)
     await parked(mailing, 1, "night")

@@ -7,12 +7,13 @@ import pytest
 
 from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.sites import Sites
-from fieldpost.central.store import audit, intents
-from fieldpost.central.store.tables import audit as audit_table
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.schema.tables import audit as audit_table
+from fieldpost.central.store.sites import intents
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import ConfigError, Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.ids import new_ids
-from fieldpost.core.intent import Intent, IntentKind, IntentOutcome, IntentState
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, IntentState
 from fieldpost.link.messages import CommandResult
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.store import arrivals
-from fieldpost.central.store.arrivals import Standing
-from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.notifications import arrivals
+from fieldpost.central.store.notifications.arrivals import Standing
 from fieldpost.core.ids import NotificationId, new_id
 from fieldpost.core.notification import Notification, Provenance, Status, Submission, digest
 from fieldpost.core.times import to_text
@@ -219,7 +219,7 @@ async def test_a_row_has_room_for_data_of_its_type(centre: Centre) -> None:
 
 def bury(conn: Connection, purged: Submission, now: datetime) -> None:
     """Leave a tombstone, as the purge does."""
-    from fieldpost.central.store.tables import tombstones
+    from fieldpost.central.store.schema.tables import tombstones
 
     conn.execute(
         tombstones.insert().values(

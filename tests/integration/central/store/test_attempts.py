@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Boolean, text
 
-from fieldpost.central.store import attempts
-from fieldpost.central.store.attempts import Finished
-from fieldpost.central.store.claims import Claimed
-from fieldpost.central.store.statement import Statement
-from fieldpost.central.store.types import Id
+from fieldpost.central.store.engine.column_types import Id
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.notifications import attempts
+from fieldpost.central.store.notifications.attempts import Finished
+from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core import lifecycle
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Transition

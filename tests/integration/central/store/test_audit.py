@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.central.store import audit
-from fieldpost.central.store.audit import NotificationEntry
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.notifications.audit import NotificationEntry
 from fieldpost.core.audit import SYSTEM, AuditChannel, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.ids import new_ids
 from fieldpost.testing import ManualClock

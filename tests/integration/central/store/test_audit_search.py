@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import audit, audit_search
-from fieldpost.central.store.audit_search import SCAN_MAX, Place, find
+from fieldpost.central.store.notifications import audit
+from fieldpost.central.store.search import audit_entries
+from fieldpost.central.store.search.audit_entries import SCAN_MAX, Place, find
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.audit_filter import AuditFilter, parse
 from fieldpost.core.ids import new_ids
+from fieldpost.core.search.audit_filter import AuditFilter, parse
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import plans_of
@@ -89,12 +90,12 @@ async def test_every_filter_finds_what_its_rule_says_newest_first_and_in_pages_o
         ways = set()
         for number in range(150):
             wanted = some_filter(clock, entries, rng) if number else AuditFilter()
-            ways.add(audit_search._way(wanted))
+            ways.add(audit_entries._way(wanted))
             expected = [entry for entry in newest_first if wanted.fits(entry)]
             assert all_of(conn, wanted, rng.choice((1, 7, 50, 500))) == expected, wanted
         return ways
 
-    assert await centre.store.read(check) == set(audit_search._WAYS), "every way was gone"
+    assert await centre.store.read(check) == set(audit_entries._WAYS), "every way was gone"
 
 
 @pytest.mark.bad_input(45)

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import breakers
-from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.notifications import breakers
 from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
 from fieldpost.core.outcome import Held
 from fieldpost.testing import ManualClock

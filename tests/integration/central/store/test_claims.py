@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fieldpost.central.store import claims, due, lists
-from fieldpost.central.store.claims import Claimed, Share
-from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.notifications import claims, due, lists
+from fieldpost.central.store.notifications.claims import Claimed, Share
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.testing import ManualClock

@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import kpis, retention, search
-from fieldpost.central.store.retention import BEGINNING, Span
+from fieldpost.central.store.engine.purging import BEGINNING, PurgeRange
+from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.notifications import retention
+from fieldpost.central.store.search import notifications
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status
-from fieldpost.core.search import Filter
+from fieldpost.core.search.filters import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of
@@ -80,18 +82,18 @@ async def test_every_kpi_is_read_from_an_index_without_history_or_by_its_end(gro
 
 
 @pytest.mark.req("DEC-16")
-@pytest.mark.parametrize("most", [search.FEW, LIVE // 2], ids=["few", "many"])
+@pytest.mark.parametrize("most", [notifications.FEW, LIVE // 2], ids=["few", "many"])
 async def test_what_is_overdue_is_found_by_what_waits_and_not_by_the_history(
     grown: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(search, "FEW", most)
+    monkeypatch.setattr(notifications, "FEW", most)
     clock.advance(60)
     wanted = Filter(is_overdue=True).resolved(clock.now(), BY)
     assert wanted is not None
-    found: list[search.Found] = []
+    found: list[notifications.Found] = []
 
     def look(conn: Connection) -> None:
-        found.append(search.find(conn, wanted, limit=50))
+        found.append(notifications.find(conn, wanted, limit=50))
 
     before = await grown.store.write(reads_of, look)
     await grow(grown, MANY)
@@ -109,19 +111,19 @@ async def test_a_batch_of_the_purge_reads_its_own_rows_alone(grown: Centre, cloc
     """Also one late in the sweep: it goes on behind the last, instead of walking over what is gone."""
     await grow(grown, MANY)
     clock.advance(timedelta(days=366).total_seconds())
-    span = Span(clock.now() - timedelta(days=365), BEGINNING, 100, clock.now())
+    span = PurgeRange(clock.now() - timedelta(days=365), BEGINNING, 100, clock.now())
     counts = []
 
     def work(conn: Connection) -> None:
         nonlocal span
         for _ in range(20):
-            found: list[retention.Batch] = []
+            found: list[retention.PurgedBatch] = []
             counts.append(
                 reads_of(conn, lambda c: found.append(retention.purge_notifications(c, span)))  # noqa: B023
             )
             assert found[0].deleted == 100
             assert found[0].after is not None
-            span = Span(span.cutoff, found[0].after, 100, span.now)
+            span = PurgeRange(span.cutoff, found[0].after, 100, span.now)
 
     await grown.store.write(work)
     # A hundred rows are found, buried and deleted; on SQLite each of them with what belongs to it.

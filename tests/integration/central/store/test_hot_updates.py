@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import attempts, claims
-from fieldpost.central.store.attempts import Finished
-from fieldpost.central.store.claims import Claimed
+from fieldpost.central.store.notifications import attempts, claims
+from fieldpost.central.store.notifications.attempts import Finished
+from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core import lifecycle
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lanes import Lane

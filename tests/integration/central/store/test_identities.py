@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.store import identities, nodes, sites
-from fieldpost.central.store.identities import OperatorRecord, TokenRecord
-from fieldpost.central.store.nodes import NodeRecord
-from fieldpost.central.store.sites import SiteRecord
+from fieldpost.central.store.accounts import identities
+from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.figures import nodes
+from fieldpost.central.store.figures.nodes import NodeRecord
+from fieldpost.central.store.sites import sites
+from fieldpost.central.store.sites.sites import SiteRecord
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 

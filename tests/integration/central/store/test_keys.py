@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store.keyring import Keyring, key_text
-from fieldpost.central.store.keys import SecretsOptions, known_keys, load_keyring, make_key_file
+from fieldpost.central.secrets.key_files import SecretsOptions, known_keys, load_keyring, make_key_file
+from fieldpost.central.secrets.keyring import Keyring, key_text
 from support.centre import Centre
 
 KEY = key_text(b"k" * 32)

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.central.store import leases
-from fieldpost.central.store.leases import LEADER, Lease
+from fieldpost.central.store.figures import leases
+from fieldpost.central.store.figures.leases import LEADER, Lease
 from fieldpost.testing import ManualClock
 from support.centre import Centre, open_centre
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.store import lists
+from fieldpost.central.store.notifications import lists
 from fieldpost.core.lists import Channel, Directory, NotificationList
 from fieldpost.core.retry import Exponential, Fixed, RetryPolicy, Schedule
 from fieldpost.testing import ManualClock

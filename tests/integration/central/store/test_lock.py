@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.central.store.lock import StoreLock
+from fieldpost.central.store.engine.lock import StoreLock
 from fieldpost.core.errors import Conflict
 
 HOLD = """

@@ -11,9 +11,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
-from fieldpost.central.store.engine import Store, open_store
-from fieldpost.central.store.migrate import upgrade, upgrade_async
-from fieldpost.central.store.tables import metadata
+from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.schema.migrate import upgrade, upgrade_async
+from fieldpost.central.store.schema.tables import metadata
 from fieldpost.core.errors import ConfigError
 from support.databases import PostgresDatabases, apart
 

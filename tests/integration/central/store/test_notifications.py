@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.central.store import kpis, notifications
-from fieldpost.central.store.moment import moment
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.notifications import records
 from fieldpost.core import lifecycle
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.core.outcome import PermanentFailure, TransientFailure
@@ -25,9 +26,9 @@ async def park(centre: Centre, list_name: str = "ops") -> Notification:
 @pytest.mark.threat(1)
 async def test_of_another_site_there_is_no_notification(centre: Centre) -> None:
     sent = await centre.send(site=SITE)
-    assert await centre.store.read(notifications.get, sent, SITE) is not None
-    assert await centre.store.read(notifications.get, sent, "another") is None
-    assert await centre.store.read(notifications.get, "019b76da-a800-7000-8000-000000000000") is None
+    assert await centre.store.read(records.get, sent, SITE) is not None
+    assert await centre.store.read(records.get, sent, "another") is None
+    assert await centre.store.read(records.get, "019b76da-a800-7000-8000-000000000000") is None
 
 
 async def test_every_status_is_counted(mailing: Centre) -> None:
@@ -66,7 +67,7 @@ async def test_discard_ends_it_for_good_and_keeps_the_row(mailing: Centre, clock
     seen = await park(mailing)
     clock.advance(60)
     now = clock.now()
-    assert await mailing.store.write(notifications.change, seen, lifecycle.discard(seen, now), now)
+    assert await mailing.store.write(records.change, seen, lifecycle.discard(seen, now), now)
     n = await mailing.get(seen.notification_id)
     assert (n.status, n.terminal_at, n.last_error, n.cycle) == (Status.DISCARDED, now, seen.last_error, 1)
     await mailing.deliver()
@@ -78,7 +79,7 @@ async def test_of_many_acts_on_one_row_one_wins(mailing: Centre, clock: ManualCl
     seen = await park(mailing)
     now = clock.now()
     acts = [lifecycle.retry(seen, now), lifecycle.discard(seen, now)] * 5
-    done = await asyncio.gather(*(mailing.store.write(notifications.change, seen, act, now) for act in acts))
+    done = await asyncio.gather(*(mailing.store.write(records.change, seen, act, now) for act in acts))
     assert sum(done) == 1
     n = await mailing.get(seen.notification_id)
     assert n.status is acts[done.index(True)].status
@@ -94,7 +95,7 @@ async def test_an_act_on_a_row_that_was_parked_anew_since_it_was_seen_is_refused
     mailing.adapter.answer("ops", PermanentFailure("551 moved"))
     await mailing.deliver()
     now = clock.now()
-    assert not await mailing.store.write(notifications.change, seen, lifecycle.discard(seen, now), now)
+    assert not await mailing.store.write(records.change, seen, lifecycle.discard(seen, now), now)
     n = await mailing.get(seen.notification_id)
     assert (n.status, n.cycle) == (Status.PARKED, 2)
     assert "551 moved" in str(n.last_error)
@@ -105,7 +106,7 @@ async def test_a_change_of_a_row_in_somebodys_hands_is_refused(mailing: Centre, 
     seen = await mailing.get(await mailing.send())
     await mailing.execute("update notifications set claim_owner = 'a', lease_until = created_at")
     given_up = lifecycle.parked(seen, "held too long", (), clock.now())
-    assert not await mailing.store.write(notifications.change, seen, given_up, clock.now())
+    assert not await mailing.store.write(records.change, seen, given_up, clock.now())
     assert (await mailing.get(seen.notification_id)).status is Status.PENDING
 
 
@@ -122,7 +123,7 @@ async def test_long_held_rows_are_found_unless_in_somebodys_hands(mailing: Centr
         f"update notifications set claim_owner = 'a', lease_until = created_at where notification_id = '{claimed}'"
     )
     cutoff = clock.now() - timedelta(seconds=50)
-    found = await mailing.store.read(notifications.held_since_before, cutoff, 10)
+    found = await mailing.store.read(records.held_since_before, cutoff, 10)
     assert [n.notification_id for n in found] == [old]
     assert free not in {n.notification_id for n in found}
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import parked
-from fieldpost.central.store.parked import Counted
-from fieldpost.core.fingerprint import fingerprint_key
-from fieldpost.core.search import Filter
+from fieldpost.central.store.search import parked
+from fieldpost.central.store.search.parked import Counted
+from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of

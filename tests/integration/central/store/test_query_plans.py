@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store import breakers, claims, due, notifications
+from fieldpost.central.store.notifications import breakers, claims, due, records
 from fieldpost.core.lanes import Lane
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of
@@ -47,7 +47,7 @@ def hold_keys(conn: Connection, centre: Centre) -> Any:
 
 
 def held_too_long(conn: Connection, centre: Centre) -> Any:
-    return notifications.held_since_before(conn, datetime(2025, 12, 1, tzinfo=UTC), 200)
+    return records.held_since_before(conn, datetime(2025, 12, 1, tzinfo=UTC), 200)
 
 
 HOT = {

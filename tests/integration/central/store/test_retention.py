@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Connection, text
 
-from fieldpost.central.store import audit, retention
-from fieldpost.central.store.retention import BEGINNING, Batch, Span
+from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
+from fieldpost.central.store.notifications import audit, retention
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.ids import new_id
 from fieldpost.core.outcome import PermanentFailure
@@ -16,11 +16,11 @@ from support.centre import Centre
 YEAR = timedelta(days=365)
 
 
-def span(clock: ManualClock, limit: int = 100, after: datetime = BEGINNING, retention: timedelta = YEAR) -> Span:
-    return Span(clock.now() - retention, after, limit, clock.now())
+def span(clock: ManualClock, limit: int = 100, after: datetime = BEGINNING, retention: timedelta = YEAR) -> PurgeRange:
+    return PurgeRange(clock.now() - retention, after, limit, clock.now())
 
 
-async def purge(centre: Centre, clock: ManualClock, limit: int = 100, after: datetime = BEGINNING) -> Batch:
+async def purge(centre: Centre, clock: ManualClock, limit: int = 100, after: datetime = BEGINNING) -> PurgedBatch:
     return await centre.store.write(retention.purge_notifications, span(clock, limit, after))
 
 
@@ -44,9 +44,9 @@ async def test_a_row_goes_with_its_targets_and_attempts_and_leaves_a_tombstone(
     (sent,) = await delivered(mailing)
     terminal_at = (await mailing.get(sent)).terminal_at
     clock.advance(YEAR.total_seconds())
-    assert await purge(mailing, clock) == Batch(0, None), "at the very end of the retention it is still there"
+    assert await purge(mailing, clock) == PurgedBatch(0, None), "at the very end of the retention it is still there"
     clock.advance(1)
-    assert await purge(mailing, clock) == Batch(1, None)
+    assert await purge(mailing, clock) == PurgedBatch(1, None)
     assert [await count(mailing, table) for table in ("notifications", "targets", "attempts", "tombstones")] == [
         0,
         0,
@@ -147,7 +147,9 @@ async def test_audit_entries_stay_with_their_row_and_go_after_it(mailing: Centre
     await mailing.store.write(audit.add, [parked_at_site])
     assert await count(mailing, "audit") == 7
     clock.advance(YEAR.total_seconds() + 10)
-    assert await mailing.store.write(retention.purge_audit, span(clock)) == Batch(1, None), "the one that has no row"
+    assert await mailing.store.write(retention.purge_audit, span(clock)) == PurgedBatch(1, None), (
+        "the one that has no row"
+    )
     await purge(mailing, clock)
     assert (await mailing.store.write(retention.purge_audit, span(clock, 4))).deleted == 4
     assert (await mailing.store.write(retention.purge_audit, span(clock, 4))).deleted == 2
@@ -182,7 +184,7 @@ async def test_young_audit_entries_stay_even_when_their_row_is_gone(mailing: Cen
     ids=["tombstones", "samples", "nodes"],
 )
 async def test_what_goes_by_its_time_alone_goes_oldest_first(
-    centre: Centre, clock: ManualClock, dated: retention.Dated, table: str, row: str
+    centre: Centre, clock: ManualClock, dated: retention.DatedTable, table: str, row: str
 ) -> None:
     for n in range(6):
         moment = clock.now() + timedelta(seconds=n // 2)  # two of each moment
@@ -192,5 +194,5 @@ async def test_what_goes_by_its_time_alone_goes_oldest_first(
     clock.advance(YEAR.total_seconds() + 2)  # those of the last moment are at the very end of the retention
     first = await centre.store.write(dated.purge, span(clock, 3))
     assert (first.deleted, first.after) == (4, BEGINNING), "rows of one moment go together"
-    assert await centre.store.write(dated.purge, span(clock, 3)) == Batch(0, None)
+    assert await centre.store.write(dated.purge, span(clock, 3)) == PurgedBatch(0, None)
     assert await count(centre, table) == 2

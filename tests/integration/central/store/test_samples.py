@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, func, select
 
-from fieldpost.central.store import samples
-from fieldpost.central.store.samples import ALL_SITES
-from fieldpost.central.store.tables import samples as table
+from fieldpost.central.store.figures import samples
+from fieldpost.central.store.figures.samples import ALL_SITES
+from fieldpost.central.store.schema.tables import samples as table
 from fieldpost.core.kpi import KPIS, NOTHING, Snapshot
 from support.centre import Centre
 

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Connection, text
 
-from fieldpost.central.store import places, search, terms
-from fieldpost.central.store.retention import BEGINNING, Batch, Span
-from fieldpost.central.store.search import Found
-from fieldpost.central.store.terms import Place
+from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
+from fieldpost.central.store.search import notifications, postings, terms
+from fieldpost.central.store.search.notifications import Found
+from fieldpost.central.store.search.terms import Place
 from fieldpost.core.ids import new_id
 from fieldpost.core.notification import Status, Summary
-from fieldpost.core.search import Filter, words
+from fieldpost.core.search.filters import Filter, words
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
 from support.plans import plans_of
@@ -23,7 +23,7 @@ WORDS = ("pump", "valve", "low", "High", "tank-7", "STRASSE", "straße", "über"
 
 
 async def find(centre: Centre, *, limit: int = 100, before: Place | None = None, **wanted: object) -> Found:
-    return await centre.store.read(search.find, Filter(**wanted), limit=limit, before=before)  # type: ignore[arg-type]
+    return await centre.store.read(notifications.find, Filter(**wanted), limit=limit, before=before)  # type: ignore[arg-type]
 
 
 async def ids(centre: Centre, **wanted: object) -> list[str]:
@@ -131,22 +131,22 @@ async def test_every_filter_finds_what_the_formula_says_in_pages_of_any_size(
     if seed % 2:
         # Everything in small pieces, so that a hundred rows meet every boundary that a million would.
         for module, name, value in (
-            (search, "SCAN_MAX", 11),
-            (search, "FEW", 6),
-            (search, "_STEP", 3),
-            (search, "_STEP_MAX", 5),
+            (notifications, "SCAN_MAX", 11),
+            (notifications, "FEW", 6),
+            (notifications, "_STEP", 3),
+            (notifications, "_STEP_MAX", 5),
             (terms, "CHUNK_PLACES", 3),
-            (places, "_CHUNKS_FIRST", 1),
-            (places, "_CHUNKS_MAX", 2),
-            (places, "_FEW", 4),
+            (postings, "_CHUNKS_FIRST", 1),
+            (postings, "_CHUNKS_MAX", 2),
+            (postings, "_FEW", 4),
         ):
             monkeypatch.setattr(module, name, value)
     await fill(centre, clock, rng, 120)
     first = clock.now()
-    monkeypatch.setattr(search, "SCAN_MAX", 5000)
+    monkeypatch.setattr(notifications, "SCAN_MAX", 5000)
     rows = await everything(centre)
     if seed % 2:
-        monkeypatch.setattr(search, "SCAN_MAX", 11)
+        monkeypatch.setattr(notifications, "SCAN_MAX", 11)
     assert len(rows) == 120
     for turn in range(60):
         if turn == 40:
@@ -158,7 +158,7 @@ async def test_every_filter_finds_what_the_formula_says_in_pages_of_any_size(
         seen: list[Summary] = []
         before: Place | None = None
         while True:
-            page = await centre.store.read(search.find, wanted, limit=limit, before=before)
+            page = await centre.store.read(notifications.find, wanted, limit=limit, before=before)
             assert len(page.notifications) <= limit
             seen += page.notifications
             if page.end is None:
@@ -202,8 +202,8 @@ async def test_arrivals_of_one_moment_in_several_batches_are_each_found_once(cen
 async def test_a_search_that_meets_nothing_stops_and_can_go_on(
     centre: Centre, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "SCAN_MAX", 4)
-    monkeypatch.setattr(search, "_LEFT_OUT_PER_ROW", 5)
+    monkeypatch.setattr(notifications, "SCAN_MAX", 4)
+    monkeypatch.setattr(notifications, "_LEFT_OUT_PER_ROW", 5)
     wanted = await centre.send(site="plant-8", subject="valve closed")
     clock.advance(1)
     await centre.send_many(50, site=SITE, subject="pump stopped")
@@ -235,7 +235,7 @@ async def test_what_is_rare_is_found_to_its_end_by_its_status_and_not_by_the_his
     def work(conn: Connection) -> tuple[list[str], list[Found]]:
         found: list[Found] = []
         return plans_of(
-            conn, lambda c: found.append(search.find(c, Filter(statuses=statuses, site="plant-8"), limit=10))
+            conn, lambda c: found.append(notifications.find(c, Filter(statuses=statuses, site="plant-8"), limit=10))
         ), found
 
     (*walks, _), (found,) = await centre.store.write(work)
@@ -247,8 +247,8 @@ async def test_what_is_rare_is_found_to_its_end_by_its_status_and_not_by_the_his
 async def test_no_body_is_read_for_a_list(centre: Centre) -> None:
     await centre.send(body="secret " * 1000, subject="pump")
     await index_all(centre)
-    walks = [statement for walk in search._walks.values() for statement in walk]
-    statements = [*walks, search._these, search._whole, terms._arrived]
+    walks = [statement for walk in notifications._walks.values() for statement in walk]
+    statements = [*walks, notifications._these, notifications._whole, terms._arrived]
     for statement in statements:
         assert all("body" not in str(clause) for clause in statement._texts.values())
     (found,) = (await find(centre, subject="pump")).notifications
@@ -265,9 +265,9 @@ async def test_terms_of_days_without_notifications_are_forgotten(centre: Centre,
     for one in (old, gone):
         await centre.execute(f"delete from notifications where notification_id = '{one}'")
     assert await ids(centre, subject="pump") == [kept], "a place without a notification finds nothing"
-    span = Span(clock.now(), BEGINNING, 4, clock.now())
+    span = PurgeRange(clock.now(), BEGINNING, 4, clock.now())
     removed = [await centre.store.write(terms.purge, span) for _ in range(4)]
-    assert removed == [Batch(4, BEGINNING), Batch(4, BEGINNING), Batch(2, None), Batch(0, None)]
+    assert removed == [PurgedBatch(4, BEGINNING), PurgedBatch(4, BEGINNING), PurgedBatch(2, None), PurgedBatch(0, None)]
     days = await centre.store.read(lambda conn: conn.execute(text("select distinct day from search_terms")).all())
     assert len(days) == 1
     assert await ids(centre, subject="pump") == [kept]

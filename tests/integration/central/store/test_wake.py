@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
 
-from fieldpost.central.store import wake
-from fieldpost.central.store.engine import Store, open_store
-from fieldpost.central.store.wake import COALESCE_S, PostgresWake
+from fieldpost.central.store.engine import wake
+from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.wake import COALESCE_S, PostgresWake
 from support.running_central import until
 
 DEADLINE_S = 20
@@ -78,7 +78,7 @@ async def test_many_wake_ups_leave_as_few_notifications(pg_url: str) -> None:
 
 @pytest.mark.fault(28)
 async def test_a_lost_listening_connection_is_opened_again(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fieldpost.central.store.wake.RECONNECT_S", 0.05)
+    monkeypatch.setattr("fieldpost.central.store.engine.wake.RECONNECT_S", 0.05)
     async with listening(pg_url) as store:
         assert await store.wake.wait(DEADLINE_S)
         visitor = await asyncpg.connect(pg_url)

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import search, terms
+from fieldpost.central.store.search import notifications, terms
 from fieldpost.central.upkeep import indexer as indexing
 from fieldpost.central.upkeep.indexer import AGE_MAX, ENOUGH, Indexer
 from fieldpost.central.upkeep.leader import Leader
-from fieldpost.core.search import Filter
+from fieldpost.core.search.filters import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 
@@ -28,7 +28,7 @@ async def backlog(centre: Centre) -> int:
 
 
 async def found(centre: Centre, **wanted: Any) -> int:
-    return len((await centre.store.read(search.find, Filter(**wanted), limit=1000)).notifications)
+    return len((await centre.store.read(notifications.find, Filter(**wanted), limit=1000)).notifications)
 
 
 async def chunks(centre: Centre) -> int:

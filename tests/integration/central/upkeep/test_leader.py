@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store.migrate import upgrade_async
+from fieldpost.central.store.schema.migrate import upgrade_async
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.testing import ManualClock
 from support.centre import Centre, open_centre

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import notifications
-from fieldpost.central.store.engine import Store, open_store
-from fieldpost.central.store.moment import moment
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.notifications import records
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
@@ -51,7 +51,7 @@ async def test_old_terminal_rows_of_every_status_go_and_all_else_stays(mailing: 
     await mailing.deliver()
     seen = await mailing.get(discarded)
     now = clock.now()
-    assert await mailing.store.write(notifications.change, seen, lifecycle.discard(seen, now), now)
+    assert await mailing.store.write(records.change, seen, lifecycle.discard(seen, now), now)
     delivered = await mailing.send()
     await mailing.deliver()
     clock.advance(YEAR_S)
@@ -213,7 +213,7 @@ async def test_purge_races_retry_and_no_retried_row_vanishes(
     async def retry(store: Store, rows: list[Notification]) -> None:
         for n in rows:
             now = clock.now()
-            if await store.write(notifications.change, n, lifecycle.retry(n, now), now):
+            if await store.write(records.change, n, lifecycle.retry(n, now), now):
                 retried.add(n.notification_id)
 
     async def retry_apart(rows: list[Notification]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
-from fieldpost.central.store import samples
+from fieldpost.central.store.figures import samples
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge

@@ -7,18 +7,18 @@ from sqlalchemy import Connection, func, select
 
 from fieldpost.central.operate.intents import Intents
 from fieldpost.central.operate.sites import Sites as SiteActs
-from fieldpost.central.store import intents, site_calls, site_health
-from fieldpost.central.store import site_tables as tables
+from fieldpost.central.store.schema import site_tables as tables
+from fieldpost.central.store.sites import cached_calls, health, intents
 from fieldpost.central.upkeep.upkeep import Upkeep
 from fieldpost.central.watch.sites import Sites
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import new_id
-from fieldpost.core.intent import IntentKind
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.message import Category, OperationStatus
-from fieldpost.core.site_call import CallReport
-from fieldpost.core.site_health import Freshness, LinkState
+from fieldpost.core.sites.call_mirror import CallReport
+from fieldpost.core.sites.health import Freshness, LinkState
+from fieldpost.core.sites.intent import IntentKind
+from fieldpost.core.sites.message import Category, OperationStatus
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import Health
 from fieldpost.testing import ManualClock
@@ -161,7 +161,7 @@ async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never
 ) -> None:
     """The long-term record of a cached call is central's: a year, where the site keeps a week."""
     reports = [a_call(OperationStatus.DELIVERED, clock.now()), a_call(OperationStatus.PARKED, clock.now())]
-    await centre.store.write(site_calls.apply, SITE, "first", 1, reports, sent_at=clock.now(), now=clock.now())
+    await centre.store.write(cached_calls.apply, SITE, "first", 1, reports, sent_at=clock.now(), now=clock.now())
     acts = Intents(centre.store, clock)
     done, _waits = await acts.give(
         ADMIN, SITE, IntentKind.RETRY, message_ids=[report.operation_id for report in reports]
@@ -176,6 +176,6 @@ async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never
         await upkeep.leader.campaign()
         await upkeep.purge.sweep()
         assert [await count(centre, table) for table in tables_] == left
-    assert await centre.store.read(site_calls.get, SITE, reports[1].operation_id) is not None
+    assert await centre.store.read(cached_calls.get, SITE, reports[1].operation_id) is not None
     assert await centre.store.read(intents.open_counts) == {SITE: 1}
-    assert await centre.store.read(site_health.get, SITE) is not None
+    assert await centre.store.read(health.get, SITE) is not None

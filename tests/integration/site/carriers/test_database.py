@@ -16,12 +16,12 @@ import trustme
 
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import ConfigError
-from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
-from fieldpost.core.message import Category, Message
+from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
+from fieldpost.core.sites.message import Category, Message
+from fieldpost.site.buffer.payloads import DatabaseWrite, Scalar, check_write, encode
 from fieldpost.site.carriers import postgresql, sqlite
 from fieldpost.site.carriers.database import DatabaseCarrier
-from fieldpost.site.definitions import Database
-from fieldpost.site.payloads import DatabaseWrite, Scalar, check_write, encode
+from fieldpost.site.config.definitions import Database
 from support.databases import PostgresDatabases
 from support.pg_proxy import pg_proxy
 from support.pg_tls import pg_tls

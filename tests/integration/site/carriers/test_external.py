@@ -12,12 +12,12 @@ import pytest
 import trustme
 
 from fieldpost.clock import SystemClock
-from fieldpost.core.forwarding import Answer, NotNow, Refused, Taken
-from fieldpost.core.message import Category, Message
+from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
+from fieldpost.core.sites.message import Category, Message
 from fieldpost.outbound.options import OutboundOptions
+from fieldpost.site.buffer.payloads import check_call, encode
 from fieldpost.site.carriers.http import ExternalCarrier
-from fieldpost.site.definitions import External
-from fieldpost.site.payloads import check_call, encode
+from fieldpost.site.config.definitions import External
 from fieldpost.testing import HttpServer, ManualClock
 from support.ports import closed_port
 

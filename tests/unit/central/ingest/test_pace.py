@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldpost.central.ingest.pace import DRAINING_S, GRANT_MIN, Pace, Turns
+from fieldpost.central.ingest.fair_queue import DRAINING_S, GRANT_MIN, Pace, Turns
 from fieldpost.testing import ManualClock
 
 CREDITS = 2000

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.operate.list_files import from_csv, from_json, to_csv, to_json
 from fieldpost.central.operate.lists import check
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
 from fieldpost.core.retry import Fixed
 from fieldpost.core.text import check_label
+from fieldpost.front.files.lists import from_csv, from_json, to_csv, to_json
 
 ADAPTERS = {"email": EmailAdapter()}
 FIRST = [*"=+-@'|\\;,\"\t ", "＝", "a", "é"]

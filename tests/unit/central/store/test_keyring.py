@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.central.store.keyring import Key, Keyring, SecretUnreadable, key_id_of, key_text, parse_keys
+from fieldpost.central.secrets.keyring import Key, Keyring, SecretUnreadable, key_id_of, key_text, parse_keys
 from fieldpost.core.errors import ConfigError, Conflict
 from fieldpost.core.lists import Channel
 from fieldpost.core.secret import Secret

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fieldpost.central.store.together import Together
+from fieldpost.central.store.engine.batcher import Together
 from fieldpost.core.errors import InvalidInput, Unavailable
 
 

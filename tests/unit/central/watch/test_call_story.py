@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fieldpost.central.watch.cached_calls import CallDetail
 from fieldpost.central.watch.call_story import standing, story
-from fieldpost.central.watch.site_calls import CallDetail
-from fieldpost.core.intent import Intent, IntentKind, IntentOutcome, IntentState
-from fieldpost.core.message import Category, OperationStatus
-from fieldpost.core.site_call import CallReport, SiteCall
+from fieldpost.core.sites.call_mirror import CallReport, SiteCall
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, IntentState
+from fieldpost.core.sites.message import Category, OperationStatus
 
 NOW = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fieldpost.central.watch.glance import FRESH_S, REST, Glance
+from fieldpost.central.watch.shared_read import FRESH_S, REST, Glance
 from fieldpost.testing import ManualClock
 
 

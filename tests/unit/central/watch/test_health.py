@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fieldpost.central.store.leases import LEADER, Lease
-from fieldpost.central.store.migrate import Schema
-from fieldpost.central.store.nodes import NodeRecord
+from fieldpost.central.store.figures.leases import LEADER, Lease
+from fieldpost.central.store.figures.nodes import NodeRecord
+from fieldpost.central.store.schema.migrate import Schema
 from fieldpost.central.watch.health import Readiness, dispatcher_check, leader_check, migrations_check
 from fieldpost.central.watch.nodes import LOST_AFTER, Centre, NodeState, state_of
 from fieldpost.core.checks import Check, Verdict

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fieldpost.central.store.attempts import AttemptRecord
+from fieldpost.central.store.notifications.attempts import AttemptRecord
 from fieldpost.central.watch.timeline import Tone, cycles, stops, timeline
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.ids import NotificationId

@@ -21,7 +21,7 @@ from fieldpost.central.adapters.email.settings import (
     doubts,
     read_settings,
 )
-from fieldpost.central.adapters.email.turn import Turn
+from fieldpost.central.adapters.email.smtp_transaction import Turn
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.errors import InvalidInput

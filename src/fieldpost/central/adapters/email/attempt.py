@@ -19,7 +19,7 @@ from fieldpost.central.adapters.email.address import check_address, needs_utf8
 from fieldpost.central.adapters.email.classify import Phase, Reply, Verdict, classify
 from fieldpost.central.adapters.email.compose import compose
 from fieldpost.central.adapters.email.settings import Settings
-from fieldpost.central.adapters.email.turn import Turn
+from fieldpost.central.adapters.email.smtp_transaction import Turn
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Target, TargetStatus

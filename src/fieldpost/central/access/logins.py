@@ -1,0 +1,271 @@
+"""Logging in and out: by password, by one-time link; sessions of one's own; another password.
+
+A login has one answer for whatever was wrong, at one cost. Each is counted as failed before its password is looked at
+(`store.logins.charge`), by account and by address; who has failed too often waits, whether or not the account exists.
+A session gets a new id with each login; a new role or a new password ends those from before.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+import structlog
+from sqlalchemy import Connection
+
+from fieldpost.central.access.account_options import AccountOptions
+from fieldpost.central.access.accounts import issue
+from fieldpost.central.access.audit_trail import record
+from fieldpost.central.access.passwords import Passwords
+from fieldpost.central.store.accounts import identities, logins
+from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.accounts.logins import LinkRecord
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.clock import Clock
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.audit import AuditEntry
+from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound, Unavailable
+from fieldpost.core.login import WITH_ACCOUNT, WITH_ADDRESS, Patience, check_password, has_ended, is_user_name
+from fieldpost.core.text import cut
+from fieldpost.link import credentials
+from fieldpost.link.credentials import IssuedToken
+
+AGENT_BYTES_MAX = 256
+
+log = structlog.get_logger()
+
+
+class TooManyLogins(Unavailable):
+    """Too many went wrong for this account or from this address; after `wait_s` another is looked at."""
+
+    def __init__(self, wait: timedelta) -> None:
+        self.wait_s = wait.total_seconds()
+        whole_s = max(1, round(self.wait_s + 0.5))
+        super().__init__("login.wait", f"too many logins went wrong; wait {whole_s} seconds, then try again")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a login comes from."""
+
+    address: str = ""
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser's new session; `token` is its cookie."""
+
+    actor: Actor
+    token: str = field(repr=False)
+    expires_at: datetime
+
+
+class Logins:
+    """What a person does about his own coming in."""
+
+    def __init__(
+        self, store: Store, clock: Clock, passwords: Passwords | None = None, options: AccountOptions | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._passwords = passwords or Passwords()
+        self._options = options or AccountOptions()
+
+    async def log_in(self, name: str, password: str, origin: Origin | None = None) -> Session:
+        """A new session. Raises Denied, with one text whatever was wrong, or TooManyLogins."""
+        origin = origin or Origin()
+        operator = await self._try(name, password, origin)
+        if operator is None or operator.disabled_at is not None:
+            raise _refused(name, origin)
+        return await self.open(operator, origin, "password")
+
+    async def open(self, operator: OperatorRecord, origin: Origin, by: str) -> Session:
+        """A session for somebody who has shown who he is."""
+        now = self._clock.now()
+        actor = Actor(operator.name, Role(operator.role))
+        token = issue("session")
+        expires_at = now + self._options.session
+        entry = record(actor, "session.open", actor.name, now, {"by": by, "session": token.prefix})
+        await self._store.write(_open, actor, token, expires_at, origin, entry)
+        return Session(actor, token.text, expires_at)
+
+    async def log_out(self, token: str) -> None:
+        """End the session at central too, so that a copy of the cookie is worth nothing."""
+        prefix = credentials.prefix_of(token, "session")
+        found = None if prefix is None else await self._store.read(identities.get_token, "session", prefix)
+        if found is not None and credentials.matches(token, found.digest):
+            await self.end(Actor(found.owner, Role(found.role or Role.VIEWER)), found.prefix)
+
+    async def end(self, actor: Actor, prefix: str) -> None:
+        """End one of one's own sessions. NotFound for any other, as for none."""
+        entry = record(actor, "session.close", actor.name, self._clock.now(), {"session": prefix})
+        if not await self._store.write(_end, prefix, entry):
+            raise NotFound("session.unknown", "there is no such session of yours")
+
+    async def log_out_everywhere(self, actor: Actor) -> int:
+        """End all of one's own sessions; how many that were."""
+        entry = record(actor, "session.close_all", actor.name, self._clock.now())
+        return await self._store.write(_end_all, entry)
+
+    async def sessions(self, actor: Actor) -> list[TokenRecord]:
+        """One's own sessions that have not ended, the newest first."""
+        now = self._clock.now()
+        found = await self._store.read(identities.live_tokens, "session", now, actor.name)
+        idle = self._options.session_idle
+        return [s for s in found if not has_ended(now, s.last_used_at or s.created_at, s.expires_at, idle)]
+
+    def now(self) -> datetime:
+        """The time that sessions are judged by."""
+        return self._clock.now()
+
+    async def has_password(self, actor: Actor) -> bool:
+        """Whether one logs in by a password here, and not only elsewhere."""
+        found = await self._store.read(identities.get_operator, actor.name)
+        return found is not None and found.password_hash is not None
+
+    async def change_password(self, actor: Actor, old: str, new: str, origin: Origin | None = None) -> Session:
+        """Another password, known by the old one; all sessions end, and this is a new one.
+
+        Raises Denied when the old one is wrong, InvalidInput when the new one breaks a rule, TooManyLogins.
+        """
+        origin = origin or Origin()
+        operator = await self._try(actor.name, old, origin)
+        if operator is None or operator.password_hash is None:
+            log.warning("password.refused", actor=actor.name, address=origin.address)
+            raise Denied("password.wrong", "the present password is wrong")
+        check_password(new, actor.name)
+        if new == old:
+            raise InvalidInput("password.rule", "password must be another than the present one", field="password")
+        entry = record(actor, "password.change", actor.name, self._clock.now())
+        hashed = await self._passwords.hash(new)
+        await self._store.write(_change_password, operator.password_hash, hashed, entry)
+        return await self.open(operator, origin, "password change")
+
+    async def whose_link(self, link: str) -> str:
+        """The name of the person whose one-time link this is. NotFound when it is none, or none any more."""
+        return (await self._find_link(link)).operator_name
+
+    async def use_link(self, link: str, password: str, origin: Origin | None = None) -> Session:
+        """The password is chosen, the link is used up, sessions from before end, and this is a new one."""
+        found = await self._find_link(link)
+        check_password(password, found.operator_name)
+        hashed = await self._passwords.hash(password)
+        operator = await self._store.read(identities.get_operator, found.operator_name)
+        if operator is None or operator.disabled_at is not None:
+            raise _no_link()
+        actor = Actor(operator.name, Role(operator.role))
+        entry = record(actor, "password.set", actor.name, self._clock.now(), {"link": found.prefix})
+        if not await self._store.write(_use_link, found.prefix, hashed, account_key(actor.name), entry):
+            raise _no_link()
+        return await self.open(operator, origin or Origin(), "one-time link")
+
+    async def _find_link(self, link: str) -> LinkRecord:
+        prefix = credentials.prefix_of(link, "link")
+        found = None if prefix is None else await self._store.read(logins.get_link, prefix)
+        is_good = found is not None and credentials.matches(link, found.digest)
+        if found is None or not is_good or found.ended_at is not None or found.expires_at <= self._clock.now():
+            raise _no_link()
+        return found
+
+    async def _try(self, name: str, password: str, origin: Origin) -> OperatorRecord | None:
+        """The account, if this is its password; what it costs is the same if there is none."""
+        now = self._clock.now()
+        account, address = account_key(name), _address_key(origin.address)
+        patience: dict[str, Patience] = {account: WITH_ACCOUNT}
+        if address is not None:
+            patience[address] = WITH_ADDRESS
+        wait = await self._store.write(logins.charge, patience, now)
+        if wait > timedelta(0):
+            log.warning("login.delayed", name=_shown(name), address=origin.address, wait_s=wait.total_seconds())
+            raise TooManyLogins(wait)
+        operator = await self._store.read(identities.get_operator, name) if is_user_name(name) else None
+        is_right = await self._passwords.matches(operator.password_hash if operator else None, password)
+        if operator is None or not is_right:
+            return None
+        others = [address] if address is not None else []
+        await self._store.write(logins.succeeded, account, others, self._clock.now())
+        return operator
+
+
+def account_key(name: str) -> str:
+    """By digest: whatever was typed, be it a password in the wrong field, has one length and is not kept."""
+    return f"account:{sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+def _address_key(address: str) -> str | None:
+    return f"address:{address}" if address else None
+
+
+def _refused(name: str, origin: Origin) -> Denied:
+    log.warning("login.refused", name=_shown(name), address=origin.address)
+    return Denied("login.refused", "the name or the password is wrong")
+
+
+def _no_link() -> NotFound:
+    log.warning("link.refused")
+    return NotFound(
+        "link.invalid",
+        "this link is not valid: it was used already, has expired, or was replaced by a newer one",
+        hint="ask an administrator for another, by fieldpost users reset-password NAME",
+    )
+
+
+def _shown(name: str) -> str:
+    """The name for the log, unless it is no name at all: it may be a password then."""
+    return name if is_user_name(name) else "?"
+
+
+def _open(
+    conn: Connection, actor: Actor, token: IssuedToken, expires_at: datetime, origin: Origin, entry: AuditEntry
+) -> None:
+    now = entry.occurred_at
+    identities.add_token(
+        conn,
+        "session",
+        token.prefix,
+        token.digest,
+        actor.name,
+        actor.role.value,
+        now,
+        expires_at,
+        address=origin.address or None,
+        agent=cut(origin.agent, AGENT_BYTES_MAX) or None,
+    )
+    identities.logged_in(conn, actor.name, now)
+    audit.add(conn, [entry])
+
+
+def _end(conn: Connection, prefix: str, entry: AuditEntry) -> bool:
+    found = identities.get_token(conn, "session", prefix)
+    if found is None or found.owner != entry.actor:
+        return False
+    if not identities.revoke_token(conn, "session", prefix, entry.occurred_at):
+        return False
+    audit.add(conn, [entry])
+    return True
+
+
+def _end_all(conn: Connection, entry: AuditEntry) -> int:
+    count = identities.revoke_all(conn, "session", entry.actor, entry.occurred_at)
+    audit.add(conn, [entry])
+    return count
+
+
+def _change_password(conn: Connection, seen: str, hashed: str, entry: AuditEntry) -> None:
+    if not identities.set_password(conn, entry.actor, hashed, seen=seen):
+        raise Conflict("password.changed", "the password was changed elsewhere at the same time")
+    identities.revoke_all(conn, "session", entry.actor, entry.occurred_at)
+    logins.end_links(conn, entry.actor, entry.occurred_at)
+    audit.add(conn, [entry])
+
+
+def _use_link(conn: Connection, prefix: str, hashed: str, account: str, entry: AuditEntry) -> bool:
+    now = entry.occurred_at
+    if not logins.use_link(conn, prefix, now):
+        return False
+    identities.set_password(conn, entry.actor, hashed)
+    identities.revoke_all(conn, "session", entry.actor, now)
+    logins.succeeded(conn, account, [], now)
+    audit.add(conn, [entry])
+    return True

@@ -1,0 +1,267 @@
+"""Login by an identity provider: OpenID Connect, authorization code with PKCE.
+
+Central sends the browser to the provider and keeps, in a cookie of that browser, three random words: `state` comes back
+with the browser, `nonce` inside the ID token, and `verifier` shows the provider that whoever brings the code is who
+asked for it. The code is exchanged over our own guarded connection, never by the browser.
+
+Who comes in is known by issuer and subject, which the provider never gives to another; his name is only what he is
+called. A name that somebody has here already is not taken over. The provider decides on the role, at each login.
+"""
+
+import asyncio
+import hmac
+import json
+import secrets
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from urllib.parse import quote_plus, urlencode
+
+import structlog
+from sqlalchemy import Connection
+from yarl import URL
+
+from fieldpost.central.access import id_token
+from fieldpost.central.access.audit_trail import commit, record
+from fieldpost.central.access.id_token import BadToken, Claims, Key, UnknownKey
+from fieldpost.central.access.logins import Logins, Origin, Session
+from fieldpost.central.access.oidc_options import OidcOptions
+from fieldpost.central.store.accounts import identities
+from fieldpost.central.store.accounts.identities import OperatorRecord
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.clock import Clock
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.audit import AuditEntry
+from fieldpost.core.errors import Conflict, Denied, InvalidInput, Unavailable
+from fieldpost.core.login import is_user_name
+from fieldpost.core.secret import Secret
+from fieldpost.outbound.client import HttpClient, NoAnswer
+from fieldpost.outbound.guard import Blocked
+from fieldpost.outbound.url import check_url
+
+CALLBACK_PATH = "/login/oidc/callback"
+TIMEOUT_S = 10.0
+KEPT_S = 3600.0
+"""How long what the provider says of itself is kept."""
+KEYS_AGAIN_S = 30.0
+"""How soon its keys are fetched again for a token whose key is not among them."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A login under way: where the browser goes, and what it keeps meanwhile."""
+
+    url: str
+    state: str = field(repr=False)
+    nonce: str = field(repr=False)
+    verifier: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Provider:
+    authorize: str
+    token: URL
+    keys: URL
+    is_basic: bool
+
+
+class Oidc:
+    """One provider. `public_url` is where browsers reach the console."""
+
+    def __init__(
+        self, store: Store, clock: Clock, logins: Logins, client: HttpClient, options: OidcOptions, public_url: str
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._logins = logins
+        self._client = client
+        self._options = options
+        self._secret: Secret = options.secret()
+        self._redirect_uri = public_url.rstrip("/") + CALLBACK_PATH
+        self._provider: tuple[float, _Provider] | None = None
+        self._keys: tuple[float, dict[str, Key]] | None = None
+        self._asking = asyncio.Lock()
+
+    @property
+    def label(self) -> str:
+        return self._options.label
+
+    async def begin(self) -> Begun:
+        """Raises Unavailable when the provider does not answer."""
+        provider = await self._discover()
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        query = {
+            "response_type": "code",
+            "client_id": self._options.client_id,
+            "redirect_uri": self._redirect_uri,
+            "scope": self._options.scopes,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": _base64(sha256(verifier.encode()).digest()),
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if "?" in provider.authorize else "?"
+        return Begun(f"{provider.authorize}{joint}{urlencode(query)}", state, nonce, verifier)
+
+    async def finish(self, begun: Begun, state: str, code: str, origin: Origin) -> Session:
+        """A session for whom the provider vouches. Raises Denied, Conflict, Unavailable."""
+        if not hmac.compare_digest(state.encode(), begun.state.encode()):
+            raise _refused("the answer belongs to another login")
+        provider = await self._discover()
+        token = await self._exchange(provider, code, begun.verifier)
+        claims = await self._believe(provider, token, begun.nonce)
+        role = self._options.role_of(id_token.values_of(claims, self._options.role_claim))
+        if role is None:
+            log.warning("oidc.no_role", address=origin.address)
+            raise Denied("oidc.no_role", "the identity provider knows you, but gives you no role here")
+        return await self._logins.open(await self._person(claims, role), origin, "identity provider")
+
+    async def _person(self, claims: Claims, role: Role) -> OperatorRecord:
+        subject = f"{self._options.issuer} {claims['sub']}"
+        found = await self._store.read(identities.get_by_subject, subject)
+        now = self._clock.now()
+        if found is None:
+            name = str(claims.get(self._options.name_claim) or "").strip().lower()
+            if not is_user_name(name):
+                raise Denied(
+                    "oidc.name",
+                    f"the identity provider's {self._options.name_claim} for you is no name that can be used",
+                )
+            entry = record(Actor(name, role), "user.add", name, now, {"role": role.value, "by": "identity provider"})
+            await commit(self._store, f"user {name!r}", _add, name, role, subject, entry)
+        elif found.disabled_at is not None:
+            raise Denied("oidc.disabled", "this account is disabled here")
+        elif found.role != role.value:
+            told = {"role": role.value, "by": "identity provider"}
+            entry = record(Actor(found.name, role), "user.change", found.name, now, told)
+            await commit(self._store, f"user {found.name!r}", _change, found, role, entry)
+        person = await self._store.read(identities.get_by_subject, subject)
+        if person is None:
+            raise _refused("the account was removed meanwhile")
+        return person
+
+    async def _believe(self, provider: _Provider, token: str, nonce: str) -> Claims:
+        for is_again in (False, True):
+            keys = await self._fetch_keys(provider, is_again)
+            try:
+                return id_token.verify(
+                    token,
+                    keys,
+                    issuer=self._options.issuer,
+                    client_id=self._options.client_id,
+                    nonce=nonce,
+                    now=self._clock.now(),
+                )
+            except UnknownKey as error:
+                if is_again:
+                    raise _refused(str(error)) from None
+            except BadToken as error:
+                raise _refused(str(error)) from None
+        raise AssertionError("the second round returns or raises")
+
+    async def _exchange(self, provider: _Provider, code: str, verifier: str) -> str:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": verifier,
+        }
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        client_id, secret = self._options.client_id, self._secret.reveal()
+        if provider.is_basic:
+            pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        else:
+            form |= {"client_id": client_id, "client_secret": secret}
+        status, said = await self._ask("POST", provider.token, headers, urlencode(form).encode("ascii"))
+        token = said.get("id_token")
+        if status != 200 or not isinstance(token, str):
+            raise _refused("the provider did not take the code that the browser brought")
+        return token
+
+    async def _discover(self) -> _Provider:
+        async with self._asking:
+            now = self._clock.monotonic()
+            if self._provider is not None and now - self._provider[0] < KEPT_S:
+                return self._provider[1]
+            issuer = self._options.issuer
+            where = check_url(issuer.rstrip("/") + "/.well-known/openid-configuration", "admin", "oidc.issuer")
+            status, said = await self._ask("GET", where, {"Accept": "application/json"})
+            if status != 200 or said.get("issuer") != issuer:
+                raise _unavailable("what answers there does not describe this issuer")
+            try:
+                found = _Provider(
+                    str(check_url(said.get("authorization_endpoint"), "admin", "authorization_endpoint")),
+                    check_url(said.get("token_endpoint"), "admin", "token_endpoint"),
+                    check_url(said.get("jwks_uri"), "admin", "jwks_uri"),
+                    "client_secret_post" not in _texts(said.get("token_endpoint_auth_methods_supported")),
+                )
+            except InvalidInput as error:
+                raise _unavailable(f"its description cannot be used: {error.message}") from None
+            self._provider = (now, found)
+            return found
+
+    async def _fetch_keys(self, provider: _Provider, is_again: bool) -> dict[str, Key]:
+        async with self._asking:
+            now = self._clock.monotonic()
+            if self._keys is not None and now - self._keys[0] < (KEYS_AGAIN_S if is_again else KEPT_S):
+                return self._keys[1]
+            status, said = await self._ask("GET", provider.keys, {"Accept": "application/json"})
+            if status != 200:
+                raise _unavailable("its keys cannot be had")
+            self._keys = (now, id_token.read_keys(said))
+            return self._keys[1]
+
+    async def _ask(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes = b""
+    ) -> tuple[int, Mapping[str, object]]:
+        try:
+            answer = await self._client.request(method, url, headers=headers, body=body, timeout_s=TIMEOUT_S)
+        except (Blocked, NoAnswer) as error:
+            raise _unavailable(str(error)) from None
+        try:
+            said = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            said = None
+        return answer.status, said if isinstance(said, dict) else {}
+
+
+def _add(conn: Connection, name: str, role: Role, subject: str, entry: AuditEntry) -> None:
+    if identities.get_operator(conn, name) is not None:
+        raise Conflict(
+            "oidc.name_taken",
+            f"there is a user named {name!r} here already, who is not known by the identity provider",
+            hint="ask an administrator to remove that one",
+        )
+    identities.add_operator(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor, subject=subject)
+    audit.add(conn, [entry])
+
+
+def _change(conn: Connection, seen: OperatorRecord, role: Role, entry: AuditEntry) -> None:
+    if not identities.change_operator(conn, seen.name, seen.version, {"role": role.value}):
+        raise Conflict("user.changed", f"user {seen.name!r} was changed meanwhile", hint="log in again")
+    identities.revoke_all(conn, "session", seen.name, entry.occurred_at)
+    audit.add(conn, [entry])
+
+
+def _refused(reason: str) -> Denied:
+    log.warning("oidc.refused", reason=reason)
+    return Denied("oidc.refused", f"the login by the identity provider did not succeed: {reason}", hint="try it again")
+
+
+def _unavailable(reason: str) -> Unavailable:
+    log.warning("oidc.unavailable", reason=reason)
+    return Unavailable("oidc.unavailable", f"the identity provider cannot be asked: {reason}")
+
+
+def _texts(value: object) -> list[object]:
+    # The standard's default, where the provider does not say, is basic.
+    return value if isinstance(value, list) else []
+
+
+def _base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")

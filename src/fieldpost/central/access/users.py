@@ -1,0 +1,182 @@
+"""Users: the people who may come in, and what an administrator does with their accounts."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from fieldpost.central.access.account_options import AccountOptions
+from fieldpost.central.access.accounts import issue, link_path
+from fieldpost.central.access.audit_trail import KEEP, Keep, commit, record, require
+from fieldpost.central.store.accounts import identities, logins
+from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.accounts.logins import LinkRecord
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import audit
+from fieldpost.clock import Clock
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.audit import AuditEntry
+from fieldpost.core.errors import Conflict, NotFound
+from fieldpost.core.login import check_user_name, is_user_name
+
+__all__ = ["Link", "OperatorRecord", "TokenRecord", "Users"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A one-time link for a person to choose his password by; its token is shown this once."""
+
+    name: str
+    token: str = field(repr=False)
+    expires_at: datetime
+
+    @property
+    def path(self) -> str:
+        """Where the person opens it, at whatever address he reaches central by."""
+        return link_path(self.token)
+
+
+class Users:
+    """What administrators do with accounts."""
+
+    def __init__(self, store: Store, clock: Clock, options: AccountOptions | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._options = options or AccountOptions()
+
+    async def add(self, actor: Actor, name: str, role: Role) -> Link:
+        """A new person, who chooses his password by the link."""
+        require(actor, Role.ADMIN, "user.add")
+        check_user_name(name)
+        now = self._clock.now()
+        link, stored = self._link(actor, name, now)
+        entry = record(actor, "user.add", name, now, {"role": role.value, "link": stored.prefix})
+        await commit(self._store, f"user {name!r}", _add, name, role, stored, entry)
+        return link
+
+    async def all(self, actor: Actor) -> list[OperatorRecord]:
+        require(actor, Role.ADMIN, "user.list")
+        return await self._store.read(identities.all_operators)
+
+    async def get(self, actor: Actor, name: str) -> OperatorRecord:
+        require(actor, Role.ADMIN, "user.show")
+        found = await self._store.read(identities.get_operator, name) if is_user_name(name) else None
+        if found is None:
+            raise _unknown(name)
+        return found
+
+    async def change(
+        self, actor: Actor, name: str, version: int, *, role: Role | Keep = KEEP, is_disabled: bool | Keep = KEEP
+    ) -> OperatorRecord:
+        """Another role, or shut out and let in again; either ends the person's sessions.
+
+        Who is disabled has neither session nor token; tokens live again when he is let in.
+        """
+        require(actor, Role.ADMIN, "user.change")
+        seen = await self.get(actor, name)
+        now = self._clock.now()
+        values: dict[str, object] = {}
+        if role is not KEEP and role.value != seen.role:
+            values["role"] = role.value
+        if is_disabled is not KEEP and is_disabled != (seen.disabled_at is not None):
+            values["disabled_at"] = now if is_disabled else None
+        is_out = values.get("disabled_at", seen.disabled_at) is not None
+        told = {"role": values.get("role", seen.role), "is_disabled": is_out}
+        entry = record(actor, "user.change", name, now, told)
+        await commit(self._store, f"user {name!r}", _change, name, version, values, entry)
+        return await self.get(actor, name)
+
+    async def remove(self, actor: Actor, name: str) -> None:
+        """The person is gone, with his sessions, tokens and links; what he did stays in the audit log."""
+        require(actor, Role.ADMIN, "user.remove")
+        await self.get(actor, name)
+        entry = record(actor, "user.remove", name, self._clock.now())
+        await commit(self._store, f"user {name!r}", _remove, name, entry)
+
+    async def reset_password(self, actor: Actor, name: str) -> Link:
+        """A one-time link by which the person chooses another password.
+
+        The one he has stays good until then, so that a link that is lost shuts nobody out; using it ends his sessions.
+        """
+        require(actor, Role.ADMIN, "user.reset_password")
+        await self.get(actor, name)
+        now = self._clock.now()
+        link, stored = self._link(actor, name, now)
+        entry = record(actor, "user.reset_password", name, now, {"link": stored.prefix})
+        await commit(self._store, f"user {name!r}", _replace_link, stored, entry)
+        return link
+
+    async def log_out(self, actor: Actor, name: str) -> int:
+        """End all sessions of a person; how many that were."""
+        require(actor, Role.ADMIN, "user.log_out")
+        await self.get(actor, name)
+        entry = record(actor, "user.log_out", name, self._clock.now())
+        return await self._store.write(_log_out, name, entry)
+
+    async def sessions(self, actor: Actor, name: str) -> list[TokenRecord]:
+        """The sessions of a person that are open."""
+        await self.get(actor, name)
+        return await self._store.read(identities.live_tokens, "session", self._clock.now(), name)
+
+    def _link(self, actor: Actor, name: str, now: datetime) -> tuple[Link, LinkRecord]:
+        token, expires_at = issue("link"), now + self._options.link
+        stored = LinkRecord(token.prefix, token.digest, name, actor.name, now, expires_at, None)
+        return Link(name, token.text, expires_at), stored
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound("user.unknown", f"there is no user named {name[:64]!r}")
+
+
+def _add(conn: Connection, name: str, role: Role, link: LinkRecord, entry: AuditEntry) -> None:
+    if identities.get_operator(conn, name) is not None:
+        raise Conflict("user.exists", f"there is a user named {name!r} already")
+    identities.add_operator(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor)
+    logins.add_link(conn, link)
+    audit.add(conn, [entry])
+
+
+def _change(conn: Connection, name: str, version: int, values: dict[str, object], entry: AuditEntry) -> None:
+    if values:
+        is_admin_after = values.get("role", "admin") == "admin" and values.get("disabled_at") is None
+        _keep_an_admin(conn, name, is_admin_after)
+    if not identities.change_operator(conn, name, version, values):
+        if identities.get_operator(conn, name) is None:
+            raise _unknown(name)
+        raise Conflict(
+            "user.changed", f"user {name!r} was changed by somebody else meanwhile", hint="look again, then try again"
+        )
+    if values:
+        identities.revoke_all(conn, "session", name, entry.occurred_at)
+    if values.get("disabled_at") is not None:
+        logins.end_links(conn, name, entry.occurred_at)
+    audit.add(conn, [entry])
+
+
+def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
+    _keep_an_admin(conn, name, False)
+    if not identities.remove_operator(conn, name):
+        raise _unknown(name)
+    for kind in ("session", "api"):
+        identities.revoke_all(conn, kind, name, entry.occurred_at)
+    audit.add(conn, [entry])
+
+
+def _keep_an_admin(conn: Connection, name: str, is_admin_after: bool) -> None:
+    if not is_admin_after and identities.lock_admins(conn) == [name]:
+        raise Conflict(
+            "user.last_admin",
+            f"{name} is the last administrator who may act",
+            hint="make somebody else administrator first",
+        )
+
+
+def _replace_link(conn: Connection, link: LinkRecord, entry: AuditEntry) -> None:
+    logins.add_link(conn, link)
+    audit.add(conn, [entry])
+
+
+def _log_out(conn: Connection, name: str, entry: AuditEntry) -> int:
+    count = identities.revoke_all(conn, "session", name, entry.occurred_at)
+    audit.add(conn, [entry])
+    return count

@@ -1,0 +1,1 @@
+"""Secrets of channels: sealed with a key from outside the database."""

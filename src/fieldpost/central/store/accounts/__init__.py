@@ -1,0 +1,1 @@
+"""SQL of users, tokens and logins."""

@@ -1,0 +1,223 @@
+"""Who may come in: operators, and the tokens of people, programs and sites."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+
+from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.account_tables import operators, tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A token as stored: its digest, never the token."""
+
+    prefix: str
+    kind: str
+    digest: bytes
+    owner: str
+    role: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = None
+    name: str | None = None
+    created_by: str | None = None
+    address: str | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRecord:
+    name: str
+    password_hash: str | None
+    role: str
+    created_at: datetime
+    created_by: str | None = None
+    disabled_at: datetime | None = None
+    last_login_at: datetime | None = None
+    subject: str | None = None
+    version: int = 1
+
+
+_TOKEN_COLUMNS = [tokens.c[name] for name in TokenRecord.__dataclass_fields__]
+_tokens = Statement(
+    f"select {', '.join(c.name for c in _TOKEN_COLUMNS)} from tokens where kind = :kind and prefix {{any:prefixes}}",
+    lists={"prefixes": "text"},
+    result={column.name: column.type for column in _TOKEN_COLUMNS},
+)
+_OPERATOR_COLUMNS = [operators.c[name] for name in OperatorRecord.__dataclass_fields__]
+# One statement, since every request of a person begins with it.
+_bearer = (
+    select(*_TOKEN_COLUMNS, *_OPERATOR_COLUMNS)
+    .join_from(tokens, operators, operators.c.name == tokens.c.owner)
+    .where(tokens.c.kind == bindparam("kind"), tokens.c.prefix == bindparam("prefix"))
+)
+
+
+def add_token(
+    conn: Connection,
+    kind: str,
+    prefix: str,
+    digest: bytes,
+    owner: str,
+    role: str | None,
+    now: datetime,
+    expires_at: datetime | None = None,
+    *,
+    name: str | None = None,
+    created_by: str | None = None,
+    address: str | None = None,
+    agent: str | None = None,
+) -> None:
+    conn.execute(
+        insert(tokens).values(
+            prefix=prefix,
+            kind=kind,
+            digest=digest,
+            owner=owner,
+            role=role,
+            created_at=now,
+            expires_at=expires_at,
+            name=name,
+            created_by=created_by,
+            address=address,
+            agent=agent,
+        )
+    )
+
+
+def get_token(conn: Connection, kind: str, prefix: str) -> TokenRecord | None:
+    row = conn.execute(select(*_TOKEN_COLUMNS).where(tokens.c.kind == kind, tokens.c.prefix == prefix)).first()
+    return TokenRecord(*row) if row else None
+
+
+def get_tokens(conn: Connection, kind: str, prefixes: Sequence[str]) -> dict[str, TokenRecord]:
+    """Those of these tokens that there are, by prefix."""
+    return {row.prefix: TokenRecord(**row._mapping) for row in _tokens.run(conn, kind=kind, prefixes=list(prefixes))}
+
+
+def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, OperatorRecord] | None:
+    """A token of a person's, with the person as he is now."""
+    row = conn.execute(_bearer, {"kind": kind, "prefix": prefix}).first()
+    count = len(_TOKEN_COLUMNS)
+    return (TokenRecord(*row[:count]), OperatorRecord(*row[count:])) if row else None
+
+
+def live_tokens(conn: Connection, kind: str, now: datetime, owner: str | None = None) -> list[TokenRecord]:
+    """Tokens that are neither revoked nor past their end, the newest first; one person's, or everybody's."""
+    query = select(*_TOKEN_COLUMNS).where(
+        tokens.c.kind == kind,
+        tokens.c.revoked_at.is_(None),
+        tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now),
+    )
+    if owner is not None:
+        query = query.where(tokens.c.owner == owner)
+    query = query.order_by(tokens.c.created_at.desc(), tokens.c.prefix)
+    return [TokenRecord(*row) for row in conn.execute(query)]
+
+
+def used_token(conn: Connection, kind: str, prefix: str, now: datetime) -> None:
+    conn.execute(update(tokens).where(tokens.c.kind == kind, tokens.c.prefix == prefix).values(last_used_at=now))
+
+
+def revoke_token(conn: Connection, kind: str, prefix: str, now: datetime) -> bool:
+    return _revoke(conn, now, tokens.c.kind == kind, tokens.c.prefix == prefix) == 1
+
+
+def revoke_all(conn: Connection, kind: str, owner: str, now: datetime, but: str | None = None) -> int:
+    """All live tokens of this kind and owner, but for one; how many that were."""
+    conditions = [tokens.c.kind == kind, tokens.c.owner == owner]
+    if but is not None:
+        conditions.append(tokens.c.prefix != but)
+    return _revoke(conn, now, *conditions)
+
+
+def purge_sessions(conn: Connection, span: PurgeRange) -> PurgedBatch:
+    """Delete sessions whose time was up before the cutoff."""
+    old = (
+        select(tokens.c.prefix)
+        .where(tokens.c.kind == "session", tokens.c.expires_at < span.cutoff)
+        .order_by(tokens.c.expires_at)
+        .limit(span.limit)
+    )
+    deleted = conn.execute(delete(tokens).where(tokens.c.prefix.in_(old.scalar_subquery()))).rowcount
+    return PurgedBatch(deleted, span.after if deleted >= span.limit else None)
+
+
+def add_operator(
+    conn: Connection,
+    name: str,
+    password_hash: str | None,
+    role: str,
+    now: datetime,
+    *,
+    created_by: str | None = None,
+    subject: str | None = None,
+) -> None:
+    conn.execute(
+        insert(operators).values(
+            name=name,
+            password_hash=password_hash,
+            role=role,
+            created_at=now,
+            created_by=created_by,
+            subject=subject,
+        )
+    )
+
+
+def get_operator(conn: Connection, name: str) -> OperatorRecord | None:
+    row = conn.execute(select(*_OPERATOR_COLUMNS).where(operators.c.name == name)).first()
+    return OperatorRecord(*row) if row else None
+
+
+def get_by_subject(conn: Connection, subject: str) -> OperatorRecord | None:
+    row = conn.execute(select(*_OPERATOR_COLUMNS).where(operators.c.subject == subject)).first()
+    return OperatorRecord(*row) if row else None
+
+
+def all_operators(conn: Connection) -> list[OperatorRecord]:
+    return [OperatorRecord(*row) for row in conn.execute(select(*_OPERATOR_COLUMNS).order_by(operators.c.name))]
+
+
+def lock_admins(conn: Connection) -> list[str]:
+    """The administrators who may act, held until the transaction ends: two who remove each other come one by one."""
+    query = select(operators.c.name).where(operators.c.role == "admin", operators.c.disabled_at.is_(None))
+    return list(conn.execute(query.order_by(operators.c.name).with_for_update()).scalars())
+
+
+def change_operator(conn: Connection, name: str, version: int, values: Mapping[str, Any]) -> bool:
+    """Compare-and-set: False when the account is not as it was seen."""
+    changed = update(operators).where(operators.c.name == name, operators.c.version == version)
+    return conn.execute(changed.values(**values, version=version + 1)).rowcount == 1
+
+
+def remove_operator(conn: Connection, name: str) -> bool:
+    return conn.execute(delete(operators).where(operators.c.name == name)).rowcount == 1
+
+
+def set_password(conn: Connection, name: str, password_hash: str, *, seen: str | None = None) -> bool:
+    """A new password; with `seen` only in the place of that one."""
+    changed = update(operators).where(operators.c.name == name)
+    if seen is not None:
+        changed = changed.where(operators.c.password_hash == seen)
+    values = {"password_hash": password_hash, "version": operators.c.version + 1}
+    return conn.execute(changed.values(**values)).rowcount == 1
+
+
+def logged_in(conn: Connection, name: str, now: datetime) -> None:
+    conn.execute(update(operators).where(operators.c.name == name).values(last_login_at=now))
+
+
+def has_operators(conn: Connection) -> bool:
+    return bool(conn.execute(select(func.count()).select_from(operators)).scalar())
+
+
+def _revoke(conn: Connection, now: datetime, *conditions: ColumnElement[bool]) -> int:
+    changed = update(tokens).where(*conditions, tokens.c.revoked_at.is_(None))
+    return conn.execute(changed.values(revoked_at=now)).rowcount

@@ -1,0 +1,116 @@
+"""One-time links, and what wrong logins have cost: shared by all nodes, so that no node is a way around another."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, Integer, Text, insert, select, update
+
+from fieldpost.central.store.engine.column_types import Moment
+from fieldpost.central.store.engine.purging import DatedTable
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.account_tables import login_links
+from fieldpost.core.login import Patience, Tally, charged, given_back
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRecord:
+    """A one-time link as stored: its digest, never the link."""
+
+    prefix: str
+    digest: bytes
+    operator_name: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+
+
+_LINK_COLUMNS = [login_links.c[name] for name in LinkRecord.__dataclass_fields__]
+
+# The row is there before it is locked, so that the first two attempts at a name queue up like all later ones.
+_ensure = Statement(
+    """
+    insert into login_delays (key, failures, failed_at, free_at)
+    select u.key, 0, {now}, {now} from {rows} where true on conflict (key) do nothing
+    """,
+    rows={"key": "text"},
+)
+_READ = "select key, failures, failed_at, free_at from login_delays where key {any:keys} order by key"
+_lock = Statement(
+    f"{_READ} for update",
+    sqlite=_READ,
+    lists={"keys": "text"},
+    result={"key": Text, "failures": Integer, "failed_at": Moment, "free_at": Moment},
+)
+_put = Statement(
+    """
+    update login_delays set failures = u.failures, failed_at = u.failed_at, free_at = u.free_at
+    from {rows} where login_delays.key = u.key
+    """,
+    rows={"key": "text", "failures": "int", "failed_at": "moment", "free_at": "moment"},
+)
+_forget = Statement("delete from login_delays where key = :key")
+
+DELAYS = DatedTable("login_delays", "failed_at")
+LINKS = DatedTable("login_links", "expires_at")
+
+
+def charge(conn: Connection, patience: Mapping[str, Patience], now: datetime) -> timedelta:
+    """Count a login as failed, before anybody looks at its password, unless one of the keys has to wait: then how long.
+
+    Counted first, and given back when it succeeds: however many come at once, none is tried without being counted.
+    """
+    _ensure.run(conn, [(key,) for key in patience], now=now)
+    tallies = _locked(conn, patience)
+    wait = max((tally.wait(now) for tally in tallies.values()), default=timedelta(0))
+    if wait > timedelta(0):
+        return wait
+    _write(conn, {key: charged(tally, patience[key], now) for key, tally in tallies.items()})
+    return timedelta(0)
+
+
+def succeeded(conn: Connection, account: str, others: list[str], now: datetime) -> None:
+    """The account's failures are forgotten; of the others this one attempt is taken back, and no more: whoever has an
+    account must not be able to clear the address from which he tries those of others."""
+    _forget.run(conn, key=account)
+    _write(conn, {key: given_back(tally, now) for key, tally in _locked(conn, others).items()})
+
+
+def add_link(conn: Connection, link: LinkRecord) -> None:
+    """In the place of any that the person had."""
+    end_links(conn, link.operator_name, link.created_at)
+    conn.execute(insert(login_links).values({name: getattr(link, name) for name in LinkRecord.__dataclass_fields__}))
+
+
+def get_link(conn: Connection, prefix: str) -> LinkRecord | None:
+    row = conn.execute(select(*_LINK_COLUMNS).where(login_links.c.prefix == prefix)).first()
+    return LinkRecord(*row) if row else None
+
+
+def use_link(conn: Connection, prefix: str, now: datetime) -> bool:
+    """Once: False for all who come after the first, or too late."""
+    used = update(login_links).where(
+        login_links.c.prefix == prefix, login_links.c.ended_at.is_(None), login_links.c.expires_at > now
+    )
+    return conn.execute(used.values(ended_at=now)).rowcount == 1
+
+
+def end_links(conn: Connection, operator_name: str, now: datetime) -> None:
+    ended = update(login_links).where(login_links.c.operator_name == operator_name, login_links.c.ended_at.is_(None))
+    conn.execute(ended.values(ended_at=now))
+
+
+def has_link(conn: Connection, now: datetime) -> bool:
+    """Whether there is a link that somebody could still use."""
+    live = select(login_links.c.prefix).where(login_links.c.ended_at.is_(None), login_links.c.expires_at > now)
+    return conn.execute(live.limit(1)).first() is not None
+
+
+def _locked(conn: Connection, keys: Iterable[str]) -> dict[str, Tally]:
+    rows = _lock.run(conn, keys=sorted(keys))
+    return {row.key: Tally(row.failures, row.failed_at, row.free_at) for row in rows}
+
+
+def _write(conn: Connection, tallies: Mapping[str, Tally]) -> None:
+    _put.run(conn, [(key, tally.failures, tally.failed_at, tally.free_at) for key, tally in tallies.items()])

@@ -1,0 +1,1 @@
+"""Access to both databases: store, statements, column types, wake-ups."""

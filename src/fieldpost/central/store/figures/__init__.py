@@ -1,0 +1,1 @@
+"""SQL of KPIs, nodes, leases and change tokens."""

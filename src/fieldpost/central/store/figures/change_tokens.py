@@ -1,0 +1,37 @@
+"""Marks of change: what differs when something a person may be looking at has changed. A hint, and cheap to ask for."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from fieldpost.central.store.engine.statement import Statement
+
+_notifications = Statement(
+    """
+    select
+        (select event_id from audit order by occurred_at desc limit 1) as entry,
+        (select sum(version) from breakers) as breakers,
+        (select sum(done + conflicts + gone + stage) from bulk_acts where ended_at is null) as acts,
+        (select max(created_at) from bulk_acts) as act
+    """
+)
+_sites = Statement(
+    """
+    select
+        (select max(received_at) from site_health) as reported,
+        (select sum(cursor + high + round) from site_mirrors) as mirrored,
+        (select max(created_at) from intents) as given,
+        (select sum(version) from intents where state in ('waiting', 'sent')) as moved,
+        (select max(done_at) from intents where done_at is not null) as done
+    """
+)
+
+_TOPICS: Mapping[str, Statement] = {"notifications": _notifications, "sites": _sites}
+
+
+def marks(conn: Connection) -> dict[str, str]:
+    """The mark of each topic; another text means that something changed.
+
+    Whatever people do leaves an audit entry, and shows in the mark of the notifications.
+    """
+    return {topic: repr(tuple(statement.run(conn)[0])) for topic, statement in _TOPICS.items()}

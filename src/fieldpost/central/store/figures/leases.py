@@ -1,0 +1,58 @@
+"""Leases of the whole centre: which node does what only one should do, until when, by the database's clock."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Connection, Text
+
+from fieldpost.central.store.engine.column_types import Moment
+from fieldpost.central.store.engine.statement import Statement
+
+LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    name: str
+    owner: str
+    lease_until: datetime
+    token: int
+    """Grows with every change of the owner."""
+
+
+_RESULT = {"name": Text, "owner": Text, "lease_until": Moment, "token": BigInteger}
+
+# Compare-and-set in one statement: only the owner, or anybody once it has run out, gets it.
+_take = Statement(
+    """
+    insert into leases (name, owner, lease_until, token) values (:name, :owner, {now+lease_s}, 1)
+    on conflict (name) do update set owner = excluded.owner, lease_until = excluded.lease_until,
+        token = leases.token + case when leases.owner = excluded.owner then 0 else 1 end
+    where leases.owner = excluded.owner or leases.lease_until <= {now}
+    returning name, owner, lease_until, token
+    """,
+    result=_RESULT,
+)
+_release = Statement("update leases set lease_until = {now} where name = :name and owner = :owner")
+_void = Statement("update leases set lease_until = {now} where lease_until > {now}")
+_all = Statement("select name, owner, lease_until, token from leases order by name", result=_RESULT)
+
+
+def take(conn: Connection, name: str, owner: str, *, lease_s: float, now: datetime | None) -> Lease | None:
+    """The lease, taken or renewed for this owner; None while it is another's."""
+    found = _take.run(conn, name=name, owner=owner, lease_s=lease_s, now=now)
+    return Lease(**found[0]._mapping) if found else None
+
+
+def release(conn: Connection, name: str, owner: str, *, now: datetime | None) -> None:
+    """Let it run out now, if it is this owner's."""
+    _release.run(conn, name=name, owner=owner, now=now)
+
+
+def void_all(conn: Connection, *, now: datetime | None) -> None:
+    """Let every lease run out now: on SQLite a new process knows that no other is left to hold one."""
+    _void.run(conn, now=now)
+
+
+def all_leases(conn: Connection) -> list[Lease]:
+    return [Lease(**row._mapping) for row in _all.run(conn)]

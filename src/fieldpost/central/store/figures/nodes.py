@@ -1,0 +1,52 @@
+"""Central nodes: each has a fresh id from its start to its end, and says that it lives."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, select
+
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.tables import nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    node_id: str
+    host: str
+    version: str
+    started_at: datetime
+    heartbeat_at: datetime
+    stopped_at: datetime | None
+
+
+_start = Statement(
+    """
+    insert into nodes (node_id, host, version, started_at, heartbeat_at)
+    values (:node_id, :host, :version, {now}, {now})
+    """
+)
+_beat = Statement("update nodes set heartbeat_at = {now} where node_id = :node_id")
+_stop = Statement("update nodes set heartbeat_at = {now}, stopped_at = {now} where node_id = :node_id")
+_close_others = Statement("update nodes set stopped_at = heartbeat_at where stopped_at is null and node_id <> :node_id")
+
+
+def start(conn: Connection, node_id: str, host: str, version: str, *, now: datetime | None) -> None:
+    _start.run(conn, node_id=node_id, host=host, version=version, now=now)
+
+
+def beat(conn: Connection, node_id: str, *, now: datetime | None) -> None:
+    _beat.run(conn, node_id=node_id, now=now)
+
+
+def stop(conn: Connection, node_id: str, *, now: datetime | None) -> None:
+    _stop.run(conn, node_id=node_id, now=now)
+
+
+def close_others(conn: Connection, node_id: str) -> None:
+    """Count all other nodes as stopped when last heard of: the embedded store has only this one."""
+    _close_others.run(conn, node_id=node_id)
+
+
+def all_nodes(conn: Connection) -> list[NodeRecord]:
+    columns = [nodes.c[name] for name in NodeRecord.__dataclass_fields__]
+    return [NodeRecord(*row) for row in conn.execute(select(*columns).order_by(nodes.c.started_at))]

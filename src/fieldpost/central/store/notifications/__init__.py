@@ -1,0 +1,1 @@
+"""SQL of notifications: arrivals, claims, attempts, breakers, lists, audit, retention."""

@@ -1,0 +1,168 @@
+"""Taking notifications in: insert-if-absent with the audit entry of the send, and what stood there already.
+
+Type and delivery key are fixed here, from the list as it is now. The audit entry's id is the notification's own, so
+that a send can never be recorded twice. One line for all that came together says that it is still to be indexed for
+search (terms.py).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, LargeBinary, Text
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from fieldpost.central.store.engine.column_types import Id
+from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.core.lists import DEFAULT_TYPE
+from fieldpost.core.notification import LIST_KEY, Submission
+from fieldpost.core.times import from_text, to_microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who sent what stands under an id already, and its content's digest (of a row, or of a purged one's tombstone)."""
+
+    site: str
+    digest: bytes
+
+
+_ROWS: Mapping[str, Kind] = {
+    "notification_id": "id",
+    "list_name": "text",
+    "subject": "text",
+    "body": "text",
+    "source_instance_id": "text",
+    "source_script": "text",
+    "origin_execution_id": "text",
+    "origin_parent_execution_id": "text",
+    "site_enqueued_at": "moment",
+    "site_enqueued_text": "text",
+    "digest": "bytes",
+}
+_GIVEN = ", ".join(_ROWS)
+_COLUMNS = f"{_GIVEN}, source_site_id, type, delivery_key, status, created_at, due_at, cycle_started_at"
+
+_AUDIT = """
+    insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id, channel,
+        kind, status, source_site_id, source_instance_id, source_script, actor, target)
+    select notification_id, created_at, created_at, notification_id, origin_execution_id, origin_parent_execution_id,
+        'notification', 'notify_send', 'submitted', source_site_id, source_instance_id, source_script,
+        coalesce(source_script, source_site_id), list_name
+"""
+
+_insert_postgresql = Statement(
+    f"""
+    with moment as materialized (select {{now}} as at),
+    inserted as (
+        insert into notifications ({_COLUMNS})
+        select {", ".join(f"u.{name}" for name in _ROWS)}, :site, coalesce(l.type, :default_type),
+            :key_prefix || u.list_name, 'pending', moment.at, moment.at, moment.at
+        from {{rows}} cross join moment left join lists l on l.list_name = u.list_name
+        where not exists (select 1 from tombstones t where t.notification_id = u.notification_id)
+        order by u.notification_id
+        on conflict (notification_id) do nothing
+        returning notification_id, created_at, origin_execution_id, origin_parent_execution_id, source_site_id,
+            source_instance_id, source_script, list_name
+    ),
+    to_index as (
+        insert into search_backlog (notification_id, created_at, count)
+        select (array_agg(notification_id))[1], created_at, count(*) from inserted group by created_at
+    ),
+    audited as (
+        {_AUDIT} from inserted returning correlation_id
+    )
+    select case when count(*) < cast(:count as bigint) then coalesce(array_agg(correlation_id), '{{}}') end as inserted
+    from audited
+    """,
+    # SQLite has no writing common table expressions, and bytes do not travel in JSON: see _insert_sqlite.
+    sqlite="select 1",
+    rows=_ROWS,
+    # Which of them, only where not all were inserted: hundreds of ids would cost more to read than to ask for.
+    result={"inserted": ARRAY(Id)},
+)
+
+_insert_sqlite_rows = f"""
+    insert into notifications ({_COLUMNS})
+    values ({", ".join("?" for _ in _ROWS)}, ?, coalesce((select type from lists where list_name = ?), ?), ?, 'pending',
+        ?, ?, ?)
+"""
+_to_index_sqlite = Statement(
+    "insert into search_backlog (notification_id, created_at, count) values (:id, :at, :count)"
+)
+_audit_sqlite = Statement(f"{_AUDIT} from notifications where notification_id {{any:ids}}", lists={"ids": "id"})
+
+_standing = Statement(
+    """
+    select notification_id, source_site_id, digest from notifications where notification_id {any:ids}
+    union all
+    select notification_id, source_site_id, digest from tombstones where notification_id {any:ids}
+    """,
+    lists={"ids": "id"},
+    result={"notification_id": Id, "source_site_id": Text, "digest": LargeBinary},
+)
+
+
+def insert_if_absent(
+    conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], *, now: datetime | None
+) -> set[str]:
+    """Insert the site's submissions, each with its digest, whose id is new; each id at most once. The inserted ids."""
+    if conn.dialect.name == "sqlite":
+        assert now is not None, "SQLite takes the time from the clock"
+        return _insert_sqlite(conn, site, arrived, now)
+    ((inserted,),) = _insert_postgresql.run(
+        conn,
+        [_row(*a) for a in arrived],
+        site=site,
+        default_type=DEFAULT_TYPE,
+        key_prefix=LIST_KEY,
+        count=len(arrived),
+        now=now,
+    )
+    return {s.notification_id for s, _ in arrived} if inserted is None else set(inserted)
+
+
+def standing(conn: Connection, ids: Collection[str]) -> dict[str, Standing]:
+    """What stands under these ids already."""
+    found = _standing.run(conn, ids=list(ids)) if ids else []
+    return {row.notification_id: Standing(row.source_site_id, bytes(row.digest)) for row in found}
+
+
+def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], now: datetime) -> set[str]:
+    # The one writer sees what nobody else can change before its commit, so looking first is safe here.
+    taken = standing(conn, [s.notification_id for s, _ in arrived])
+    fresh = [(s, digest) for s, digest in arrived if s.notification_id not in taken]
+    if not fresh:
+        return set()
+    at = to_microseconds(now)
+    rows = []
+    for s, digest in fresh:
+        row = _row(s, digest)
+        given = [to_microseconds(v) if isinstance(v, datetime) else v for v in row]
+        rows.append((*given, site, s.list_name, DEFAULT_TYPE, LIST_KEY + s.list_name, at, at, at))
+    conn.exec_driver_sql(_insert_sqlite_rows, rows)
+    ids = [s.notification_id for s, _ in fresh]
+    _audit_sqlite.run(conn, ids=ids)
+    _to_index_sqlite.run(conn, id=ids[0], at=now, count=len(ids))
+    return set(ids)
+
+
+def _row(s: Submission, digest: bytes) -> tuple[Any, ...]:
+    p = s.provenance
+    # The site's time where it is one, else the text it wrote: shown to people and used for nothing else.
+    enqueued_at = from_text(s.enqueued_at) if s.enqueued_at else None
+    enqueued_text = s.enqueued_at if enqueued_at is None else None
+    return (
+        s.notification_id,
+        s.list_name,
+        s.subject,
+        s.body,
+        p.instance,
+        p.script,
+        p.execution_id,
+        p.parent_execution_id,
+        enqueued_at,
+        enqueued_text,
+        digest,
+    )

@@ -1,0 +1,111 @@
+"""Looking at notifications, and operators' changes to them. Arrivals, claims and attempts have their own modules."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from fieldpost.central.store.engine.column_types import Id
+from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.notifications.attempts import settle_targets
+from fieldpost.central.store.notifications.claims import targets_of
+from fieldpost.central.store.schema import rows as to_core
+from fieldpost.central.store.schema.tables import notifications
+from fieldpost.core.explain import Claim
+from fieldpost.core.lifecycle import Transition
+from fieldpost.core.notification import Notification
+
+_COLUMNS = [notifications.c[name] for name in to_core.NOTIFICATION_TYPES]
+
+_without_bodies = Statement(
+    f"""
+    select {to_core.NOTIFICATION_COLUMNS.replace(" body,", " '' as body,")}
+    from notifications where notification_id {{any:ids}}
+    """,
+    lists={"ids": "id"},
+    result=to_core.NOTIFICATION_TYPES,
+)
+
+_CHANGE: Mapping[str, Kind] = {
+    "status": "text",
+    "retry_count": "int",
+    "cycle": "int",
+    "last_error": "text",
+    "next_attempt_at": "moment",
+    "due_at": "moment",
+    "delivered_at": "moment",
+    "terminal_at": "moment",
+    "held_by": "text",
+    "held_reason": "text",
+}
+_change_many = Statement(
+    f"""
+    update notifications set {", ".join(f"{name} = u.{name}" for name in _CHANGE)},
+        cycle_started_at = case when u.cycle = notifications.cycle then cycle_started_at else :at end,
+        version = notifications.version + 1
+    from {{rows}} where notifications.notification_id = u.notification_id and notifications.status = u.seen_status
+        and notifications.version = u.seen_version and notifications.claim_owner is null
+    returning notifications.notification_id
+    """,
+    rows={"notification_id": "id", "seen_status": "text", "seen_version": "int", **_CHANGE},
+    result={"notification_id": Id},
+)
+
+
+def get(conn: Connection, notification_id: str, site: str | None = None) -> Notification | None:
+    """The notification with its targets; of another site than the one given there is none."""
+    query = select(*_COLUMNS).where(notifications.c.notification_id == notification_id)
+    if site is not None:
+        query = query.where(notifications.c.source_site_id == site)
+    row = conn.execute(query).first()
+    if row is None:
+        return None
+    return to_core.notification(row, targets_of(conn, [notification_id]).get(notification_id, ()))
+
+
+def claim_of(conn: Connection, notification_id: str) -> Claim:
+    """Who holds the row, if anybody does."""
+    n = notifications.c
+    query = select(n.claim_owner, n.lease_until, n.orphan_count).where(n.notification_id == notification_id)
+    row = conn.execute(query).first()
+    return Claim(*row) if row is not None else Claim(None, None)
+
+
+def without_bodies(conn: Connection, ids: Sequence[str]) -> dict[str, Notification]:
+    """Those of these that are there, with their targets; their bodies, which may be large, are left empty."""
+    found = _without_bodies.run(conn, ids=ids) if ids else []
+    targets = targets_of(conn, [row.notification_id for row in found])
+    return {row.notification_id: to_core.notification(row, targets.get(row.notification_id, ())) for row in found}
+
+
+def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[Notification]:
+    """Held rows, in nobody's hands, whose cycle began before the cutoff; with their targets."""
+    n = notifications.c
+    found = conn.execute(
+        select(*_COLUMNS)
+        .where(n.held_by.is_not(None), n.cycle_started_at < cutoff, n.claim_owner.is_(None))
+        .order_by(n.cycle_started_at)
+        .limit(limit)
+    ).all()
+    targets = targets_of(conn, [row.notification_id for row in found])
+    return [to_core.notification(row, targets.get(row.notification_id, ())) for row in found]
+
+
+def change(conn: Connection, seen: Notification, transition: Transition, now: datetime) -> bool:
+    """A transition outside a claim (an operator's, or the end of a long hold), if the row is still as seen."""
+    return bool(change_many(conn, [(seen, transition)], now))
+
+
+def change_many(conn: Connection, changes: Sequence[tuple[Notification, Transition]], now: datetime) -> set[str]:
+    """Such transitions of several rows; the ids of those that were still as seen, and so have changed."""
+    if not changes:
+        return set()
+    rows = [(n.notification_id, n.status.value, n.version, *_change(t)) for n, t in changes]
+    changed = {row.notification_id for row in _change_many.run(conn, rows, at=now)}
+    settle_targets(conn, [(n.notification_id, t, now) for n, t in changes if n.notification_id in changed])
+    return changed
+
+
+def _change(t: Transition) -> tuple[Any, ...]:
+    return t.status.value, *(getattr(t, name) for name in _CHANGE if name != "status")

@@ -1,0 +1,82 @@
+"""Deleting what has been kept long enough, in bounded batches.
+
+Every DELETE carries its whole condition itself, so that what an operator brought back a moment ago stays. A batch goes
+on behind the last one (`after`), so that it does not walk again over what is gone.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from fieldpost.central.store.engine.column_types import Id, Moment
+from fieldpost.central.store.engine.purging import DatedTable, PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.statement import Statement
+
+_doomed = Statement(
+    """
+    select notification_id, terminal_at as at from notifications
+    where terminal_at >= :after and terminal_at < :cutoff
+    order by terminal_at limit :limit {locked}
+    """,
+    result={"notification_id": Id, "at": Moment},
+)
+# Beside a list of ids the index by terminal time is a trap: it may look empty to the planner and hold half a million.
+_IS_DOOMED = "notification_id {any:ids} and coalesce(terminal_at, null) < :cutoff"
+_bury = Statement(
+    f"""
+    insert into tombstones (notification_id, source_site_id, digest, status, terminal_at, purged_at)
+    select notification_id, source_site_id, digest, status, terminal_at, {{now}} from notifications where {_IS_DOOMED}
+    on conflict (notification_id) do nothing
+    """,
+    lists={"ids": "id"},
+)
+_delete = Statement(
+    f"delete from notifications where {_IS_DOOMED} returning notification_id",
+    lists={"ids": "id"},
+    result={"notification_id": Id},
+)
+
+# What is told of a notification stays as long as its row, whatever its age.
+_old_entries = Statement(
+    """
+    select event_id, occurred_at as at from audit
+    where occurred_at >= :after and occurred_at < :cutoff
+        and not exists (select 1 from notifications n where n.notification_id = audit.correlation_id)
+    order by occurred_at limit :limit
+    """,
+    result={"event_id": Id, "at": Moment},
+)
+_delete_entries = Statement(
+    "delete from audit where event_id {any:ids} returning event_id", lists={"ids": "id"}, result={"event_id": Id}
+)
+
+
+def purge_notifications(conn: Connection, span: PurgeRange) -> PurgedBatch:
+    """Delete rows that became terminal before the cutoff, with their targets and attempts; leave tombstones.
+
+    The rows are locked from the first look on; one that somebody else works on is left for the next purge.
+    """
+    found = _doomed.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
+    ids = [row.notification_id for row in found]
+    if not ids:
+        return PurgedBatch(0, None)
+    _bury.run(conn, ids=ids, cutoff=span.cutoff, now=span.now)
+    return PurgedBatch(len(_delete.run(conn, ids=ids, cutoff=span.cutoff)), _next(found, span))
+
+
+def purge_audit(conn: Connection, span: PurgeRange) -> PurgedBatch:
+    """Delete entries from before the cutoff, but for those of notifications that still have a row."""
+    found = _old_entries.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
+    deleted = _delete_entries.run(conn, ids=[row.event_id for row in found]) if found else []
+    return PurgedBatch(len(deleted), _next(found, span))
+
+
+TOMBSTONES = DatedTable("tombstones", "purged_at")
+SAMPLES = DatedTable("samples", "taken_at")
+NODES = DatedTable("nodes", "heartbeat_at")
+
+
+def _next(found: Sequence[Row[Any]], span: PurgeRange) -> datetime | None:
+    return found[-1].at if len(found) == span.limit else None

@@ -1,0 +1,1 @@
+"""The schema: tables, row conversion and migrations."""

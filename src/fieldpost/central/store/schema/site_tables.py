@@ -1,0 +1,161 @@
+"""The part of the schema that sites fill: the mirror of their cached calls, intents for them, and their health.
+
+The mirror is what a site reports of itself. Nothing that an operator does at central edits it: an act becomes an intent
+for the site, and the mirror changes when the site tells of it.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    Table,
+    Text,
+    text,
+)
+
+from fieldpost.central.store.engine.column_types import Id, Json, Moment
+from fieldpost.central.store.schema.naming import metadata
+
+site_mirrors = Table(
+    "site_mirrors",
+    metadata,
+    Column("site", Text, primary_key=True),
+    Column("incarnation", Text, nullable=False),  # which buffer file it is
+    Column("cursor", BigInteger, nullable=False),  # all changes up to this one are in the mirror
+    Column("high", BigInteger, nullable=False, server_default="0"),  # the newest change that was heard of
+    Column("round", BigInteger, nullable=False),  # grows when the buffer is read anew from its beginning
+    Column("is_rereading", Boolean, nullable=False, server_default=text("false")),
+    Column("forgotten", BigInteger, nullable=False, server_default="0"),
+    Column("reconciled_at", Moment),
+    Column("replaced_at", Moment),
+    Column("replaced_count", Integer, nullable=False, server_default="0"),
+    Column("refused_count", BigInteger, nullable=False, server_default="0"),
+    Column("trouble", Text),
+    CheckConstraint("cursor >= 0 and round >= 1 and replaced_count >= 0 and refused_count >= 0", "counts"),
+)
+
+IS_LIVE_CALL = "status in ('pending', 'retrying') and gone_at is null"
+IS_PARKED_CALL = "status = 'parked' and gone_at is null"
+IS_ENDED = "ended_at is not null"
+IS_GONE = "gone_at is not null"
+
+site_calls = Table(
+    "site_calls",
+    metadata,
+    Column("site", Text, primary_key=True),
+    Column("operation_id", Id, primary_key=True),
+    Column("incarnation", Text, nullable=False),
+    Column("category", Text, nullable=False),
+    Column("target_summary", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("retry_count", BigInteger, nullable=False),
+    Column("last_error", Text),
+    Column("http_status", Integer),
+    Column("instance", Text),
+    Column("script", Text),
+    Column("execution_id", Text),
+    Column("parent_execution_id", Text),
+    Column("created_at", Moment),  # these three by the site's clock: shown, and used for nothing else
+    Column("updated_at", Moment),
+    Column("terminal_at", Moment),
+    Column("version", BigInteger, nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("first_seen_at", Moment, nullable=False),  # from here on by central's clock
+    Column("received_at", Moment, nullable=False),
+    Column("begun_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+    Column("gone_at", Moment),
+    CheckConstraint("category in ('external_call', 'database_write')", "category"),
+    CheckConstraint("status in ('pending', 'retrying', 'delivered', 'parked', 'failed', 'discarded')", "status"),
+    CheckConstraint("(status in ('delivered', 'failed', 'discarded')) = (ended_at is not null)", "ended"),
+    CheckConstraint("retry_count >= 0 and version >= 1 and round >= 1", "counts"),
+    Index("ix_site_calls_seen", "first_seen_at", "operation_id"),
+    Index("ix_site_calls_site", "site", "first_seen_at", "operation_id"),
+    Index(
+        "ix_site_calls_live",
+        "site",
+        "begun_at",
+        postgresql_where=text(IS_LIVE_CALL),
+        sqlite_where=text(IS_LIVE_CALL),
+    ),
+    Index(
+        "ix_site_calls_parked",
+        "site",
+        "first_seen_at",
+        postgresql_where=text(IS_PARKED_CALL),
+        sqlite_where=text(IS_PARKED_CALL),
+    ),
+    Index(
+        "ix_site_calls_ended",
+        "ended_at",
+        "status",
+        "site",
+        postgresql_where=text(IS_ENDED),
+        sqlite_where=text(IS_ENDED),
+    ),
+    Index("ix_site_calls_gone", "gone_at", postgresql_where=text(IS_GONE), sqlite_where=text(IS_GONE)),
+)
+
+IS_OPEN = "state in ('waiting', 'sent')"
+IS_DONE = "done_at is not null"
+
+intents = Table(
+    "intents",
+    metadata,
+    Column("intent_id", Id, primary_key=True),
+    Column("site", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("message_id", Id),
+    Column("arguments", Json, nullable=False),
+    Column("reason", Text),
+    Column("actor", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("outcome", Text),
+    Column("detail", Text),
+    Column("answer", Json),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("sent_at", Moment),
+    Column("done_at", Moment),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+    CheckConstraint("state in ('waiting', 'sent', 'done', 'cancelled', 'expired')", "state"),
+    CheckConstraint("outcome in ('applied', 'not_parked', 'site_unreachable', 'operation_failed')", "outcome"),
+    CheckConstraint("(state in ('done', 'expired')) = (outcome is not null)", "outcome_state"),
+    CheckConstraint("(state in ('waiting', 'sent')) = (done_at is null)", "done"),
+    CheckConstraint("state <> 'sent' or sent_at is not null", "sent"),
+    Index("ix_intents_open", "site", "intent_id", postgresql_where=text(IS_OPEN), sqlite_where=text(IS_OPEN)),
+    Index("ix_intents_created", "created_at", "intent_id"),
+    Index("ix_intents_site", "site", "created_at", "intent_id"),
+    Index(
+        "ix_intents_message",
+        "message_id",
+        postgresql_where=text("message_id is not null"),
+        sqlite_where=text("message_id is not null"),
+    ),
+    Index("ix_intents_done", "done_at", postgresql_where=text(IS_DONE), sqlite_where=text(IS_DONE)),
+)
+
+site_health = Table(
+    "site_health",
+    metadata,
+    Column("site", Text, primary_key=True),
+    Column("received_at", Moment, nullable=False),
+    Column("report", Json, nullable=False),
+    Column("clock_offset_s", Float, nullable=False),
+    Column("sampled_at", Moment),  # when its figures were last kept, and which
+    Column("sampled", Json),
+)
+
+site_health_samples = Table(
+    "site_health_samples",
+    metadata,
+    Column("site", Text, primary_key=True),
+    Column("taken_at", Moment, primary_key=True),
+    Column("figures", Json, nullable=False),
+    Index("ix_site_health_samples_taken_at", "taken_at"),
+)

@@ -1,0 +1,193 @@
+"""Looking through the audit log, newest first, with an end to how much is looked at.
+
+Theory of operation. The log has one order, by moment and id of the entry, and is walked from a place in it by the
+narrowest way that the question has:
+
+    about                    what belongs to one id: the entries about it, and the acts that have it for their target
+    target, actor, acts      the small indexes of acts
+    statuses of trouble      the small index of what went wrong
+    site                     the index by site
+    nothing of that          the entries themselves, by the index on their moment
+
+What the way does not answer is judged on each entry, in the database. A walk that meets nothing that fits could be
+long, so a search looks at SCAN_MAX entries at most: then it gives what it has found and the place where it stopped, and
+whoever asked may go on from there. Entries of one moment are sorted by id as they are met: they are few, and an index
+that holds the id too would cost every delivery more than it gives those who look.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Boolean, Connection, Integer
+
+from fieldpost.central.store.engine.column_types import Id, Moment
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.notifications.audit import to_entry
+from fieldpost.central.store.schema.tables import IS_ACT, IS_TROUBLE, audit
+from fieldpost.core.audit import AuditEntry, AuditStatus
+from fieldpost.core.search.audit_filter import ACTS, ERRORS, AuditFilter
+
+Place = tuple[datetime, str]
+
+SCAN_MAX = 5_000
+"""How many entries one search looks at."""
+_STEP, _STEP_MAX = 200, 2_500
+_TROUBLE = (*ERRORS, AuditStatus.SKIPPED)
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+_FIRST_ID, _LAST_ID = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+_NEWEST_FIRST = "order by occurred_at desc, event_id desc"
+_JUDGED = "event_id, occurred_at, kind, status, channel, actor, target, source_site_id"
+_FITS = """
+    (cast(:any_kind as boolean) or kind {any:kinds})
+    and (cast(:any_status as boolean) or status {any:statuses})
+    and (cast(:channel as text) is null or channel = :channel)
+    and (cast(:actor as text) is null or actor = :actor)
+    and (cast(:target as text) is null or target = :target)
+    and (cast(:site as text) is null or source_site_id = :site)
+"""
+
+
+def _arm(index: str, condition: str = "true", *, key: str = "", given: str = "") -> str:
+    """The entries of one index before a place, newest first. `given` names what its column `key` must hold.
+
+    Column and moment are compared as one, so that no database is tempted to walk another index and judge the column on
+    each entry; nor by the id, which only parts those of one moment.
+    """
+    whole, at, since = (
+        (f"({key}, occurred_at)", f"(:{given}, :at)", f"(:{given}, :since)")
+        if key
+        else (
+            "occurred_at",
+            ":at",
+            ":since",
+        )
+    )
+    return f"""
+        select {_JUDGED} from audit {{by:{index}}}
+        where {condition} and {whole} <= {at} and {whole} >= {since} and (occurred_at < :at or event_id < :id)
+        order by {f"{key} desc, " if key else ""}occurred_at desc, event_id desc limit :step
+    """
+
+
+def _walking(*arms: str) -> Statement:
+    """One step of a walk: what fits, and in any case where the step ended."""
+    met = arms[0] if len(arms) == 1 else " union all ".join(f"select * from ({arm}) as arm" for arm in arms)
+    sql = f"""
+        select event_id, occurred_at, is_fit, walked from (
+            select event_id, occurred_at, case when {_FITS} then 1 else 0 end = 1 as is_fit,
+                row_number() over ({_NEWEST_FIRST}) as number, count(*) over () as walked
+            from (select * from ({met}) as arms {_NEWEST_FIRST} limit :step) as met
+        ) as step
+        where is_fit or number = walked {_NEWEST_FIRST}
+    """
+    return Statement(
+        re.sub(r"\{by:\w+\}", "", sql),
+        sqlite=re.sub(r"\{by:(\w+)\}", r"indexed by \1", sql),
+        lists={"kinds": "text", "statuses": "text"},
+        result={"event_id": Id, "occurred_at": Moment, "is_fit": Boolean, "walked": Integer},
+    )
+
+
+# The conditions of partial indexes stand there in their own words: else no database knows that it may use them.
+_WAYS: Mapping[str, Statement] = {
+    "about": _walking(
+        _arm("ix_audit_correlation_id", "correlation_id = :about"),
+        _arm(
+            "ix_audit_act_target",
+            f"{IS_ACT} and (correlation_id is null or correlation_id <> :about)",
+            key="target",
+            given="about_text",
+        ),
+    ),
+    "target": _walking(_arm("ix_audit_act_target", IS_ACT, key="target", given="target")),
+    "actor": _walking(_arm("ix_audit_act_actor", IS_ACT, key="actor", given="actor")),
+    "act": _walking(_arm("ix_audit_act", IS_ACT)),
+    "trouble": _walking(_arm("ix_audit_trouble", IS_TROUBLE)),
+    "site": _walking(_arm("ix_audit_site", key="source_site_id", given="site")),
+    "moment": _walking(_arm("ix_audit_occurred_at")),
+}
+_COLUMNS = [column for column in audit.c if column.name != "ingested_at"]
+_entries = Statement(
+    f"select {', '.join(column.name for column in _COLUMNS)} from audit where event_id {{any:ids}} {_NEWEST_FIRST}",
+    lists={"ids": "id"},
+    result={column.name: column.type for column in _COLUMNS},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEntries:
+    """Newest first. `end` is where to go on, None when there is nothing more."""
+
+    entries: tuple[AuditEntry, ...]
+    end: Place | None
+
+
+def find(conn: Connection, wanted: AuditFilter, *, limit: int, before: Place | None = None) -> FoundEntries:
+    """At most so many that fit, older than `before`; fewer, with an end to go on from, when they are rare."""
+    way = _way(wanted)
+    upper = (wanted.until, _FIRST_ID) if wanted.until is not None else (_EVER, _LAST_ID)
+    place = upper if before is None else min(before, upper)
+    judgement = _judgement(wanted) | ({"about": wanted.about, "about_text": wanted.about} if wanted.about else {})
+    found: list[Place] = []
+    looked, step = 0, limit + 1 if _is_plain(wanted, way) else _STEP
+    while looked < SCAN_MAX:
+        rows = _WAYS[way].run(conn, since=wanted.since or _NEVER, at=place[0], id=place[1], step=step, **judgement)
+        for row in rows:
+            if row.is_fit:
+                if len(found) == limit:
+                    return FoundEntries(_whole(conn, found), found[-1])
+                found.append((row.occurred_at, row.event_id))
+        if not rows or rows[-1].walked < step:
+            return FoundEntries(_whole(conn, found), None)
+        place = rows[-1].occurred_at, rows[-1].event_id
+        looked += step
+        step = min(4 * step, _STEP_MAX)
+    return FoundEntries(_whole(conn, found), place)
+
+
+def _way(wanted: AuditFilter) -> str:
+    kinds = wanted.judged_kinds
+    is_act = bool(kinds) and set(kinds) <= set(ACTS)
+    if wanted.about is not None:
+        return "about"
+    if is_act and wanted.target is not None:
+        return "target"
+    if is_act and wanted.actor is not None:
+        return "actor"
+    if is_act:
+        return "act"
+    if wanted.statuses and set(wanted.statuses) <= set(_TROUBLE):
+        return "trouble"
+    return "moment" if wanted.site is None else "site"
+
+
+def _is_plain(wanted: AuditFilter, way: str) -> bool:
+    """Whether every entry of the way fits, so that none is looked at in vain."""
+    answered = {"site": wanted.site, "about": wanted.about}.get(way)
+    given = wanted.fields().keys() - {"from", "to"}
+    return not given or (answered is not None and given == {way})
+
+
+def _judgement(wanted: AuditFilter) -> dict[str, Any]:
+    kinds = wanted.judged_kinds
+    return {
+        "any_kind": not kinds,
+        "kinds": [kind.value for kind in kinds],
+        "any_status": not wanted.statuses,
+        "statuses": [status.value for status in wanted.statuses],
+        "channel": wanted.channel.value if wanted.channel else None,
+        "actor": wanted.actor,
+        "target": wanted.target,
+        "site": wanted.site,
+    }
+
+
+def _whole(conn: Connection, found: list[Place]) -> tuple[AuditEntry, ...]:
+    rows = _entries.run(conn, ids=[event_id for _, event_id in found]) if found else []
+    return tuple(to_entry(dict(row._mapping)) for row in rows)

@@ -1,0 +1,163 @@
+"""Counting what is parked, and what waits for a list: a number soon, rather than an exact one whatever it takes.
+
+The newest so many are looked at, along the partial index on what was not delivered; where there are more, the number is
+a lower bound, and says so. What waits for a list lies together in the index that claims are made by; only what is held
+does not, and is looked at like the parked.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Text
+
+from fieldpost.central.store.engine.column_types import Id, Moment
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.tables import IS_CLAIMABLE, IS_HELD, IS_UNDELIVERED
+from fieldpost.central.store.search.notifications import IN_RANGE, NEWEST_FIRST, bounds
+from fieldpost.core.notification import list_key
+from fieldpost.core.search.filters import Filter
+
+ERRORS_MAX = 20_000
+FITTING_MAX = 50_000
+OF_LIST_MAX = 10_000
+"""So many are looked at, for each question."""
+TEXTS_MAX = 1_000
+"""By so many of the texts that fit some examples are looked for."""
+
+_PARKED = f"{IS_UNDELIVERED} and status = 'parked'"
+
+_errors = Statement(
+    f"""
+    select last_error, count(*) as size, min(terminal_at) as first_at, max(terminal_at) as last_at,
+        max(cast(notification_id as text)) as notification_id
+    from (
+        select last_error, terminal_at, notification_id from notifications
+        where {_PARKED} {NEWEST_FIRST} limit :limit
+    ) as newest
+    group by last_error
+    """,
+    result={"last_error": Text, "size": BigInteger, "first_at": Moment, "last_at": Moment, "notification_id": Text},
+)
+
+_FITS = """
+    terminal_at <= :as_of
+    and (cast(:site as text) is null or source_site_id = :site)
+    and (cast(:list_name as text) is null or list_name = :list_name)
+    and (cast(:type as text) is null or type = :type)
+"""
+_IN_TIME = f"from notifications where {_PARKED} and {IN_RANGE}"
+# Answered by the index alone.
+_looked_at = Statement(
+    f"select count(*) as size from (select 1 as one {_IN_TIME} limit :limit) as newest", result={"size": BigInteger}
+)
+_JUDGED = "last_error, subject, terminal_at, source_site_id, list_name, type"
+# What is judged by its text is told by its text, each once.
+_fitting = Statement(
+    f"""
+    select case when cast(:by_error as boolean) then last_error end as error,
+        case when cast(:by_subject as boolean) then subject end as subject, count(*) as size
+    from (select {_JUDGED} {_IN_TIME} {NEWEST_FIRST} limit :limit) as newest
+    where {_FITS}
+    group by 1, 2
+    """,
+    result={"error": Text, "subject": Text, "size": BigInteger},
+)
+_newest_fitting = Statement(
+    f"""
+    select notification_id from (
+        select notification_id, created_at, {_JUDGED} {_IN_TIME} {NEWEST_FIRST} limit :limit
+    ) as newest
+    where {_FITS} and (not cast(:by_error as boolean) or last_error {{any:errors}})
+        and (not cast(:by_subject as boolean) or subject {{any:subjects}})
+    {NEWEST_FIRST} limit :wanted
+    """,
+    lists={"errors": "text", "subjects": "text"},
+    result={"notification_id": Id},
+)
+
+# The statuses are parameters, so that no database takes the index on what was not delivered for fit as well.
+_waiting_of_list = Statement(
+    "select count(*) as size from ("
+    + " union all ".join(
+        f"select * from (select 1 as one from notifications where {IS_CLAIMABLE} and status = :{status}"
+        f" and delivery_key = :key limit :limit) as {status}_rows"
+        for status in ("pending", "retrying")
+    )
+    + ") as waiting",
+    result={"size": BigInteger},
+)
+
+
+def _of_list(condition: str, order: str = "") -> Statement:
+    return Statement(
+        f"""
+        select count(*) as looked, count(case when list_name = :list_name then 1 end) as size
+        from (select list_name from notifications where {condition} {order} limit :limit) as those
+        """,
+        result={"looked": BigInteger, "size": BigInteger},
+    )
+
+
+_held_of_list = _of_list(IS_HELD)
+_parked_of_list = _of_list(_PARKED, NEWEST_FIRST)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedError:
+    """One text of an error, and the parked notifications that have it."""
+
+    error: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    notification_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """So many, or so many at least where not all were looked at."""
+
+    count: int
+    is_whole: bool
+
+
+def errors(conn: Connection) -> tuple[list[ParkedError], bool]:
+    """The errors of the newest ERRORS_MAX parked notifications, and whether these are all."""
+    found = [
+        ParkedError(row.last_error, row.size, row.first_at, row.last_at, row.notification_id)
+        for row in _errors.run(conn, limit=ERRORS_MAX)
+    ]
+    return found, sum(one.count for one in found) < ERRORS_MAX
+
+
+def fitting(conn: Connection, wanted: Filter, as_of: datetime, newest: int) -> tuple[Counted, list[str]]:
+    """How many parked notifications fit, without those that parked later than this, and the ids of the newest few."""
+    asked: dict[str, Any] = {
+        **bounds(wanted),
+        "as_of": as_of,
+        "site": wanted.site,
+        "list_name": wanted.list_name,
+        "type": wanted.type,
+        "by_error": wanted.error_key is not None,
+        "by_subject": wanted.subject is not None,
+        "limit": FITTING_MAX,
+    }
+    looked_at = _looked_at.run(conn, **bounds(wanted), limit=FITTING_MAX)[0].size
+    found = [row for row in _fitting.run(conn, **asked) if wanted.fits_text(row.subject or "", row.error)]
+    counted = Counted(sum(row.size for row in found), looked_at < FITTING_MAX)
+    if not found:
+        return counted, []
+    asked["errors"] = list({row.error for row in found[:TEXTS_MAX]})
+    asked["subjects"] = list({row.subject for row in found[:TEXTS_MAX]})
+    return counted, [row.notification_id for row in _newest_fitting.run(conn, **asked, wanted=newest)]
+
+
+def of_list(conn: Connection, list_name: str) -> tuple[Counted, Counted]:
+    """How many wait for this list, and how many of its are parked."""
+    key = list_key(list_name)
+    claimable = _waiting_of_list.run(conn, key=key, pending="pending", retrying="retrying", limit=OF_LIST_MAX)[0].size
+    held = _held_of_list.run(conn, list_name=list_name, limit=OF_LIST_MAX)[0]
+    parked = _parked_of_list.run(conn, list_name=list_name, limit=OF_LIST_MAX)[0]
+    is_whole = claimable < OF_LIST_MAX and held.looked < OF_LIST_MAX
+    return Counted(claimable + held.size, is_whole), Counted(parked.size, parked.looked < OF_LIST_MAX)

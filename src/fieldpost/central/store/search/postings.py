@@ -1,0 +1,208 @@
+"""Reading the places of terms, newest first: see terms.py for what they are.
+
+Days are looked at in windows, the newest first and alone, so that a common term costs no look at a year of days. On
+each day the rarest term is read, and only where all terms have places on that day. What the other terms leave of them
+is found out without a row, as far as that is cheap: where both are many, chunk against chunk; where both are few, day
+against day. Where the rarest is rare and another is not, whoever asks judges the few rows for the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Integer, LargeBinary, Row, Text
+
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.search.terms import DAY_US, PACKED, Place, day_of, pack, split, unpack
+from fieldpost.core.times import to_microseconds
+
+_CHUNKS_FIRST, _CHUNKS_MAX = 4, 64
+"""How many chunks are read at a time: few at first, since the newest are often enough."""
+_CHUNKS_COUNTED = 8
+_FEW = 256
+"""Days with fewer places together are read at once."""
+_WINDOWS = (1, 7, 30, 100_000)
+"""So many days are looked at together."""
+_ALL = 1_000_000
+_TOP = b"\x7f" * PACKED.size
+"""Later than any place."""
+
+_days = Statement(
+    "select (select min(day) from search_terms) as first, (select max(day) from search_terms) as last",
+    result={"first": Integer, "last": Integer},
+)
+# How many places a term has on a day, counted no further than to know that they are many.
+_sizes = Statement(
+    f"""
+    select u.day, u.term, (
+        select cast(sum(length(few.places)) / {PACKED.size} as bigint)
+        from (select places from search_terms t where t.day = u.day and t.term = u.term limit {_CHUNKS_COUNTED}) as few
+    ) as size
+    from {{rows}}
+    """,
+    rows={"day": "int", "term": "text"},
+    result={"day": Integer, "term": Text, "size": Integer},
+)
+# A chunk is of use when its oldest place is older than where the search has come to.
+_USEFUL = f"""
+    t.newest >= :since and (t.newest, t.sweep) < (:newest, :sweep)
+    and substr(t.places, length(t.places) - {PACKED.size - 1}) < :before
+    order by t.newest desc, t.sweep desc limit :limit
+"""
+_chunks_of_day = Statement(
+    f"select t.newest, t.sweep, t.places from search_terms t where t.day = :day and t.term = :term and {_USEFUL}",
+    result={"newest": LargeBinary, "sweep": Integer, "places": LargeBinary},
+)
+_chunks_of_days = Statement(
+    f"""
+    select t.newest, t.sweep, t.places from {{rows}} join search_terms t on t.day = u.day and t.term = u.term
+    where {_USEFUL}
+    """,
+    rows={"day": "int", "term": "text"},
+    result={"newest": LargeBinary, "sweep": Integer, "places": LargeBinary},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Some of the places that were asked for, newest first, and how many were read to find them."""
+
+    found: list[Place]
+    read: int
+    end: Place
+    """No place newer than this one is left out."""
+
+
+def places(conn: Connection, terms: Sequence[str], since: datetime | None, before: Place) -> Iterator[Places]:
+    """The places that may have all these terms, older than `before`, newest first, as they are read."""
+    known = _days.run(conn)[0]
+    if known.first is None:
+        return
+    low = PACKED.pack(to_microseconds(since), bytes(16)) if since is not None else b""
+    high = pack(before)
+    day = min(day_of(before[0]), known.last)
+    last = known.first if since is None else max(known.first, day_of(since))
+    seen = dict.fromkeys(terms, 0)
+    for length in _WINDOWS:
+        for days in _together(_days_with(conn, range(day, max(day - length, last - 1), -1), seen)):
+            read = _of_many(conn, days[0], low, high) if days[0].size >= _FEW else _of_few(conn, days, low, high)
+            for found, count, end in read:
+                yield Places([unpack(place) for place in found], count, unpack(end))
+        day -= length
+        if day < last:
+            return
+
+
+_Read = tuple[list[bytes], int, bytes]
+"""Packed places, newest first, how many were read to find them, and the last of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """A day that has all terms: its rarest, how many places that has, and the others with theirs."""
+
+    day: int
+    term: str
+    size: int
+    others: dict[str, int]
+
+
+def _days_with(conn: Connection, days: Iterable[int], seen: dict[str, int]) -> list[_Day]:
+    """The days that have all terms, newest first. `seen` holds the terms with how much was seen of them so far: the
+    rarest is asked for first, and the others only on the days that it leaves."""
+    sizes: dict[int, dict[str, int]] = {day: {} for day in days}
+    for term in sorted(seen, key=seen.__getitem__):
+        found = {row.day: row.size for row in _sizes.run(conn, [(day, term) for day in sizes]) if row.size}
+        sizes = {day: known | {term: found[day]} for day, known in sizes.items() if day in found}
+        seen[term] += sum(found.values())
+        if not sizes:
+            return []
+    return [_day_with(day, sizes[day]) for day in sorted(sizes, reverse=True)]
+
+
+def _day_with(day: int, sizes: dict[str, int]) -> _Day:
+    rarest = min(sizes, key=sizes.__getitem__)
+    return _Day(day, rarest, sizes.pop(rarest), sizes)
+
+
+def _together(days: Iterable[_Day]) -> Iterator[list[_Day]]:
+    """Days with few places together, those with many alone."""
+    few: list[_Day] = []
+    for day in days:
+        if few and sum(one.size for one in few) + day.size >= _FEW:
+            yield few
+            few = []
+        few.append(day)
+    if few:
+        yield few
+
+
+def _of_many(conn: Connection, day: _Day, low: bytes, high: bytes) -> Iterator[_Read]:
+    """The places of a day's rarest term that have the other terms too."""
+    for known, read, end in _read(conn, [(day.day, day.term)], low, high, _CHUNKS_FIRST):
+        found, count = set(known), read
+        for term in day.others:
+            if not found:
+                break
+            after = (int.from_bytes(max(found), "big") + 1).to_bytes(PACKED.size, "big")
+            chunks = _chunks_of_day.run(
+                conn, day=day.day, term=term, since=min(found), before=after, newest=_TOP, sweep=0, limit=_ALL
+            )
+            theirs = _all_of(chunks)
+            count += len(theirs)
+            found &= theirs
+        yield sorted(found, reverse=True), count, end
+
+
+def _of_few(conn: Connection, days: Sequence[_Day], low: bytes, high: bytes) -> Iterator[_Read]:
+    """The places of these days' rarest terms, less those that another rare term has not."""
+    excluding: list[tuple[set[int], set[bytes]]] = []
+    count = 0
+    for term in {other for day in days for other in day.others}:
+        rare = {day.day for day in days if day.others.get(term, _FEW) < _FEW}
+        if rare:
+            pairs = [(day, term) for day in rare]
+            chunks = _chunks_of_days.run(conn, pairs, since=low, before=high, newest=_TOP, sweep=0, limit=_ALL)
+            excluding.append((rare, _all_of(chunks)))
+            count += len(excluding[-1][1])
+    for known, read, end in _read(conn, [(day.day, day.term) for day in days], low, high, _CHUNKS_MAX):
+        found = known
+        for rare, theirs in excluding:
+            found = [place for place in found if place in theirs or _day_of(place) not in rare]
+        yield found, read + count, end
+        count = 0
+
+
+def _read(conn: Connection, pairs: Sequence[tuple[int, str]], low: bytes, high: bytes, limit: int) -> Iterator[_Read]:
+    """The places of these days' terms, newest first, chunk by chunk."""
+    newest, sweep = _TOP, 0
+    waiting: set[bytes] = set()
+    while True:
+        wanted: dict[str, Any] = {"since": low, "newest": newest, "sweep": sweep, "before": high, "limit": limit}
+        if len(pairs) == 1:
+            # Only so does a database walk the index from where it is told, however many chunks the day has.
+            chunks = _chunks_of_day.run(conn, day=pairs[0][0], term=pairs[0][1], **wanted)
+        else:
+            chunks = _chunks_of_days.run(conn, pairs, **wanted)
+        waiting |= _all_of(chunks)
+        is_last = len(chunks) < limit
+        if chunks:
+            newest, sweep = bytes(chunks[-1].newest), chunks[-1].sweep
+        # What is older than the last chunk read may stand between places of the next.
+        known = sorted((p for p in waiting if low <= p < high and (is_last or p >= newest)), reverse=True)
+        if known:
+            yield known, len(known), known[-1]
+        if is_last:
+            return
+        high = min(high, newest)
+        waiting = {place for place in waiting if place < newest}
+        limit = min(2 * limit, _CHUNKS_MAX)
+
+
+def _day_of(place: bytes) -> int:
+    return int.from_bytes(place[:8], "big") // DAY_US
+
+
+def _all_of(chunks: Sequence[Row[Any]]) -> set[bytes]:
+    return {place for chunk in chunks for place in split(chunk.places)}

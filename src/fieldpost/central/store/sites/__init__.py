@@ -1,0 +1,1 @@
+"""SQL of sites: enrolment, mirror of cached calls, intents, health."""

@@ -1,0 +1,290 @@
+"""The mirror of the sites' cached calls: what they report, in sets, each row by its version.
+
+Nothing else ever writes here. A row that is known is replaced only by a report of a later round, or of a higher version
+in the same one (`core.site_call.wins`); whatever else comes changes nothing, so that a set may come twice or late.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Row, Text, and_, or_, select, text
+
+from fieldpost.central.store.engine.column_types import Id, Moment
+from fieldpost.central.store.engine.purging import DatedTable
+from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, site_calls
+from fieldpost.core.ids import is_id
+from fieldpost.core.kpi import Thresholds
+from fieldpost.core.search.filters import words
+from fieldpost.core.sites.call_mirror import CallReport, SiteCall, by_central
+from fieldpost.core.sites.message import Category, OperationStatus
+
+Place = tuple[datetime, str]
+
+WALK_MAX = 5000
+"""How many rows one look for words in a target walks over at most."""
+WALK_ROWS = 500
+
+_TOLD: Mapping[str, Kind] = {
+    "operation_id": "id",
+    "category": "text",
+    "target_summary": "text",
+    "status": "text",
+    "retry_count": "int",
+    "last_error": "text",
+    "http_status": "int",
+    "instance": "text",
+    "script": "text",
+    "execution_id": "text",
+    "parent_execution_id": "text",
+    "created_at": "moment",
+    "updated_at": "moment",
+    "terminal_at": "moment",
+    "version": "int",
+    "begun_at": "moment",
+    "ended_at": "moment",
+}
+_REPLACED = [name for name in _TOLD if name not in ("operation_id", "begun_at")]
+
+_apply = Statement(
+    f"""
+    insert into site_calls (site, incarnation, round, first_seen_at, received_at, {", ".join(_TOLD)})
+    select :site, :incarnation, :round, {{now}}, {{now}}, {", ".join(f"u.{name}" for name in _TOLD)}
+    from {{rows}} where true order by u.operation_id
+    on conflict (site, operation_id) do update set incarnation = excluded.incarnation, round = excluded.round,
+        received_at = excluded.received_at, gone_at = null,
+        {", ".join(f"{name} = excluded.{name}" for name in _REPLACED)}
+    where site_calls.round < excluded.round
+        or (site_calls.round = excluded.round and site_calls.version < excluded.version)
+    returning operation_id
+    """,
+    rows=_TOLD,
+    result={"operation_id": Id},
+)
+_forsake = Statement(
+    """
+    update site_calls set gone_at = {now}
+    where site = :site and round < :round and gone_at is null and status in ('pending', 'retrying', 'parked')
+    returning operation_id
+    """,
+    result={"operation_id": Id},
+)
+
+_live = Statement(
+    f"""
+    select site, count(*) as buffered, count(case when begun_at < :stuck_before then 1 end) as stuck,
+        min(begun_at) as oldest_at
+    from site_calls where {IS_LIVE_CALL} group by site
+    """,
+    result={"site": Text, "buffered": BigInteger, "stuck": BigInteger, "oldest_at": Moment},
+)
+_parked = Statement(
+    f"select site, count(*) as parked from site_calls where {IS_PARKED_CALL} group by site",
+    result={"site": Text, "parked": BigInteger},
+)
+_ended = Statement(
+    """
+    select site, count(case when status = 'delivered' then 1 end) as delivered,
+        count(case when status = 'failed' then 1 end) as failed
+    from site_calls where ended_at > :ended_after group by site
+    """,
+    result={"site": Text, "delivered": BigInteger, "failed": BigInteger},
+)
+
+# By the key, which begins with the site, once for each site that there is.
+_sites_of = Statement(
+    "select c.site from sites s join site_calls c on c.site = s.site_name where c.operation_id = :operation_id",
+    result={"site": Text},
+)
+
+_these = Statement(
+    f"""
+    select {", ".join(f"c.{column.name}" for column in site_calls.c)} from {{rows}}
+    join site_calls c on c.site = u.site and c.operation_id = u.operation_id
+    order by c.first_seen_at desc, c.operation_id desc
+    """,
+    rows={"site": "text", "operation_id": "id"},
+    result={column.name: column.type for column in site_calls.c},
+)
+
+ENDED = DatedTable("site_calls", "ended_at")
+"""Calls that came to their end, by central's clock: they go as terminal notifications do."""
+GONE = DatedTable("site_calls", "gone_at")
+"""Calls that their sites no longer know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFilter:
+    """Which calls are asked for; what is not given is not filtered by."""
+
+    site: str | None = None
+    category: Category | None = None
+    statuses: tuple[OperationStatus, ...] = ()
+    since: datetime | None = None
+    """First seen by central at this moment or later."""
+    until: datetime | None = None
+    """First seen before this moment."""
+    target: str | None = None
+    """Words that the target's summary must hold."""
+    is_stuck: bool = False
+    """Pending or retrying since before a moment that whoever looks says."""
+
+
+def apply(
+    conn: Connection,
+    site: str,
+    incarnation: str,
+    round: int,
+    reports: Sequence[CallReport],
+    *,
+    sent_at: datetime | None,
+    now: datetime,
+) -> int:
+    """Take these reports of the site, each call once at most; how many of them were news."""
+    rows = [_told(report, sent_at, now) for report in reports]
+    return len(_apply.run(conn, rows, site=site, incarnation=incarnation, round=round, now=now)) if rows else 0
+
+
+def forsake(conn: Connection, site: str, round: int, *, now: datetime) -> int:
+    """Mark what was live and not told in this round, which is whole: the site no longer knows it. How many."""
+    return len(_forsake.run(conn, site=site, round=round, now=now))
+
+
+def figures(conn: Connection, as_of: datetime, by: Thresholds) -> Iterator[tuple[str, dict[str, float]]]:
+    """The KPIs of cached calls, piece by piece, of the sites that have any."""
+    for row in _live.run(conn, stuck_before=as_of - by.stuck_after):
+        age_s = (as_of - row.oldest_at).total_seconds()
+        yield (
+            row.site,
+            {
+                "calls_buffered": row.buffered,
+                "calls_stuck": row.stuck,
+                "calls_oldest_pending_age_s": age_s,
+            },
+        )
+    for row in _parked.run(conn):
+        yield row.site, {"calls_parked": row.parked}
+    for row in _ended.run(conn, ended_after=as_of - by.delivered_window):
+        yield (
+            row.site,
+            {
+                "calls_delivered_last_interval": row.delivered,
+                "calls_failed_last_interval": row.failed,
+            },
+        )
+
+
+def get(conn: Connection, site: str, operation_id: str) -> SiteCall | None:
+    if not is_id(operation_id):
+        return None
+    query = site_calls.select().where(site_calls.c.site == site, site_calls.c.operation_id == operation_id)
+    row = conn.execute(query).first()
+    return _call(row) if row else None
+
+
+def these(conn: Connection, chosen: Sequence[tuple[str, str]]) -> list[SiteCall]:
+    """Those of these calls, each by its site and id, that the mirror has."""
+    return [_call(row) for row in _these.run(conn, list(chosen))] if chosen else []
+
+
+def sites_of(conn: Connection, operation_id: str) -> list[str]:
+    """The sites that told of a call of this id: one, or none, unless an id was made twice."""
+    return [row.site for row in _sites_of.run(conn, operation_id=operation_id)] if is_id(operation_id) else []
+
+
+def find(
+    conn: Connection, wanted: CallFilter, *, limit: int, before: Place | None, stuck_before: datetime | None = None
+) -> tuple[list[SiteCall], Place | None]:
+    """The newest first, and where to go on: None at the end. A page may be short and still have a next."""
+    found: list[SiteCall] = []
+    asked = set(words(wanted.target)) if wanted.target is not None else set()
+    place, walked = before, 0
+    while walked < WALK_MAX:
+        size = limit + 1 if not asked else WALK_ROWS
+        rows = conn.execute(_query(wanted, place, stuck_before).limit(size)).all()
+        for row in rows:
+            if asked and not asked <= set(words(row.target_summary)):
+                place = row.first_seen_at, row.operation_id
+                continue
+            if len(found) == limit:
+                return found, place
+            found.append(_call(row))
+            place = row.first_seen_at, row.operation_id
+        if len(rows) < size:
+            return found, None
+        walked += len(rows)
+    return found, place
+
+
+def _query(wanted: CallFilter, before: Place | None, stuck_before: datetime | None) -> Any:
+    c = site_calls.c
+    conditions: list[Any] = [
+        c.site == wanted.site if wanted.site is not None else None,
+        c.category == wanted.category.value if wanted.category is not None else None,
+        c.status.in_([status.value for status in wanted.statuses]) if wanted.statuses else None,
+        c.first_seen_at >= wanted.since if wanted.since is not None else None,
+        c.first_seen_at < wanted.until if wanted.until is not None else None,
+        or_(c.first_seen_at < before[0], and_(c.first_seen_at == before[0], c.operation_id < before[1]))
+        if before is not None
+        else None,
+    ]
+    if wanted.is_stuck:
+        conditions += [text(IS_LIVE_CALL), c.begun_at < stuck_before]
+    # The first of the two stands alone as a bound of the index, which an `or` is not.
+    if before is not None:
+        conditions.append(c.first_seen_at <= before[0])
+    given = [condition for condition in conditions if condition is not None]
+    return select(site_calls).where(*given).order_by(c.first_seen_at.desc(), c.operation_id.desc())
+
+
+def _told(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[Any, ...]:
+    return (
+        report.operation_id,
+        report.category.value,
+        report.target_summary,
+        report.status.value,
+        report.retry_count,
+        report.last_error,
+        report.http_status,
+        report.instance,
+        report.script,
+        report.execution_id,
+        report.parent_execution_id,
+        report.created_at,
+        report.updated_at,
+        report.terminal_at,
+        report.version,
+        by_central(report.created_at, sent_at, now),
+        by_central(report.terminal_at, sent_at, now) if report.status.is_terminal else None,
+    )
+
+
+def _call(row: Row[Any]) -> SiteCall:
+    report = CallReport(
+        operation_id=row.operation_id,
+        category=Category(row.category),
+        target_summary=row.target_summary,
+        status=OperationStatus(row.status),
+        retry_count=row.retry_count,
+        last_error=row.last_error,
+        http_status=row.http_status,
+        instance=row.instance,
+        script=row.script,
+        execution_id=row.execution_id,
+        parent_execution_id=row.parent_execution_id,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        terminal_at=row.terminal_at,
+        version=row.version,
+    )
+    return SiteCall(
+        site=row.site,
+        report=report,
+        first_seen_at=row.first_seen_at,
+        received_at=row.received_at,
+        begun_at=row.begun_at,
+        ended_at=row.ended_at,
+        gone_at=row.gone_at,
+    )

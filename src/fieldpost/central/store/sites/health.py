@@ -1,0 +1,113 @@
+"""The newest health report of each site, and the history of what the reports told."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from fieldpost.central.store.engine.purging import DatedTable
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.site_tables import site_health, site_health_samples
+from fieldpost.core.sites.health import (
+    Figures,
+    Freshness,
+    SiteHealth,
+    figures_from,
+    figures_of,
+    is_worth_keeping,
+    report_from,
+    to_plain,
+)
+
+# Every report replaces the one before; of two that cross on the way the later one stays.
+_keep = Statement(
+    """
+    insert into site_health (site, received_at, report, clock_offset_s)
+    select u.site, u.received_at, cast(u.report as jsonb), u.clock_offset_s from {rows} order by u.site
+    on conflict (site) do update set received_at = excluded.received_at, report = excluded.report,
+        clock_offset_s = excluded.clock_offset_s
+    where site_health.received_at <= excluded.received_at
+    """,
+    sqlite="""
+    insert into site_health (site, received_at, report, clock_offset_s)
+    select u.site, u.received_at, u.report, u.clock_offset_s from {rows} where true order by u.site
+    on conflict (site) do update set received_at = excluded.received_at, report = excluded.report,
+        clock_offset_s = excluded.clock_offset_s
+    where site_health.received_at <= excluded.received_at
+    """,
+    rows={"site": "text", "received_at": "moment", "report": "text", "clock_offset_s": "float"},
+)
+_sampled = Statement(
+    """
+    update site_health set sampled_at = :at, sampled = cast(u.figures as jsonb) from {rows}
+    where site_health.site = u.site
+    """,
+    sqlite="""
+    update site_health set sampled_at = :at, sampled = u.figures from {rows} where site_health.site = u.site
+    """,
+    rows={"site": "text", "figures": "text"},
+)
+
+SAMPLES = DatedTable("site_health_samples", "taken_at")
+
+
+def keep(conn: Connection, reports: Sequence[SiteHealth]) -> None:
+    """Keep each report as its site's newest; of several of one site the last."""
+    newest = {health.site: health for health in reports}
+    rows = [(h.site, h.received_at, _json(to_plain(h.report)), h.clock_offset_s) for h in newest.values()]
+    _keep.run(conn, rows)
+
+
+def get(conn: Connection, site: str) -> SiteHealth | None:
+    row = conn.execute(site_health.select().where(site_health.c.site == site)).first()
+    return _health(row) if row else None
+
+
+def load_all(conn: Connection) -> dict[str, SiteHealth]:
+    return {row.site: _health(row) for row in conn.execute(site_health.select())}
+
+
+def sample(conn: Connection, taken_at: datetime, by: Freshness, *, now: datetime) -> int:
+    """Keep the figures of all sites under this moment, those that tell something new; how many."""
+    kept: list[tuple[str, dict[str, Any]]] = []
+    for row in conn.execute(site_health.select()):
+        before = figures_from(row.sampled) if row.sampled else None
+        figures = figures_of(_health(row), now, by)
+        if row.sampled_at != taken_at and is_worth_keeping(figures, before, row.sampled_at, now):
+            kept.append((row.site, to_plain(figures)))
+    if kept:
+        conn.execute(
+            insert(site_health_samples),
+            [{"site": site, "taken_at": taken_at, "figures": figures} for site, figures in kept],
+        )
+        _sampled.run(conn, [(site, _json(figures)) for site, figures in kept], at=taken_at)
+    return len(kept)
+
+
+def history(
+    conn: Connection, site: str, *, begin: datetime, end: datetime, limit: int
+) -> Sequence[tuple[datetime, Figures]]:
+    """What was kept from `begin` to before `end`, in order, the newest so many; between two the earlier one holds."""
+    c = site_health_samples.c
+    query = (
+        select(c.taken_at, c.figures)
+        .where(c.site == site, c.taken_at >= begin, c.taken_at < end)
+        .order_by(c.taken_at.desc())
+        .limit(limit)
+    )
+    return [(row.taken_at, figures_from(row.figures)) for row in reversed(conn.execute(query).all())]
+
+
+def _health(row: Any) -> SiteHealth:
+    return SiteHealth(
+        site=row.site,
+        received_at=row.received_at,
+        report=report_from(row.report),
+        clock_offset_s=row.clock_offset_s,
+    )
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,195 @@
+"""Intents: what operators want done at sites, kept until it is done. Every change is a compare-and-set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Row, Text, and_, insert, or_, select
+
+from fieldpost.central.store.engine.column_types import Id
+from fieldpost.central.store.engine.purging import DatedTable
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.site_tables import IS_OPEN, intents
+from fieldpost.core.ids import is_id
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, IntentState, expiry_detail
+
+_COLUMNS = [intents.c[field.name] for field in fields(Intent)]
+
+_send = Statement(
+    """
+    update intents set state = 'sent', attempts = attempts + 1, sent_at = {now}, version = version + 1
+    where intent_id {any:ids} and state in ('waiting', 'sent') and expires_at > {now}
+    returning intent_id
+    """,
+    lists={"ids": "id"},
+    result={"intent_id": Id},
+)
+_cancel = Statement(
+    """
+    update intents set state = 'cancelled', done_at = {now}, detail = :detail, version = version + 1
+    where intent_id = :intent_id and state = 'waiting'
+    returning intent_id
+    """,
+    result={"intent_id": Id},
+)
+_expire = Statement(
+    """
+    update intents set state = 'expired', outcome = 'site_unreachable', done_at = {now}, version = version + 1,
+        detail = case when attempts = 0 then :never_sent else :not_answered end
+    where state in ('waiting', 'sent') and expires_at <= {now}
+    returning intent_id
+    """,
+    result={"intent_id": Id},
+)
+_open_counts = Statement(
+    f"select site, count(*) as waiting from intents where {IS_OPEN} group by site",
+    result={"site": Text, "waiting": BigInteger},
+)
+
+_about_these = Statement(
+    f"""
+    select {", ".join(column.name for column in _COLUMNS)} from intents
+    where message_id is not null and message_id {{any:ids}} order by created_at desc, intent_id desc limit :limit
+    """,
+    lists={"ids": "id"},
+    result={column.name: column.type for column in _COLUMNS},
+)
+
+ENDED = DatedTable("intents", "done_at")
+
+
+def add(conn: Connection, given: Sequence[Intent]) -> None:
+    conn.execute(insert(intents), [_row(intent) for intent in given])
+
+
+def get(conn: Connection, intent_id: str) -> Intent | None:
+    if not is_id(intent_id):
+        return None
+    row = conn.execute(select(*_COLUMNS).where(intents.c.intent_id == intent_id)).first()
+    return _intent(row) if row else None
+
+
+def open_of(conn: Connection, sites: Sequence[str], limit: int) -> list[Intent]:
+    """What waits for these sites or was sent and not answered, the oldest first."""
+    query = (
+        select(*_COLUMNS)
+        .where(intents.c.state.in_(["waiting", "sent"]), intents.c.site.in_(sites))
+        .order_by(intents.c.intent_id)
+        .limit(limit)
+    )
+    return [_intent(row) for row in conn.execute(query)]
+
+
+def open_counts(conn: Connection) -> dict[str, int]:
+    """How many intents are open, by site; sites without any are left out."""
+    return {row.site: row.waiting for row in _open_counts.run(conn)}
+
+
+def about(conn: Connection, site: str, message_id: str, limit: int = 20) -> list[Intent]:
+    """The newest intents about one call or notification of a site."""
+    if not is_id(message_id):
+        return []
+    query = (
+        select(*_COLUMNS)
+        .where(intents.c.message_id == message_id, intents.c.site == site)
+        .order_by(intents.c.created_at.desc(), intents.c.intent_id.desc())
+        .limit(limit)
+    )
+    return [_intent(row) for row in conn.execute(query)]
+
+
+def about_these(conn: Connection, message_ids: Sequence[str], limit: int = 1000) -> list[Intent]:
+    """The newest intents about these calls or notifications, of whichever sites, the newest first."""
+    return [_intent(row) for row in _about_these.run(conn, ids=list(message_ids), limit=limit)] if message_ids else []
+
+
+def newest_of(conn: Connection, site: str, kind: IntentKind) -> Intent | None:
+    """The newest of this kind for the site."""
+    c = intents.c
+    query = select(*_COLUMNS).where(c.site == site, c.kind == kind.value)
+    row = conn.execute(query.order_by(c.created_at.desc(), c.intent_id.desc()).limit(1)).first()
+    return _intent(row) if row else None
+
+
+def find(
+    conn: Connection,
+    *,
+    site: str | None,
+    states: Sequence[IntentState],
+    limit: int,
+    before: tuple[datetime, str] | None,
+) -> list[Intent]:
+    """The newest first."""
+    c = intents.c
+    query = select(*_COLUMNS).order_by(c.created_at.desc(), c.intent_id.desc()).limit(limit)
+    if site is not None:
+        query = query.where(c.site == site)
+    if states:
+        query = query.where(c.state.in_([state.value for state in states]))
+    if before is not None:
+        at, intent_id = before
+        query = query.where(
+            c.created_at <= at, or_(c.created_at < at, and_(c.created_at == at, c.intent_id < intent_id))
+        )
+    return [_intent(row) for row in conn.execute(query)]
+
+
+def sent(conn: Connection, intent_ids: Sequence[str], *, now: datetime | None) -> set[str]:
+    """Note that these are about to be sent; those that may be, which is none that was cancelled or has expired."""
+    return {row.intent_id for row in _send.run(conn, ids=list(intent_ids), now=now)} if intent_ids else set()
+
+
+def settle(conn: Connection, intent: Intent, *, now: datetime) -> bool:
+    """Write the outcome of an intent as it was read; False when it was changed meanwhile."""
+    assert intent.outcome is not None, "what is settled has an outcome"
+    values: dict[str, Any] = {
+        "state": IntentState.DONE.value,
+        "outcome": intent.outcome.value,
+        "detail": intent.detail,
+        "done_at": now,
+        "version": intent.version + 1,
+    }
+    if intent.answer is not None:
+        values["answer"] = dict(intent.answer)
+    changed = (
+        intents.update()
+        .where(intents.c.intent_id == intent.intent_id, intents.c.version == intent.version)
+        .values(**values)
+    )
+    return conn.execute(changed).rowcount == 1
+
+
+def cancel(conn: Connection, intent_id: str, detail: str, *, now: datetime | None) -> bool:
+    """Take back what was not sent yet; False when it is no longer waiting."""
+    return bool(_cancel.run(conn, intent_id=intent_id, detail=detail, now=now))
+
+
+def expire(conn: Connection, *, now: datetime | None) -> list[str]:
+    """End all that is open and past its time."""
+    found = _expire.run(conn, never_sent=expiry_detail(0), not_answered=expiry_detail(1), now=now)
+    return [row.intent_id for row in found]
+
+
+def _row(intent: Intent) -> dict[str, Any]:
+    given: dict[str, Any] = {field.name: getattr(intent, field.name) for field in fields(Intent)}
+    # A JSON column would keep None as JSON's null; what is left out is null in the database.
+    given.pop("answer")
+    return given | {
+        "kind": intent.kind.value,
+        "state": intent.state.value,
+        "outcome": intent.outcome.value if intent.outcome else None,
+        "arguments": dict(intent.arguments),
+    }
+
+
+def _intent(row: Row[Any]) -> Intent:
+    found: Mapping[str, Any] = dict(row._mapping)
+    return Intent(
+        **{
+            **found,
+            "kind": IntentKind(found["kind"]),
+            "state": IntentState(found["state"]),
+            "outcome": IntentOutcome(found["outcome"]) if found["outcome"] else None,
+        }
+    )

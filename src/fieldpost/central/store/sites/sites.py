@@ -1,0 +1,131 @@
+"""Sites, their tokens, and the one-time codes by which they enrol."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
+
+from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.account_tables import tokens
+from fieldpost.central.store.schema.tables import enrolments, sites
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRecord:
+    name: str
+    created_at: datetime
+    last_seen_at: datetime | None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteToken:
+    """A token of a site as people see it: never the token."""
+
+    prefix: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A code that a site may exchange for a token, once."""
+
+    prefix: str
+    digest: bytes
+    site_name: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None = None
+
+
+_saw = Statement("update sites set last_seen_at = :at where site_name {any:names}", lists={"names": "text"})
+
+_SITE = [sites.c.site_name, sites.c.created_at, sites.c.last_seen_at, sites.c.revoked_at]
+_TOKEN = [tokens.c[name] for name in SiteToken.__dataclass_fields__]
+_ENROLMENT = [enrolments.c[name] for name in Enrolment.__dataclass_fields__]
+
+
+def add(conn: Connection, name: str, now: datetime) -> None:
+    conn.execute(insert(sites).values(site_name=name, created_at=now))
+
+
+def get(conn: Connection, name: str, *, locked: bool = False) -> SiteRecord | None:
+    """The site of this name; locked, nobody else changes it or its tokens until the transaction ends."""
+    query = select(*_SITE).where(sites.c.site_name == name)
+    found = conn.execute(query.with_for_update() if locked else query).first()
+    return SiteRecord(*found) if found else None
+
+
+def known(conn: Connection, names: Collection[str]) -> set[str]:
+    """Those of these names that sites have."""
+    return set(conn.execute(select(sites.c.site_name).where(sites.c.site_name.in_(list(names)))).scalars())
+
+
+def all_sites(conn: Connection) -> list[SiteRecord]:
+    return [SiteRecord(*row) for row in conn.execute(select(*_SITE).order_by(sites.c.site_name))]
+
+
+def saw(conn: Connection, names: Sequence[str], now: datetime) -> None:
+    _saw.run(conn, names=list(names), at=now)
+
+
+def set_revoked(conn: Connection, name: str, at: datetime | None) -> None:
+    conn.execute(update(sites).where(sites.c.site_name == name).values(revoked_at=at))
+
+
+def tokens_of(conn: Connection, name: str) -> list[SiteToken]:
+    """All tokens that the site ever had, the newest first."""
+    query = select(*_TOKEN).where(_is_of(name)).order_by(tokens.c.created_at.desc(), tokens.c.prefix)
+    return [SiteToken(*row) for row in conn.execute(query)]
+
+
+def end_tokens(conn: Connection, name: str, at: datetime) -> None:
+    """From this moment on no token that the site has is valid; one that ends sooner stays so."""
+    is_later = or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > at)
+    conn.execute(update(tokens).where(_is_of(name), is_later).values(expires_at=at))
+
+
+def revoke_tokens(conn: Connection, name: str, now: datetime) -> None:
+    conn.execute(update(tokens).where(_is_of(name), tokens.c.revoked_at.is_(None)).values(revoked_at=now))
+
+
+def add_enrolment(conn: Connection, enrolment: Enrolment) -> None:
+    """A new code; codes that the site has not used so far are worth nothing from here on."""
+    end_enrolments(conn, enrolment.site_name, enrolment.created_at)
+    given = {name: getattr(enrolment, name) for name in Enrolment.__dataclass_fields__}
+    conn.execute(insert(enrolments).values(given))
+
+
+def get_enrolment(conn: Connection, prefix: str) -> Enrolment | None:
+    """The code of this prefix, locked: of two who come with it at once, one comes after the other."""
+    found = conn.execute(select(*_ENROLMENT).where(enrolments.c.prefix == prefix).with_for_update()).first()
+    return Enrolment(*found) if found else None
+
+
+def end_enrolment(conn: Connection, prefix: str, now: datetime) -> None:
+    conn.execute(update(enrolments).where(enrolments.c.prefix == prefix).values(ended_at=now))
+
+
+def end_enrolments(conn: Connection, name: str, now: datetime) -> None:
+    of_site = (enrolments.c.site_name == name, enrolments.c.ended_at.is_(None))
+    conn.execute(update(enrolments).where(*of_site).values(ended_at=now))
+
+
+def open_enrolment(conn: Connection, name: str, now: datetime) -> Enrolment | None:
+    """The code that the site may still use."""
+    query = select(*_ENROLMENT).where(
+        enrolments.c.site_name == name, enrolments.c.ended_at.is_(None), enrolments.c.expires_at > now
+    )
+    found = conn.execute(query).first()
+    return Enrolment(*found) if found else None
+
+
+def _is_of(name: str) -> ColumnElement[bool]:
+    return (tokens.c.kind == "site") & (tokens.c.owner == name)

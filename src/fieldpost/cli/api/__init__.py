@@ -1,0 +1,1 @@
+"""Commands that call the API of a central, one module per noun."""

@@ -1,0 +1,1 @@
+"""Filters, search tokens and error fingerprints: how people find notifications and audit entries."""

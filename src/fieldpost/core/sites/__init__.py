@@ -1,0 +1,1 @@
+"""Rules about sites: buffered messages, forwarding, mirrored calls, intents and health."""

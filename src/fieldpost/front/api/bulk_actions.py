@@ -1,0 +1,179 @@
+"""`/bulk-acts`: one verb on many parked notifications; preview, start, look, cancel."""
+
+import msgspec
+
+from fieldpost.central.operate.bulk_actions import Chosen
+from fieldpost.central.watch.bulk_actions import ActRow
+from fieldpost.core.bulk import BulkAct, Verb
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.filters import Filter, parse, parse_moment
+from fieldpost.core.times import to_text
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.endpoint_spec import LIMITED, PAGED, Parameter, one_of, promises
+
+ACCEPTED = 202
+OUTCOMES = ("done", "conflict", "gone")
+
+Fields = dict[str, str | list[str]]
+
+
+class Wanted(Body, frozen=True):
+    filter: Fields
+
+
+class Selected(Body, frozen=True):
+    notification_id: str
+    version: int | None = None
+
+
+class NewBulkAct(Body, frozen=True, kw_only=True):
+    verb: str
+    reason: str
+    filter: Fields | None = None
+    notifications: list[Selected] | None = None
+    as_of: str | None = None
+    in_stages: bool = False
+
+
+class PreviewView(msgspec.Struct, frozen=True):
+    count: int
+    is_whole: bool
+    as_of: str
+
+
+class BulkActView(msgspec.Struct, frozen=True, kw_only=True):
+    """A bulk act and how far it has come; `refused` are those that were changed or gone meanwhile."""
+
+    act_id: str
+    verb: str
+    status: str
+    actor: str
+    reason: str
+    filter: Fields | None
+    as_of: str
+    in_stages: bool
+    stage: int
+    total: int
+    done: int
+    refused: int
+    conflicts: int
+    gone: int
+    note: str | None
+    created_at: str
+    ended_at: str | None
+
+
+class BulkActsView(msgspec.Struct, frozen=True):
+    bulk_acts: list[BulkActView]
+
+
+class ActRowView(msgspec.Struct, frozen=True, kw_only=True):
+    notification_id: str
+    version: int | None
+    outcome: str | None
+    current_status: str | None
+    settled_at: str | None
+
+
+class ActRowPage(msgspec.Struct, frozen=True):
+    rows: list[ActRowView]
+    next_cursor: str | None
+
+
+@promises(PreviewView, body=Wanted)
+async def preview(call: Call) -> Answer:
+    """How many parked notifications fit a `filter`; its `as_of`, given to the act, leaves out what parks later."""
+    wanted = await call.read(Wanted)
+    found = await call.watch.bulk_acts.preview(parse(wanted.filter))
+    return Answer(PreviewView(found.count, found.is_whole, to_text(found.as_of)))
+
+
+@promises(BulkActView, 202, body=NewBulkAct, problems=(409,))
+async def start(call: Call) -> Answer:
+    """Begin to `retry` or `discard` (`verb`) what is parked and fits a `filter`, or a selection of `notifications` by
+    their ids and the versions seen, for a `reason`. It goes on by itself, on whichever node."""
+    new = await call.read(NewBulkAct)
+    as_of = None if new.as_of is None else parse_moment(new.as_of, "as_of")
+    act = await call.operate.bulk_acts.start(
+        call.actor, _verb(new.verb), _about(new), new.reason, as_of=as_of, in_stages=new.in_stages
+    )
+    return Answer(_view(act), ACCEPTED, {"Location": f"/api/v1/bulk-acts/{act.act_id}"})
+
+
+@promises(BulkActsView, query=(LIMITED,))
+async def show_all(call: Call) -> Answer:
+    """The newest bulk acts, at most `limit`."""
+    found = await call.watch.bulk_acts.newest(call.limit(call.query()))
+    return Answer(BulkActsView([_view(act) for act in found]))
+
+
+@promises(BulkActView)
+async def show(call: Call) -> Answer:
+    """One bulk act: how far it has come."""
+    call.query()
+    return Answer(_view(await call.watch.bulk_acts.get(call.path("act_id"))))
+
+
+@promises(ActRowPage, query=(Parameter("outcome", one_of(OUTCOMES), "only what came to this"), *PAGED))
+async def rows(call: Call) -> Answer:
+    """What the act came to for each notification, in the order of the work; filtered by `outcome` (done, conflict or
+    gone), paged by `limit` and `cursor`."""
+    query = call.query()
+    one = {name: values[0] for name, values in query.items()}
+    found = await call.watch.bulk_acts.rows(
+        call.path("act_id"), outcome=one.get("outcome"), limit=call.limit(query), cursor=one.get("cursor")
+    )
+    return Answer(ActRowPage([_row(row) for row in found.rows], found.next_cursor))
+
+
+@promises(BulkActView, problems=(409,))
+async def cancel(call: Call) -> Answer:
+    """End the act where it stands; what was done stays done."""
+    return Answer(_view(await call.operate.bulk_acts.cancel(call.actor, call.path("act_id"))))
+
+
+def _about(new: NewBulkAct) -> Filter | list[Chosen]:
+    if (new.filter is None) == (new.notifications is None):
+        raise InvalidInput("bulk.about", "either filter or notifications must say what it is about", field="filter")
+    if new.filter is not None:
+        return parse(new.filter)
+    return [Chosen(one.notification_id, one.version) for one in new.notifications or ()]
+
+
+def _verb(text: str) -> Verb:
+    try:
+        return Verb(text)
+    except ValueError:
+        raise InvalidInput("bulk.verb", f"verb must be retry or discard, not {text[:64]!r}", field="verb") from None
+
+
+def _view(act: BulkAct) -> BulkActView:
+    return BulkActView(
+        act_id=act.act_id,
+        verb=act.verb.value,
+        status=act.status.value,
+        actor=act.actor,
+        reason=act.reason,
+        filter=act.wanted,
+        as_of=to_text(act.as_of),
+        in_stages=act.in_stages,
+        stage=act.stage,
+        total=act.total,
+        done=act.done,
+        refused=act.refused,
+        conflicts=act.conflicts,
+        gone=act.gone,
+        note=act.note,
+        created_at=to_text(act.created_at),
+        ended_at=to_text(act.ended_at) if act.ended_at else None,
+    )
+
+
+def _row(row: ActRow) -> ActRowView:
+    return ActRowView(
+        notification_id=row.notification_id,
+        version=row.version,
+        outcome=row.outcome,
+        current_status=row.current_status,
+        settled_at=to_text(row.settled_at) if row.settled_at else None,
+    )

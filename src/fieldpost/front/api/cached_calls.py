@@ -1,0 +1,133 @@
+"""`/site-calls`: the cached calls of the sites, as these report them."""
+
+from datetime import datetime
+
+import msgspec
+
+from fieldpost.central.watch.cached_calls import FIELDS, LIMIT_DEFAULT, is_stuck
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.sites.call_mirror import SiteCall
+from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.times import to_text
+from fieldpost.front.api.intents import IntentView, intent_view
+from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, promises
+
+FILTERS = (
+    Parameter("site", NAME, "only of this site"),
+    Parameter("category", one_of([c for c in Category if c.is_tracked]), "only of this category"),
+    Parameter("status", one_of(OperationStatus), "only in these statuses", is_many=True),
+    Parameter("from", MOMENT, "issued at this moment or later, in UTC"),
+    Parameter("to", MOMENT, "issued before this moment, in UTC"),
+    Parameter("target", WORDS, "words that must all occur in the target"),
+    Parameter("stuck", one_of(("true", "false")), "only what is pending or retrying for too long"),
+)
+
+
+class SiteCallView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the site reported last; `first_seen_at`, `received_at` and `gone_at` are by central's clock."""
+
+    site: str
+    operation_id: str
+    category: str
+    target: str
+    status: str
+    is_stuck: bool
+    retry_count: int
+    last_error: str | None
+    http_status: int | None
+    instance: str | None
+    script: str | None
+    execution_id: str | None
+    parent_execution_id: str | None
+    created_at: str | None
+    updated_at: str | None
+    terminal_at: str | None
+    version: int
+    first_seen_at: str
+    received_at: str
+    gone_at: str | None
+    """Since when the site no longer knows it: its buffer was replaced."""
+
+
+class SiteCallsView(msgspec.Struct, frozen=True):
+    site_calls: list[SiteCallView]
+    next_cursor: str | None
+    as_of: str
+
+
+class SiteCallDetailView(msgspec.Struct, frozen=True):
+    site_call: SiteCallView
+    intents: list[IntentView]
+    reconciled_at: str | None
+    """When the mirror of this site was last known to be whole."""
+    as_of: str
+
+
+@promises(SiteCallsView, query=(*FILTERS, *PAGED))
+async def page(call: Call) -> Answer:
+    """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to`, `stuck` and words in
+    `target`."""
+    query = call.query()
+    limit = _number(query, "limit", LIMIT_DEFAULT)
+    cursor = query["cursor"][0] if "cursor" in query else None
+    given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
+    found = await call.watch.site_calls.page(given, limit=limit, cursor=cursor)
+    return Answer(
+        SiteCallsView([_view(one, call, found.as_of) for one in found.calls], found.next_cursor, to_text(found.as_of))
+    )
+
+
+@promises(SiteCallDetailView, query=(Parameter("site", NAME, "whose call it is", is_required=True),))
+async def show(call: Call) -> Answer:
+    """One cached call of a `site`, with what operators asked for."""
+    query = call.query()
+    if "site" not in query:
+        raise InvalidInput("query.missing", "site must be given", field="site")
+    found = await call.watch.site_calls.detail(query["site"][0], call.path("operation_id"))
+    reconciled_at = found.mirror.reconciled_at if found.mirror else None
+    return Answer(
+        SiteCallDetailView(
+            _view(found.call, call, found.as_of),
+            [intent_view(intent) for intent in found.intents],
+            to_text(reconciled_at) if reconciled_at else None,
+            to_text(found.as_of),
+        )
+    )
+
+
+def _view(one: SiteCall, call: Call, now: datetime) -> SiteCallView:
+    report = one.report
+    return SiteCallView(
+        site=one.site,
+        operation_id=report.operation_id,
+        category=report.category.value,
+        target=report.target_summary,
+        status=report.status.value,
+        is_stuck=is_stuck(one, now, call.watch.site_calls.stuck_after),
+        retry_count=report.retry_count,
+        last_error=report.last_error,
+        http_status=report.http_status,
+        instance=report.instance,
+        script=report.script,
+        execution_id=report.execution_id,
+        parent_execution_id=report.parent_execution_id,
+        created_at=_text(report.created_at),
+        updated_at=_text(report.updated_at),
+        terminal_at=_text(report.terminal_at),
+        version=report.version,
+        first_seen_at=to_text(one.first_seen_at),
+        received_at=to_text(one.received_at),
+        gone_at=_text(one.gone_at),
+    )
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else to_text(moment)
+
+
+def _number(query: dict[str, list[str]], name: str, default: int) -> int:
+    text = query[name][0] if name in query else str(default)
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidInput("query.number", f"{name} must be a whole number", field=name)
+    return int(text)

@@ -1,0 +1,168 @@
+"""The question before a bulk act, with how many it is about and some of them; and its beginning."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from starlette.responses import Response
+
+from fieldpost.central.operate.bulk_actions import Chosen
+from fieldpost.central.watch.bulk_actions import NEWEST
+from fieldpost.core.bulk import Verb
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.ids import parse_notification_id
+from fieldpost.core.notification import Status, Summary
+from fieldpost.core.search.filters import FIELDS, Filter, parse, parse_moment
+from fieldpost.core.times import to_text
+from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.forms import local_path
+from fieldpost.front.console.kit.render import number
+from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.notifications import PATH as OUTBOX
+from fieldpost.front.console.notifications import fields_of
+
+PATH = "/bulk-acts"
+SELECTED_MAX = 200
+DID = {Verb.RETRY: "retried", Verb.DISCARD: "discarded"}
+_TEXTS = {
+    Verb.RETRY: "They become pending again, in a new cycle, and go to those targets that do not have them yet.",
+    Verb.DISCARD: "They will not be sent. Their records stay. This cannot be taken back.",
+}
+_NOTHING_FITS = "Nothing that is parked fits: it was retried or discarded meanwhile."
+
+Given = Mapping[str, Sequence[str]]
+"""The fields of an address or a form, each with all its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an act would be about."""
+
+    count: int
+    is_whole: bool
+    as_of: datetime
+    samples: Sequence[Summary]
+    fields: Sequence[tuple[str, str]]
+    """Those of the form that say so."""
+    changed: int = 0
+    """So many of a selection are no longer as they were seen, and are left out."""
+
+
+async def ask(visit: Visit) -> Response:
+    query = visit.request.query_params
+    return await _question(visit, {name: query.getlist(name) for name in query})
+
+
+async def start(visit: Visit) -> Response:
+    form = await visit.fields()
+    verb = _verb(form)
+    as_of = _one(form, "as_of")
+    try:
+        act = await visit.rooms.operate.bulk_acts.start(
+            visit.actor,
+            verb,
+            _chosen(form) or _filter(form),
+            _one(form, "reason").strip(),
+            as_of=parse_moment(as_of, "as_of") if as_of else None,
+            in_stages=verb is Verb.RETRY and _one(form, "pace") == "stages",
+            act_id=_one(form, "act_id") or None,
+        )
+    except InvalidInput as error:
+        if error.field != "reason":
+            raise
+        return await _question(visit, form, error)
+    return redirect(f"{PATH}/{act.act_id}", "begun")
+
+
+async def _question(visit: Visit, given: Given, error: InvalidInput | None = None) -> Response:
+    verb, back = _verb(given), local_path(_one(given, "back") or OUTBOX)
+    chosen = _chosen(given)
+    if _one(given, "of") == "selection" and not chosen:
+        return _none_selected(visit, verb, back)
+    found = await (_of_selection(visit, chosen) if chosen else _of_filter(visit, _filter(given)))
+    said = f"{'' if found.is_whole else 'at least '}{number(found.count)}"
+    act_id = _one(given, "act_id") or visit.rooms.operate.bulk_acts.new_act_id()
+    return visit.ask(
+        status=422 if error else 200,
+        template="bulk_ask.html",
+        title=f"{verb.value.capitalize()} {said} parked notification{'' if found.count == 1 else 's'}?",
+        text=_TEXTS[verb],
+        verb=verb,
+        found=found,
+        action=PATH,
+        hidden={"verb": verb.value, "back": back, "as_of": to_text(found.as_of), "act_id": act_id},
+        button=f"{verb.value.capitalize()} {said}",
+        is_danger=verb is Verb.DISCARD,
+        back=back,
+        why_not=_NOTHING_FITS if found.is_whole and not found.count else None,
+        pace=_one(given, "pace") or "all",
+        given={"reason": _one(given, "reason")},
+        errors=field_errors(error) if error else {},
+    )
+
+
+def _none_selected(visit: Visit, verb: Verb, back: str) -> Response:
+    return visit.ask(
+        status=422,
+        title="Nothing is selected",
+        text=f"Tick the boxes of those that are to be {DID[verb]}, or use the buttons for all that fit.",
+        action=PATH,
+        button="",
+        is_danger=False,
+        back=back,
+        why_not="No parked notification was selected, so there is nothing to do.",
+    )
+
+
+async def _of_filter(visit: Visit, wanted: Filter) -> Preview:
+    found = await visit.rooms.watch.bulk_acts.preview(wanted)
+    fields = [(name, value) for name, value in fields_of(wanted).items() if isinstance(value, str)]
+    return Preview(found.count, found.is_whole, found.as_of, found.newest, fields)
+
+
+async def _of_selection(visit: Visit, chosen: Sequence[Chosen]) -> Preview:
+    found, as_of = await visit.rooms.watch.notifications.these([one.notification_id for one in chosen])
+    kept = [
+        n
+        for one in chosen
+        if (n := found.get(one.notification_id)) and n.version == one.version and n.status is Status.PARKED
+    ]
+    fields = [("chosen", f"{n.notification_id}.{n.version}") for n in kept]
+    return Preview(len(kept), True, as_of, kept[:NEWEST], fields, len(chosen) - len(kept))
+
+
+def _filter(given: Given) -> Filter:
+    return parse({name: given[name][-1] for name in FIELDS if _one(given, name)})
+
+
+def _chosen(given: Given) -> tuple[Chosen, ...]:
+    selected = given.get("chosen", ())
+    if len(selected) > SELECTED_MAX:
+        raise InvalidInput("bulk.selection", f"at most {SELECTED_MAX} can be selected at once", field="chosen")
+    return tuple(_one_chosen(text) for text in selected)
+
+
+def _one_chosen(text: str) -> Chosen:
+    notification_id, _, version = text.partition(".")
+    if not (version.isascii() and version.isdecimal() and len(version) < 10):
+        raise InvalidInput("form.version", "what was selected names no version", field="chosen")
+    return Chosen(parse_notification_id(notification_id), int(version))
+
+
+def _verb(given: Given) -> Verb:
+    text = _one(given, "verb")
+    try:
+        return Verb(text)
+    except ValueError:
+        raise InvalidInput("bulk.verb", f"verb must be retry or discard, not {text[:64]!r}", field="verb") from None
+
+
+def _one(given: Given, name: str) -> str:
+    values = given.get(name)
+    return values[-1] if values else ""
+
+
+ROUTES = (
+    PageRoute("GET", f"{PATH}/new", ask, Access.OPERATOR),
+    PageRoute("POST", PATH, start, Access.OPERATOR),
+)

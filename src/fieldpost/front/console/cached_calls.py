@@ -1,0 +1,242 @@
+"""The sites' cached calls as these last told, and what one can ask a site to do about parked ones.
+
+Nothing here changes the mirror: an act becomes an intent for the site, whose state is shown beside the call until the
+site itself tells what came of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote, urlencode
+
+from starlette.responses import Response
+
+from fieldpost.central.watch.cached_calls import FIELDS, CallPage, is_stuck, parse
+from fieldpost.central.watch.call_story import standing, story
+from fieldpost.central.watch.sites import SiteState
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.ids import is_id
+from fieldpost.core.sites.call_mirror import SiteCall
+from fieldpost.core.sites.health import LinkState
+from fieldpost.core.sites.intent import Intent, IntentKind
+from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.front.auth import Access
+from fieldpost.front.console.kit.filters import Fields, address, read_filter
+from fieldpost.front.console.kit.forms import local_path
+from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
+
+PATH = "/site-calls"
+ACTS = {"retry": IntentKind.RETRY, "discard": IntentKind.DISCARD}
+NOTICES = {
+    "retry": "Retry is asked for. The site does it as soon as it is there, and then tells what came of it.",
+    "discard": "Discard is asked for. The site does it as soon as it is there, and then tells what came of it.",
+    "reconcile": "The site's calls will be read anew as soon as the site is there.",
+    "asked": "Asked. The answer shows here as soon as the site has given it.",
+    "cancelled": "Cancelled: the site is not asked.",
+}
+ID_LENGTH = 36
+
+
+async def page(visit: Visit) -> Response:
+    query = visit.request.query_params
+    asked = read_filter(query, FIELDS, parse, many=("status",))
+    cursor = query.get("cursor") or None
+    found = await visit.rooms.watch.site_calls.page(asked.read, cursor=cursor) if asked.is_readable else None
+    fleet = await visit.rooms.watch.sites.all()
+    figures = (await visit.rooms.watch.kpis.now()).total
+    calls = found.calls if found else ()
+    asked_for = await visit.rooms.watch.site_calls.asked(calls) if calls else {}
+    site = asked.wanted.site
+    shown = {site} if site else {call.site for call in calls}
+    zoned: Fields = asked.read | ({"zone": asked.zone} if asked.zone else {})
+    return visit.page(
+        "site_calls.html",
+        200 if asked.is_readable else 422,
+        found=found,
+        as_of=found.as_of if found else fleet.as_of,
+        cursor=cursor,
+        asked_for=asked_for,
+        askable={call.report.operation_id for call in calls if _is_askable(call, asked_for)},
+        stuck=_stuck(visit, found),
+        wanted=asked.wanted,
+        zone=asked.zone,
+        given=asked.given,
+        errors=asked.errors,
+        figures=figures,
+        statuses=[status.value for status in OperationStatus],
+        categories=[category.value for category in Category if category.is_tracked],
+        states={state.record.name: state for state in fleet.sites},
+        mirrors=[state for state in fleet.sites if state.record.name in shown and (site or is_behind(state))],
+        sites=[state.record.name for state in fleet.sites],
+        is_filtered=bool(asked.given),
+        link_with=lambda **more: address(PATH, zoned, **more),
+        here=address(PATH, zoned, cursor=cursor),
+        call_path=call_path,
+        ask_path=ask_path,
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def one(visit: Visit) -> Response:
+    site = visit.request.query_params.get("site") or None
+    detail = await visit.rooms.watch.site_calls.detail(site, visit.path("operation_id"))
+    state, _ = await visit.rooms.watch.sites.one(detail.call.site)
+    own_path = call_path(detail.call)
+    return visit.page(
+        "site_call.html",
+        detail=detail,
+        call=detail.call,
+        report=detail.call.report,
+        state=state,
+        is_behind=is_behind(state),
+        as_of=detail.as_of,
+        standing=standing(detail),
+        steps=story(detail),
+        waiting=next((intent for intent in detail.intents if intent.state.is_open), None),
+        own_path=own_path,
+        ask_path=ask_path,
+        here=own_path,
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def ask(visit: Visit) -> Response:
+    """The question before a retry or discard of one call or several, with what is chosen."""
+    query = visit.request.query_params
+    return await _ask(visit, query.get("act", ""), _chosen(query.getlist("call")), query.get("next"))
+
+
+async def give(visit: Visit) -> Response:
+    """An intent for each chosen call, or for none."""
+    form = await visit.form()
+    act, chosen, reason = (
+        form.get("act", ""),
+        _chosen(form.get("calls", "").splitlines()),
+        form.get("reason", "").strip(),
+    )
+    kind = _kind(act)
+    if not chosen:
+        return await _ask(visit, act, chosen, form.get("next"))
+    try:
+        await visit.rooms.operate.intents.give_each(visit.actor, kind, chosen, reason=reason or None)
+    except InvalidInput as error:
+        return await _ask(visit, act, chosen, form.get("next"), given=form, errors=field_errors(error))
+    visit.rooms.errands.wake()
+    return redirect(local_path(form.get("next") or PATH), act)
+
+
+async def reconcile(visit: Visit) -> Response:
+    """Have a site's calls read anew, from the beginning."""
+    form = await visit.form()
+    site = form.get("site", "")
+    await visit.rooms.operate.intents.give(visit.actor, site, IntentKind.RECONCILE)
+    visit.rooms.errands.wake()
+    return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
+
+
+async def ask_parked(visit: Visit) -> Response:
+    """Ask the site itself what is parked there; its answer stands on the intent's own page."""
+    form = await visit.form()
+    given = await visit.rooms.operate.intents.give(visit.actor, form.get("site", ""), IntentKind.LIST_PARKED)
+    visit.rooms.errands.wake()
+    return redirect(f"/intents/{given[0].intent_id}", "asked")
+
+
+async def _ask(
+    visit: Visit,
+    act: str,
+    chosen: Sequence[tuple[str, str]],
+    next_path: str | None,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> Response:
+    kind = _kind(act)
+    calls = await visit.rooms.watch.site_calls.these(chosen)
+    fleet = await visit.rooms.watch.sites.all()
+    away = {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
+    count = f"{len(chosen)} calls" if len(chosen) != 1 else "this call"
+    is_discard = kind is IntentKind.DISCARD
+    return visit.ask(
+        status=422 if errors else 200,
+        template="site_calls_ask.html",
+        title=f"{kind.value.capitalize()} {count}?",
+        text="The site gives up for good what is parked; the record stays."
+        if is_discard
+        else "The site puts what is parked back into its retry queue, and counts retries from the beginning.",
+        action=f"{PATH}/give",
+        hidden={
+            "act": act,
+            "calls": "\n".join(f"{call_id} {site}" for site, call_id in chosen),
+            "next": local_path(next_path or PATH),
+        },
+        button=f"{kind.value.capitalize()} {len(chosen)}" if len(chosen) != 1 else kind.value.capitalize(),
+        is_danger=is_discard,
+        back=local_path(next_path or PATH),
+        why_not=None if chosen else "Nothing is selected. Select the calls that you mean, then press the button again.",
+        calls=calls,
+        moved_on=sum(call.report.status is not OperationStatus.PARKED for call in calls),
+        away=sorted({site for site, _ in chosen} & away),
+        path=PATH,
+        given=given or {},
+        errors=errors or {},
+    )
+
+
+def is_behind(state: SiteState) -> bool:
+    """Whether what the mirror says of this site may not be how it is there now."""
+    mirror = state.mirror
+    if state.link is not LinkState.ONLINE or mirror is None:
+        return True
+    return mirror.high > mirror.cursor or mirror.is_rereading or mirror.trouble is not None
+
+
+def call_path(call: SiteCall) -> str:
+    return f"{PATH}/{call.report.operation_id}?{urlencode({'site': call.site})}"
+
+
+def ask_path(act: str, call: SiteCall | Intent, next_path: str) -> str:
+    chosen = (
+        f"{call.report.operation_id} {call.site}" if isinstance(call, SiteCall) else f"{call.message_id} {call.site}"
+    )
+    return f"{PATH}/ask?{urlencode({'act': act, 'call': chosen, 'next': next_path}, quote_via=quote)}"
+
+
+def _stuck(visit: Visit, found: CallPage | None) -> set[str]:
+    if found is None:
+        return set()
+    after = visit.rooms.watch.site_calls.stuck_after
+    return {call.report.operation_id for call in found.calls if is_stuck(call, found.as_of, after)}
+
+
+def _is_askable(call: SiteCall, asked_for: Mapping[tuple[str, str], Intent]) -> bool:
+    """Whether a person's word on it is wanted: it is parked, and the site has none yet."""
+    intent = asked_for.get((call.site, call.report.operation_id))
+    is_asked = intent is not None and intent.state.is_open
+    return call.report.status is OperationStatus.PARKED and call.gone_at is None and not is_asked
+
+
+def _kind(act: str) -> IntentKind:
+    kind = ACTS.get(act)
+    if kind is None:
+        raise InvalidInput("form.act", f"act must be one of {', '.join(ACTS)}", field="act")
+    return kind
+
+
+def _chosen(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Site and id of each, in the order given, each once; a line holds the id and then the site."""
+    chosen = []
+    for line in lines:
+        operation_id, site = line[:ID_LENGTH], line[ID_LENGTH + 1 :]
+        if not is_id(operation_id) or not site:
+            raise InvalidInput("form.call", "the form names a call that there cannot be", field="call")
+        chosen.append((site, operation_id))
+    return list(dict.fromkeys(chosen))
+
+
+MENU = MenuLine("Site calls", PATH, "Now", "c")
+ROUTES = (
+    PageRoute("GET", PATH, page, Access.VIEWER),
+    PageRoute("GET", f"{PATH}/ask", ask, Access.OPERATOR),
+    PageRoute("POST", f"{PATH}/give", give, Access.OPERATOR),
+    PageRoute("POST", f"{PATH}/reconcile", reconcile, Access.OPERATOR),
+    PageRoute("POST", f"{PATH}/parked", ask_parked, Access.OPERATOR),
+    PageRoute("GET", PATH + "/{operation_id}", one, Access.VIEWER),
+)

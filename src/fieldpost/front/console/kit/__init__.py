@@ -1,0 +1,1 @@
+"""Infrastructure of the console: requests, rendering, forms, charts, compression."""

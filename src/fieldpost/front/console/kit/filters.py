@@ -1,0 +1,98 @@
+"""Filters in a page's address: what was asked for, field by field, and what is wrong with each.
+
+A field that cannot be read is told at that field, and what was typed stays. The others are read all the same, so that
+the page can offer to go on with them; a list is not shown, since it would be one that nobody asked for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.times import to_text
+from fieldpost.front.console.kit.request import field_errors
+from fieldpost.front.console.kit.times import moment_in, zone_of
+
+TIMES = ("from", "to")
+
+F = TypeVar("F")
+Fields = Mapping[str, str | Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[F]):
+    """A filter as an address says it."""
+
+    wanted: F
+    """Made of those fields that could be read."""
+    read: dict[str, str | list[str]]
+    """These fields."""
+    given: dict[str, str]
+    """What was typed, for the form; times are as typed, in `zone`."""
+    zone: str
+    errors: dict[str, str]
+
+    @property
+    def is_readable(self) -> bool:
+        return not self.errors
+
+
+def read_filter(
+    query: QueryParams,
+    names: Sequence[str],
+    parse: Callable[[Fields], F],
+    *,
+    many: Sequence[str] = (),
+    defaults: Mapping[str, str] | None = None,
+) -> Asked[F]:
+    """What `parse` makes of the fields of these names; those in `many` may be repeated, or parted by commas.
+
+    A field left empty says nothing. `defaults` are for fields that were not given.
+    """
+    given = {name: query[name].strip() for name in names if query.get(name, "").strip()}
+    errors: dict[str, str] = {}
+    zone = query.get("zone", "").strip()
+    try:
+        zone_of(zone)
+    except InvalidInput as error:
+        errors |= field_errors(error)
+        zone = ""
+    read: dict[str, str | list[str]] = {**(defaults or {}), **given}
+    if errors:
+        # Times of an unknown zone are times that nobody meant.
+        read = {name: value for name, value in read.items() if name not in TIMES}
+    for name in many:
+        values = [value.strip() for text in query.getlist(name) for value in text.split(",") if value.strip()]
+        if values:
+            read[name] = values
+            given[name] = ",".join(values)
+    for name in TIMES:
+        if name in given and name in read:
+            try:
+                read[name] = to_text(moment_in(given[name], zone, name))
+            except InvalidInput as error:
+                errors |= field_errors(error)
+                del read[name]
+    while True:
+        try:
+            return Asked(parse(read), read, given, zone, errors)
+        except InvalidInput as error:
+            if error.field not in read:
+                raise
+            errors |= field_errors(error)
+            del read[error.field]
+
+
+def address(path: str, fields: Fields, **more: str | None) -> str:
+    """The page with these fields in its address."""
+    query = urlencode({**fields, **{name: value for name, value in more.items() if value}}, doseq=True)
+    return f"{path}?{query}" if query else path
+
+
+def typed(moment: datetime) -> str:
+    """A moment as it stands in an address: to the second, in UTC."""
+    return to_text(moment)[:19] + "Z"

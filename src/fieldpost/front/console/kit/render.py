@@ -1,0 +1,128 @@
+"""Templates to pages. Everything is escaped unless a template of ours says otherwise, and none does."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
+from starlette.responses import HTMLResponse, Response
+
+import fieldpost
+from fieldpost.core.times import to_text
+from fieldpost.front.console.kit.static_files import StaticFiles
+from fieldpost.front.console.kit.times import local_text
+
+TEMPLATES = Path(__file__).parent.parent / "templates"
+
+_GLYPHS = {"pending": "○", "retrying": "↻", "delivered": "✓", "parked": "■", "discarded": "✕", "failed": "▲"}
+
+
+SIGNAL_WORDS = {"parked": "parked", "sites": "not heard of", "breakers": "blocked"}
+"""What the numbers in the menu count, for those who cannot see where they stand."""
+
+
+class Renderer:
+    def __init__(self, files: StaticFiles) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            bytecode_cache=_compiled,
+        )
+        self._environment.globals |= {"static": files.url, "version": fieldpost.__version__, "glyphs": _GLYPHS}
+        self._environment.globals |= {"signal_words": SIGNAL_WORDS}
+        self._environment.filters |= {
+            "iso": to_text,
+            "clock": _clock,
+            "local": local_text,
+            "duration": _duration,
+            "age": age,
+            "number": number,
+            "size": size,
+            "short": _short,
+            "axis": _axis,
+        }
+
+    def page(self, template: str, status: int, **values: object) -> Response:
+        text = self._environment.get_template(template).render(values)
+        # A subject may hold what cannot be encoded only if the checks at the door failed; a page is still a page then.
+        return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+class _Compiled(BytecodeCache):
+    """A template is compiled once in a process, however many applications that makes; its source is compared."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if kept := self._kept.get(bucket.key):
+            bucket.bytecode_from_string(kept)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key] = bucket.bytecode_to_string()
+
+
+_compiled = _Compiled()
+
+
+def _clock(moment: datetime, as_of: datetime | None = None) -> str:
+    """`08:53:27` on the day of `as_of`, with the date otherwise; in UTC."""
+    moment = moment.astimezone(UTC)
+    if as_of is not None and moment.date() == as_of.astimezone(UTC).date():
+        return moment.strftime("%H:%M:%S")
+    is_this_year = as_of is not None and moment.year == as_of.year
+    return f"{moment.day} {moment.strftime('%b %H:%M' if is_this_year else '%b %Y %H:%M:%S')}"
+
+
+def _axis(moment: datetime, is_of_days: bool) -> str:
+    """As short as an axis has it: `15 Nov` or `08:45`, in UTC."""
+    moment = moment.astimezone(UTC)
+    return f"{moment.day} {moment.strftime('%b')}" if is_of_days else moment.strftime("%H:%M")
+
+
+def age(span: timedelta | float | None) -> str:
+    """How long, in the two largest units that matter: `47 s`, `12 min`, `3 h 5 min`, `6 d 2 h`."""
+    if span is None:
+        return "–"
+    seconds = int(span.total_seconds() if isinstance(span, timedelta) else span)
+    if seconds < 60:
+        return f"{max(seconds, 0)} s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 24:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 and days < 10 else f"{days} d"
+
+
+def number(value: float | None) -> str:
+    """With thousands apart by a thin space, so that it reads the same everywhere."""
+    if value is None:
+        return "–"
+    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    return text.replace(",", "\u202f")
+
+
+def size(value: float | None) -> str:
+    """Bytes as people say them."""
+    if value is None:
+        return "–"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError("the last unit takes everything")
+
+
+def _duration(milliseconds: int) -> str:
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f} s"
+    return f"{milliseconds // 60_000} min {milliseconds % 60_000 // 1000} s"
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

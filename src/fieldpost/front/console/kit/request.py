@@ -1,0 +1,214 @@
+"""One visit of a person's browser: who he is, and how pages answer."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from fieldpost.central.access.logins import Origin, Session
+from fieldpost.central.watch.signals import Signal
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.errors import Denied, FieldpostError
+from fieldpost.front.auth import Access
+from fieldpost.front.backend import Rooms
+from fieldpost.front.console.kit.forms import FORM_BYTES_MAX, form_token, read_fields, read_form
+from fieldpost.front.console.kit.render import Renderer
+from fieldpost.front.proxies import is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    request: Request
+    rooms: Rooms
+    renderer: Renderer
+    visitor: Actor | None
+    secret: str | None
+    """The cookie that forms are tied to: the session's, or the visitor's before he has one."""
+    menu: "Sequence[MenuLine]" = ()
+    signal: Signal | None = None
+
+    @property
+    def actor(self) -> Actor:
+        assert self.visitor is not None, "the page serves people who are logged in"
+        return self.visitor
+
+    @property
+    def is_live_update(self) -> bool:
+        """Asked by the page itself to bring it up to date."""
+        return self.request.headers.get("hx-request") == "true"
+
+    @property
+    def origin(self) -> Origin:
+        """Where the visitor comes from."""
+        client = self.request.client
+        return Origin(client.host if client else "", self.request.headers.get("user-agent", ""))
+
+    @property
+    def is_readable_on_the_way(self) -> bool:
+        """Whether others can read what is sent here: it comes over plain HTTP, and not from this machine.
+
+        A host that is not this machine's own name was reached by way of something, be it a proxy that nobody named.
+        """
+        if self.request.url.scheme == "https" or self.rooms.options.plain_login:
+            return False
+        host = (self.request.url.hostname or "").rstrip(".")
+        is_here = host == "localhost" or host.endswith(".localhost") or is_loopback(host)
+        return not (is_here and is_loopback(self.origin.address))
+
+    def check_privacy(self) -> None:
+        """Denied where a password would be read on its way."""
+        if self.is_readable_on_the_way:
+            raise Denied(
+                "login.plain",
+                "passwords are not taken over plain HTTP from another machine, so nothing was done",
+                hint="give central a certificate, or put a proxy that has one before it: see the guide on TLS",
+            )
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    async def form(self, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
+        return await read_form(self.request, self.secret, bytes_max)
+
+    async def fields(self) -> dict[str, list[str]]:
+        """The form with all values of each field, for those that may be repeated."""
+        return await read_fields(self.request, self.secret)
+
+    def may(self, role: Role) -> bool:
+        return self.visitor is not None and self.visitor.role.includes(role)
+
+    def page(self, template: str, status: int = 200, **values: object) -> Response:
+        """The template with what all pages need; what a page gives itself stands above that."""
+        shared: dict[str, object] = {
+            "visitor": self.visitor,
+            "may_operate": self.may(Role.OPERATOR),
+            "may_administer": self.may(Role.ADMIN),
+            "csrf": form_token(self.secret) if self.secret else "",
+            "here": self.here,
+            "path": self.request.url.path,
+            "menu": self._menu(),
+            "signal": self.signal,
+            "theme": theme_of(self.request),
+            "notice": None,
+            "warning": None,
+            "errors": {},
+            "given": {},
+            "store_trouble": None if self.visitor is None else self.rooms.watch.health.store_trouble,
+        }
+        return self.renderer.page(template, status, **shared | values)
+
+    def ask(
+        self,
+        title: str,
+        text: str,
+        action: str,
+        button: str,
+        back: str,
+        *,
+        hidden: Mapping[str, object] | None = None,
+        is_danger: bool = True,
+        why_not: str | None = None,
+        quoted: str = "",
+        status: int = 200,
+        template: str = "ask.html",
+        **values: object,
+    ) -> Response:
+        """A question before something that cannot be taken back; `why_not` says why it is not possible. The text may
+        begin with what somebody else wrote: `quoted`."""
+        asked: dict[str, object] = {"title": title, "text": text, "action": action, "button": button, "back": back}
+        asked |= {"hidden": hidden or {}, "is_danger": is_danger, "why_not": why_not, "quoted": quoted}
+        return self.page(template, status, **asked | values)
+
+    def notice(self, notices: Mapping[str, str]) -> str | None:
+        """What the page says of the act that led to it: the act's redirect ends in `?done=WORD`."""
+        return notices.get(self.request.query_params.get("done", ""))
+
+    def _menu(self) -> list[tuple[str, list["MenuLine"]]]:
+        """What this visitor may see, by group, in the order of the pages."""
+        groups: dict[str, list[MenuLine]] = {}
+        for line in self.menu:
+            if self.may(line.access.role):
+                groups.setdefault(line.group, []).append(line)
+        return list(groups.items())
+
+    @property
+    def here(self) -> str:
+        """This page's own address, without host, and without what the act before it came to."""
+        kept = [(name, value) for name, value in self.request.query_params.multi_items() if name != "done"]
+        return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
+
+
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """One row of the console's table."""
+
+    method: str
+    path: str
+    handler: Handler
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class MenuLine:
+    """A page that stands in the menu, for those who may see it."""
+
+    title: str
+    path: str
+    group: str
+    key: str
+    """Pressed after `g` it leads there."""
+    access: Access = Access.VIEWER
+    signal: str | None = None
+    """The field of `Signal` that is shown beside it when there is something."""
+    also: tuple[str, ...] = ()
+    """What the paths of other pages begin with that belong to it."""
+
+
+def redirect(path: str, done: str | None = None) -> Response:
+    """After a form: the browser gets the next page by GET, so that reloading repeats nothing.
+
+    With `done` that page says what was done (`Visit.notice`).
+    """
+    if done is not None:
+        path += f"{'&' if urlsplit(path).query else '?'}done={done}"
+    return RedirectResponse(path, 303)
+
+
+def field_errors(error: FieldpostError) -> dict[str, str]:
+    """What a form is told: the error at its field, or under the empty name where it belongs to none."""
+    text = error.message[:1].upper() + error.message[1:] + "."
+    return {error.field or "": text if not error.hint else f"{text} {error.hint[:1].upper()}{error.hint[1:]}."}
+
+
+THEME_COOKIE = "fieldpost-theme"
+THEMES = ("system", "light", "dark")
+
+
+def theme_of(request: Request) -> str:
+    """How this browser wants the console to look."""
+    theme = request.cookies.get(THEME_COOKIE, "")
+    return theme if theme in THEMES else "system"
+
+
+def session_cookie_name(request: Request) -> str:
+    # Over plain HTTP, on loopback, browsers refuse the prefix that binds a cookie to this host and to TLS.
+    return "__Host-fieldpost-session" if request.url.scheme == "https" else "fieldpost-session"
+
+
+def visitor_cookie_name(request: Request) -> str:
+    return "__Host-fieldpost-visitor" if request.url.scheme == "https" else "fieldpost-visitor"
+
+
+def set_cookie(response: Response, request: Request, name: str, value: str, max_age_s: int | None = None) -> None:
+    is_tls = request.url.scheme == "https"
+    response.set_cookie(name, value, max_age_s, path="/", secure=is_tls, httponly=True, samesite="lax")
+
+
+def set_session(response: Response, request: Request, session: Session) -> None:
+    set_cookie(response, request, session_cookie_name(request), session.token)
+    response.delete_cookie(visitor_cookie_name(request), path="/")

@@ -1,0 +1,183 @@
+"""Looks into a site: its rejected box and its event log, asked of the site itself.
+
+Central has neither. A look becomes an intent, which waits while the site is away; the page shows where it stands, and
+the answer as soon as the site has given it. Without an intent in its address it shows what was asked last.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from starlette.responses import Response
+
+from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.ids import is_id
+from fieldpost.core.sites.intent import Intent, IntentKind
+from fieldpost.core.times import from_text, to_text
+from fieldpost.front.auth import Access
+from fieldpost.front.console.intents import rows
+from fieldpost.front.console.issues import site_path
+from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.times import moment_in
+
+ROWS_MAX = 100
+"""So many rows are asked for at a time."""
+ACTS = {"resubmit": IntentKind.RESUBMIT_REJECTED, "discard": IntentKind.DISCARD_REJECTED}
+SEVERITIES = ("info", "warning", "error")
+EVENT_FIELDS = ("severity", "kind", "message_id", "from", "to")
+NOTICES = {
+    "resubmit": "Asked for. The site forwards them again as soon as it is there; then ask for the box again.",
+    "discard": "Asked for. The site gives them up as soon as it is there; then ask for the box again.",
+    "cancelled": "Cancelled: the site is not asked.",
+}
+
+
+async def rejected(visit: Visit) -> Response:
+    state, as_of = await visit.rooms.watch.sites.one(visit.path("name"))
+    name = state.record.name
+    intent = await _intent(visit, name, IntentKind.LIST_REJECTED)
+    found = rows(intent) if intent else []
+    ids = [str(row.get("notification_id", "")) for row in found]
+    return visit.page(
+        "site_rejected.html",
+        as_of=as_of,
+        site=state,
+        intent=intent,
+        rows=found,
+        asked=await visit.rooms.watch.sites.asked_about(name, ids) if ids else {},
+        own_path=site_path(name),
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def ask_rejected(visit: Visit) -> Response:
+    """Have the site tell what lies in its box, from the beginning or from where the last answer ended."""
+    form = await visit.form()
+    return await _look(visit, IntentKind.LIST_REJECTED, {"cursor": form.get("cursor", "")}, "rejected")
+
+
+async def ask_act(visit: Visit) -> Response:
+    query = visit.request.query_params
+    return await _ask_act(visit, query.get("act", ""), query.getlist("id"))
+
+
+async def act(visit: Visit) -> Response:
+    form, name = await visit.form(), visit.path("name")
+    act_, ids, reason = form.get("act", ""), form.get("ids", "").split(), form.get("reason", "").strip()
+    try:
+        await visit.rooms.operate.intents.give(
+            visit.actor, name, _act_kind(act_), message_ids=ids, reason=reason or None
+        )
+    except InvalidInput as error:
+        return await _ask_act(visit, act_, ids, 422, form, field_errors(error))
+    visit.rooms.errands.wake()
+    return redirect(f"{site_path(name)}/rejected", act_)
+
+
+async def events(visit: Visit) -> Response:
+    return await _events(visit)
+
+
+async def ask_events(visit: Visit) -> Response:
+    form = {name: value.strip() for name, value in (await visit.form()).items()}
+    try:
+        asked = {name: form.get(name, "") for name in (*EVENT_FIELDS, "cursor")}
+        for name in ("from", "to"):
+            if asked[name]:
+                asked[name] = to_text(moment_in(asked[name], form.get("zone", ""), name))
+        return await _look(visit, IntentKind.QUERY_EVENTS, asked, "events")
+    except InvalidInput as error:
+        return await _events(visit, 422, form, field_errors(error))
+
+
+async def _events(
+    visit: Visit, status: int = 200, given: Mapping[str, str] | None = None, errors: Mapping[str, str] | None = None
+) -> Response:
+    state, as_of = await visit.rooms.watch.sites.one(visit.path("name"))
+    intent = await _intent(visit, state.record.name, IntentKind.QUERY_EVENTS)
+    arguments = {name: str(value) for name, value in (intent.arguments if intent else {}).items()}
+    return visit.page(
+        "site_events.html",
+        status,
+        as_of=as_of,
+        site=state,
+        intent=intent,
+        rows=rows(intent) if intent else [],
+        arguments={name: arguments[name] for name in EVENT_FIELDS if name in arguments},
+        begin=None if given else from_text(arguments.get("from", "")),
+        end=None if given else from_text(arguments.get("to", "")),
+        zone=(given or {}).get("zone", ""),
+        severities=SEVERITIES,
+        own_path=site_path(state.record.name),
+        given=given if given is not None else {n: v for n, v in arguments.items() if n not in ("from", "to")},
+        errors=errors or {},
+        notice=visit.notice(NOTICES),
+    )
+
+
+async def _look(visit: Visit, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
+    name = visit.path("name")
+    arguments: dict[str, str | int] = {field: value for field, value in asked.items() if value}
+    (intent,) = await visit.rooms.operate.intents.give(
+        visit.actor, name, kind, arguments=arguments | {"limit": ROWS_MAX}
+    )
+    visit.rooms.errands.wake()
+    return redirect(f"{site_path(name)}/{page}?intent={intent.intent_id}")
+
+
+async def _intent(visit: Visit, name: str, kind: IntentKind) -> Intent | None:
+    """The look that the address names, or the last one; NotFound for one that is none of this site and page."""
+    intent_id = visit.request.query_params.get("intent")
+    if not intent_id:
+        return await visit.rooms.watch.sites.newest_look(name, kind)
+    intent = await visit.rooms.watch.site_calls.intent(intent_id)
+    if intent.site != name or intent.kind is not kind:
+        raise NotFound("intent.unknown", "there is no such intent")
+    return intent
+
+
+async def _ask_act(
+    visit: Visit,
+    act_: str,
+    ids: Sequence[str],
+    status: int = 200,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> Response:
+    is_discard = _act_kind(act_) is IntentKind.DISCARD_REJECTED
+    state, _ = await visit.rooms.watch.sites.one(visit.path("name"))
+    chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
+    what, them = ("this notification", "it") if len(chosen) == 1 else (f"{len(chosen)} notifications", "them")
+    own_path = f"{site_path(state.record.name)}/rejected"
+    return visit.ask(
+        status=status,
+        template="site_rejected_ask.html",
+        title=f"Discard {what}?" if is_discard else f"Forward {what} again?",
+        text=f"The site gives {them} up for good; nobody gets {them}."
+        if is_discard
+        else f"The site sends {them} to central once more. What was wrong with {them} should be mended before.",
+        action=f"{own_path}/act",
+        hidden={"act": act_, "ids": " ".join(chosen)},
+        button="Discard" if is_discard else "Forward again",
+        is_danger=is_discard,
+        back=own_path,
+        why_not=None if chosen else "Nothing is selected. Select the notifications that it is about.",
+        site=state,
+        given=given or {},
+        errors=errors or {},
+    )
+
+
+def _act_kind(text: str) -> IntentKind:
+    if text not in ACTS:
+        raise InvalidInput("intent.kind", f"act must be one of {', '.join(ACTS)}, not {text[:64]!r}", field="act")
+    return ACTS[text]
+
+
+_ONE = "/sites/{name:path}"
+ROUTES = (
+    PageRoute("GET", f"{_ONE}/rejected", rejected, Access.VIEWER),
+    PageRoute("POST", f"{_ONE}/rejected", ask_rejected, Access.OPERATOR),
+    PageRoute("GET", f"{_ONE}/rejected/ask", ask_act, Access.OPERATOR),
+    PageRoute("POST", f"{_ONE}/rejected/act", act, Access.OPERATOR),
+    PageRoute("GET", f"{_ONE}/events", events, Access.VIEWER),
+    PageRoute("POST", f"{_ONE}/events", ask_events, Access.OPERATOR),
+)

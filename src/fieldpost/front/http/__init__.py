@@ -1,0 +1,1 @@
+"""The HTTP kit of the front: one call, its endpoint description, problem details."""

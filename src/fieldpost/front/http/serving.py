@@ -1,0 +1,106 @@
+"""The table of routes made into endpoints: first who calls, then the handler, then the answer or the problem."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+
+import msgspec
+import structlog
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route as HttpRoute
+from starlette.routing import WebSocketRoute, compile_path
+from starlette.websockets import WebSocket
+
+from fieldpost.core.actor import Actor
+from fieldpost.core.errors import Denied, FieldpostError
+from fieldpost.front import auth
+from fieldpost.front.auth import Access
+from fieldpost.front.backend import Rooms
+from fieldpost.front.http.call import Answer, Call, Route, Stream, Text
+from fieldpost.front.http.endpoint_spec import NOTHING, promise_of
+from fieldpost.front.http.problems import problem
+
+log = structlog.get_logger()
+
+Socket = Callable[[WebSocket, Rooms], Awaitable[None]]
+
+
+class RouteTable:
+    """Tables of routes and WebSockets, served as endpoints of one application."""
+
+    def __init__(self, routes: Sequence[Route], sockets: Mapping[str, Socket]) -> None:
+        self._routes = routes
+        self._sockets = sockets
+        self._plain = {route.path for route in routes if "{" not in route.path}
+        self._patterns = {route.path: compile_path(route.path)[0] for route in routes}
+
+    def add_to(self, app: FastAPI, rooms: Rooms) -> None:
+        """Serve every route and WebSocket of the table."""
+        for route in self._routes:
+            endpoint = _endpoint(route, rooms, self._plain)
+            app.router.routes.append(HttpRoute(route.path, endpoint, methods=[route.method]))
+        for path, serve in self._sockets.items():
+            app.router.routes.append(WebSocketRoute(path, _socket(serve, rooms)))
+
+    def allowed(self, path: str) -> str:
+        """The methods of this path for the header Allow. The most specific matching path counts."""
+        fitting = [known for known, pattern in self._patterns.items() if pattern.fullmatch(path)]
+        closest = max(fitting, key=lambda known: len(re.sub(r"\{[^}]*\}", "", known)))
+        methods = {route.method for route in self._routes if route.path == closest}
+        return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+
+
+def _endpoint(route: Route, rooms: Rooms, plain: set[str]) -> Callable[[Request], Awaitable[Response]]:
+    promise = promise_of(route.handler)
+
+    async def endpoint(request: Request) -> Response:
+        if route.path != request.url.path in plain:
+            # A fixed path that the pattern of another route happens to match: answer 405 instead.
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            call = Call(request, rooms, await _caller(route.access, request, rooms), promise or NOTHING)
+            if promise is not None:
+                call.query()
+            return _response(await route.handler(call))
+        except Denied as error:
+            log.warning("call.denied", method=route.method, path=request.url.path, code=error.code)
+            return problem(error)
+        except FieldpostError as error:
+            return problem(error)
+
+    return endpoint
+
+
+def _socket(serve: Socket, rooms: Rooms) -> Callable[[WebSocket], Awaitable[None]]:
+    async def socket(websocket: WebSocket) -> None:
+        await serve(websocket, rooms)
+
+    return socket
+
+
+async def _caller(access: Access, request: Request, rooms: Rooms) -> Actor | str | None:
+    match access:
+        case Access.ANYONE:
+            return None
+        case Access.SITE:
+            return await auth.site(request.headers, rooms.operate.accounts)
+        case Access.JOIN:
+            return auth.code(request.headers)
+        case _:
+            actor = await auth.program(request.headers, rooms.operate.accounts)
+            actor.require(access.role)
+            return actor
+
+
+def _response(answer: Answer) -> Response:
+    if answer.body is None:
+        return Response(status_code=204, headers=dict(answer.headers))
+    if isinstance(answer.body, Stream):
+        return StreamingResponse(answer.body.pieces, answer.status, dict(answer.headers), answer.body.media_type)
+    if isinstance(answer.body, Text):
+        return Response(answer.body.content, answer.status, dict(answer.headers), answer.body.media_type)
+    content = msgspec.json.encode(answer.body)
+    return Response(content, answer.status, dict(answer.headers), "application/json")

@@ -1,0 +1,1 @@
+"""Serves the link: the WebSockets and POST endpoints that sites call."""

@@ -1,0 +1,40 @@
+"""What a site says on its control connection, and what central does about it: one case per message.
+
+Whatever is raised here as a FieldpostError becomes a Refusal, and the connection stays.
+"""
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.front.backend import Rooms
+from fieldpost.front.connections import ControlLink
+from fieldpost.link.codec import UNFIT
+from fieldpost.link.messages import CommandResult, Health, Message, ReconcileAnswer, Refusal, Telemetry
+
+
+async def connected(site: str, link: ControlLink, rooms: Rooms) -> None:
+    """The site has opened its control connection and said hello."""
+    rooms.errands.connected(site)
+
+
+async def disconnected(site: str, link: ControlLink, rooms: Rooms) -> None:
+    """The connection is over; there may be another one of the same site."""
+    rooms.errands.disconnected(site)
+
+
+async def handle(message: Message, site: str, rooms: Rooms) -> Message | None:
+    """The answer to what the site said, if it wants one. Whose it is comes from the token alone."""
+    match message:
+        case Telemetry():
+            return await rooms.ingest.reports.telemetry(site, message)
+        case ReconcileAnswer():
+            return await rooms.ingest.reports.answer(site, message)
+        case CommandResult():
+            await rooms.operate.intents.settle(site, message)
+            return None
+        case Health():
+            await rooms.ingest.reports.health(site, message)
+            return None
+        case Refusal():
+            # The site does not know what it was asked, being of an older version, or made a mistake over it.
+            return None
+        case _:
+            raise InvalidInput(UNFIT, f"central does not take {type(message).__name__} on a control connection")

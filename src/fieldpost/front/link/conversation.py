@@ -1,0 +1,146 @@
+"""One connection of a site, from the greeting to its end: frame by frame read, answered, and never ended by a bad one.
+
+On a data connection the next frame is read and judged while the one before it is at the store, so that a backlog keeps
+the store busy. Answers go out in the order of the questions.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import msgspec
+import structlog
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+import fieldpost
+from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
+from fieldpost.front import auth
+from fieldpost.front.allowance import Lane, TooMuch
+from fieldpost.front.backend import Rooms
+from fieldpost.front.guard import internal_refusal, report_bug
+from fieldpost.front.http.problems import problem, wait_of
+from fieldpost.link.codec import UNFIT, compress, decode, decompress, encode, salvage, seq_of
+from fieldpost.link.messages import PROTOCOL, ZLIB, Ack, Hello, Message, Refusal, Result
+
+NO_LONGER_WELCOME = 1008
+FRAMES_AT_ONCE = {Lane.DATA: 2, Lane.CONTROL: 1}
+
+Unfit = dict[int, Result]
+"""The answers to those items of a Submit that could not be read, by their places."""
+Answering = Callable[[Message, Unfit], Awaitable[Message | None]]
+"""What a connection makes of one message."""
+
+log = structlog.get_logger()
+
+
+async def welcome(websocket: WebSocket, lane: Lane, rooms: Rooms, converse: Callable[[str], Awaitable[None]]) -> None:
+    """Accept the connection and converse with the site it is of; who is not welcome gets an answer of HTTP instead."""
+    try:
+        site = await auth.site(websocket.headers, rooms.operate.accounts)
+        with rooms.allowances.connection(site, lane):
+            await websocket.accept()
+            with suppress(WebSocketDisconnect):
+                await converse(site)
+    except FieldpostError as error:
+        if isinstance(error, Denied):
+            log.warning("call.denied", method="WEBSOCKET", path=websocket.url.path, code=error.code)
+        await websocket.send_denial_response(problem(error))
+
+
+class Conversation:
+    """An accepted connection of this site, whose messages are given to `answering`."""
+
+    def __init__(self, websocket: WebSocket, site: str, lane: Lane, rooms: Rooms, answering: Answering) -> None:
+        self._websocket = websocket
+        self._site = site
+        self._lane = lane
+        self._rooms = rooms
+        self._answering = answering
+        self._is_over = False
+
+    async def run(self) -> None:
+        """Greet, and answer until either end hangs up; what is under way then is finished, and nobody told."""
+        credits = self._rooms.ingest.credits
+        await self._websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, credits, accepts=(ZLIB,))))
+        free = asyncio.Semaphore(FRAMES_AT_ONCE[self._lane])
+        before: asyncio.Task[None] | None = None
+        async with asyncio.TaskGroup() as group:
+            while not self._is_over:
+                await free.acquire()
+                frame = await self._websocket.receive()
+                if frame["type"] == "websocket.disconnect":
+                    self._is_over = True
+                    return
+                content = frame.get("bytes")
+                try:
+                    self._rooms.allowances.check(self._site, self._lane)
+                except TooMuch as error:
+                    # Neither read nor judged: a flood must not cost more than it takes to put it off.
+                    await self._say(encode(refusal(error, content)), before)
+                    await self._rooms.allowances.pause()
+                    free.release()
+                    continue
+                size = len(frame.get("text") or content or b"")
+                self._rooms.allowances.charge(self._site, self._lane, items=1, bytes=size)
+                before = group.create_task(self._serve(content, before))
+                before.add_done_callback(lambda _: free.release())
+
+    async def _serve(self, content: bytes | None, before: asyncio.Task[None] | None) -> None:
+        began = asyncio.get_running_loop().time()
+        try:
+            answer = await self._answer(content, began)
+        except Denied as error:
+            # The token was revoked while the connection stood.
+            self._is_over = True
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await self._websocket.close(NO_LONGER_WELCOME, error.message)
+            return
+        if answer is not None:
+            await self._say(answer, before)
+
+    async def _answer(self, content: bytes | None, began: float) -> bytes | None:
+        """The answer to one frame, if it wants one. Denied when the token is no longer a site's."""
+        plain: bytes | None = None
+        try:
+            if content is None:
+                raise InvalidInput(UNFIT, "only binary frames are taken")
+            plain = decompress(content)
+            await auth.site(self._websocket.headers, self._rooms.operate.accounts)
+            self._rooms.allowances.charge(self._site, self._lane, bytes=max(0, len(plain) - len(content)))
+            message = await self._answering(*_read(plain))
+            if message is None:
+                return None
+            if isinstance(message, Ack):
+                took_s = round(asyncio.get_running_loop().time() - began, 4)
+                message = msgspec.structs.replace(message, took_s=took_s)
+            # Whoever found it worth compressing has a line on which the answer is worth it too.
+            return compress(encode(message)) if plain is not content else encode(message)
+        except Denied:
+            raise
+        except FieldpostError as error:
+            return encode(refusal(error, plain))
+        except Exception as error:
+            return internal_refusal(report_bug(error, path=self._websocket.url.path), seq_of(plain or b""))
+
+    async def _say(self, answer: bytes, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        # Whoever has gone meanwhile asks again on the next connection.
+        with suppress(WebSocketDisconnect, RuntimeError):
+            await self._websocket.send_bytes(answer)
+
+
+def refusal(error: FieldpostError, content: bytes | None) -> Refusal:
+    """How a message that was not taken is answered."""
+    wait_s = wait_of(error) if isinstance(error, Unavailable) else None
+    return Refusal(error.code, error.message, seq_of(content or b""), wait_s)
+
+
+def _read(content: bytes) -> tuple[Message, Unfit]:
+    try:
+        return decode(content), {}
+    except InvalidInput as error:
+        salvaged = salvage(content) if error.code == UNFIT else None
+        if salvaged is None:
+            raise
+        return salvaged

@@ -1,0 +1,160 @@
+"""What sites speak to: the WebSockets they open, POST where a proxy forbids that, and the status of what they sent.
+
+Two WebSockets, one for data and one for control, so that health reports and commands never wait behind a backlog: they
+share neither a queue nor an allowance.
+
+A frame that cannot be understood is refused and never fatal: a newer site may say things that this version does not
+know. What the store cannot take now, or the site may not send now, is refused with a time to wait, and the connection
+stays.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from starlette.websockets import WebSocket
+
+from fieldpost.core.errors import InvalidInput, Unavailable
+from fieldpost.core.times import to_text
+from fieldpost.front.allowance import Lane
+from fieldpost.front.backend import Rooms
+from fieldpost.front.body import check_content_type, read_body
+from fieldpost.front.connections import ControlLink, PolledLink
+from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.link import control as control_messages
+from fieldpost.front.link.conversation import Conversation, Unfit, welcome
+from fieldpost.link.codec import UNFIT, decode, decode_as, salvage
+from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Message, Said, StatusAnswer, Submit
+
+
+async def data(websocket: WebSocket, rooms: Rooms) -> None:
+    """`/link/v1/data`: one site's connection for what it submits, for as long as it lasts."""
+
+    async def converse(site: str) -> None:
+        async def answer(message: Message, unfit: Unfit) -> Message | None:
+            match message:
+                case Submit():
+                    return await _take(message, unfit, site, rooms)
+                case Hello():
+                    await _saw(rooms, site)
+                    return None
+                case _:
+                    raise InvalidInput(UNFIT, f"central does not take {type(message).__name__}")
+
+        await Conversation(websocket, site, Lane.DATA, rooms, answer).run()
+
+    await welcome(websocket, Lane.DATA, rooms, converse)
+
+
+async def control(websocket: WebSocket, rooms: Rooms) -> None:
+    """`/link/v1/control`: one site's connection for health reports, telemetry and commands."""
+
+    async def converse(site: str) -> None:
+        link = ControlLink(site, websocket.send_bytes)
+
+        async def answer(message: Message, unfit: Unfit) -> Message | None:
+            if not isinstance(message, Hello):
+                return await control_messages.handle(message, site, rooms)
+            is_first, link.hello = link.hello is None, message
+            await _saw(rooms, site)
+            if is_first:
+                await control_messages.connected(site, link, rooms)
+            return None
+
+        with rooms.links.held(link):
+            try:
+                await Conversation(websocket, site, Lane.CONTROL, rooms, answer).run()
+            finally:
+                link.end()
+                await control_messages.disconnected(site, link, rooms)
+
+    await welcome(websocket, Lane.CONTROL, rooms, converse)
+
+
+async def submit(call: Call) -> Answer:
+    """`POST /link/v1/submit`: one Submit, answered by its Ack."""
+    allowances = call.rooms.allowances
+    check_content_type(call.request, "application/json")
+    with allowances.connection(call.site, Lane.DATA):
+        allowances.check(call.site, Lane.DATA)
+        content = await read_body(call.request, FRAME_BYTES_MAX)
+        allowances.charge(call.site, Lane.DATA, items=1, bytes=len(content))
+        return Answer(await _take(*_read(content), call.site, call.rooms))
+
+
+async def control_by_post(call: Call) -> Answer:
+    """`POST /link/v1/control`: one message of a site without WebSockets, answered by all that central has to say."""
+    allowances, links, site = call.rooms.allowances, call.rooms.links, call.site
+    check_content_type(call.request, "application/json")
+    with allowances.connection(site, Lane.CONTROL):
+        allowances.check(site, Lane.CONTROL)
+        content = await read_body(call.request, FRAME_BYTES_MAX)
+        allowances.charge(site, Lane.CONTROL, items=1, bytes=len(content))
+        message = decode(content)
+        link = links.polled.get(site)
+        if link is None:
+            link = links.polled[site] = PolledLink(site)
+            # Between two questions there is nobody but this task to notice that the site asks no more.
+            link.task = asyncio.create_task(_while_asked(link, call.rooms))
+        elif isinstance(message, Hello) and message.begins:
+            # It has begun anew, before its silence was noticed: what it missed is due.
+            await control_messages.connected(site, link, call.rooms)
+        if isinstance(message, Hello):
+            link.hello = message
+            await _saw(call.rooms, site)
+            return Answer(Said(tuple(link.take())))
+        answer = await control_messages.handle(message, site, call.rooms)
+        return Answer(Said((*link.take(), *([] if answer is None else [answer]))))
+
+
+async def status(call: Call) -> Answer:
+    """`GET /link/v1/status/{notification_id}`: central's record, for the site that sent it and no other."""
+    call.rooms.allowances.check(call.site, Lane.DATA)
+    call.rooms.allowances.charge(call.site, Lane.DATA, items=1)
+    n = await call.watch.notifications.of_site(call.path("notification_id"), call.site)
+    return Answer(
+        StatusAnswer(
+            notification_id=n.notification_id,
+            status=n.status.value,
+            retry_count=n.retry_count,
+            last_error=n.last_error,
+            enqueued_at=to_text(n.site_enqueued_at) if n.site_enqueued_at else n.site_enqueued_text,
+            created_at=to_text(n.created_at),
+            next_attempt_at=to_text(n.next_attempt_at) if n.next_attempt_at else None,
+            delivered_at=to_text(n.delivered_at) if n.delivered_at else None,
+        )
+    )
+
+
+async def _while_asked(link: PolledLink, rooms: Rooms) -> None:
+    with rooms.links.held(link):
+        try:
+            await control_messages.connected(link.site, link, rooms)
+            await link.until_silent()
+        finally:
+            link.end()
+            del rooms.links.polled[link.site]
+            await control_messages.disconnected(link.site, link, rooms)
+
+
+def _read(content: bytes) -> tuple[Submit, Unfit]:
+    try:
+        return decode_as(content, Submit), {}
+    except InvalidInput as error:
+        salvaged = salvage(content) if error.code == UNFIT else None
+        if salvaged is None:
+            raise
+        return salvaged
+
+
+async def _take(message: Submit, unfit: Unfit, site: str, rooms: Rooms) -> Ack:
+    # The message itself was charged as one.
+    rooms.allowances.charge(site, Lane.DATA, items=max(0, len(message.items) + len(unfit) - 1))
+    ack = await rooms.ingest.submit(site, message, unfit)
+    await _saw(rooms, site)
+    return ack
+
+
+async def _saw(rooms: Rooms, site: str) -> None:
+    # A note for people; that it cannot be written now must not cost the sender its ack.
+    with suppress(Unavailable):
+        await rooms.operate.sites.saw(site)

@@ -1,0 +1,29 @@
+"""Enrolment: a site exchanges its one-time code for a token of its own."""
+
+from binascii import unhexlify
+
+from fieldpost.central.operate.sites import Claimant
+from fieldpost.core.errors import InvalidInput
+from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.link.join import Joined
+
+DIGEST_LENGTH = 64
+
+
+class Join(Body, frozen=True, kw_only=True):
+    prefix: str
+    digest: str
+    site: str | None = None
+
+
+async def join(call: Call) -> Answer:
+    """`POST /link/v1/join`: a site shows its code and the digest of the token that it has made; it is told its name."""
+    asked = await call.read(Join)
+    if len(asked.digest) != DIGEST_LENGTH or not asked.digest.isascii() or not _is_hex(asked.digest):
+        raise InvalidInput("join.digest", f"digest must be {DIGEST_LENGTH} hexadecimal digits", field="digest")
+    claimant = Claimant(asked.prefix, unhexlify(asked.digest), asked.site)
+    return Answer(Joined(await call.operate.sites.join(call.code, claimant)))
+
+
+def _is_hex(text: str) -> bool:
+    return all(character in "0123456789abcdef" for character in text)

@@ -1,0 +1,1 @@
+"""The buffer of a site: all of its SQL on `buffer.db`."""

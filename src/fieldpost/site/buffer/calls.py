@@ -1,0 +1,290 @@
+"""Cached calls in the buffer: each change of one moves message, record and event log together, under a claim.
+
+Theory of operation. A cached call is in the buffer before anybody tries it, and whoever tries it holds its *claim*: the
+caller inserts it already claimed, the agent claims what is free. A claim is a name, a token that grows with each claim,
+and an end. It is no status: when its holder dies the row is as it was, and once the end has passed the agent takes it.
+
+What must always hold: a result is written only if the token is still the one that its claim gave, so of two that tried
+the same call after a pause only the one that holds it now moves it. A late result changes nothing and is told in the
+log. A parked call has no claim, and only a person moves it. The end of a claim is judged by the site's clock; an end
+further away than any claim lasts is one that the clock has jumped away from, and counts as passed.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import apsw
+
+from fieldpost.core.sites.forwarding import CALL_WAIT_MAX, CallDecision, Clear, Fail, Park, TryAgain
+from fieldpost.core.sites.message import Category, Message, Operation, OperationRecord, OperationStatus
+from fieldpost.core.times import from_microseconds, to_microseconds
+from fieldpost.site.buffer import event_log, tracking
+from fieldpost.site.buffer.event_log import EventKind
+from fieldpost.site.buffer.rows import COLUMNS, message_from
+
+CLAIM_MAX = timedelta(hours=1)
+"""No claim lasts longer."""
+
+_INSERT = """
+INSERT INTO calls
+    (message_id, category, tracked_operation_id, target, payload, created_at, claimed_by, claim_token, claimed_until)
+VALUES (:message_id, :category, :message_id, :target, :payload, :created_at, :claimant, 1, :until)
+"""
+
+_TRIED = "status <> 'parked'"
+_FREE = "(claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :claim_end)"
+
+# From one target to the next by the index, however many rows each has.
+_TARGETS = f"""
+WITH RECURSIVE targets (name) AS (
+    SELECT min(target) FROM calls WHERE category = :category AND {_TRIED}
+    UNION ALL
+    SELECT (SELECT min(target) FROM calls WHERE category = :category AND target > name AND {_TRIED})
+    FROM targets WHERE name IS NOT NULL
+)
+"""
+_OF_TARGET = f"FROM calls WHERE category = :category AND target = name AND {_TRIED}"
+
+_DUE_TARGETS = f"""
+{_TARGETS} SELECT name FROM targets
+WHERE EXISTS (SELECT 1 {_OF_TARGET} AND due_at <= :now AND {_FREE}) OR EXISTS (SELECT 1 {_OF_TARGET} AND due_at > :far)
+"""
+
+_NEXT_DUE = f"""
+{_TARGETS} SELECT min((SELECT min(due_at) {_OF_TARGET} AND due_at > :now)) FROM targets WHERE name IS NOT NULL
+"""
+
+# A due time so far away cannot have been meant: the clock has jumped.
+_REPAIR = f"""
+UPDATE calls SET due_at = 0 WHERE category = :category AND target = :target AND {_TRIED} AND due_at > :far
+"""
+
+_CLAIM = f"""
+UPDATE calls SET claimed_by = :claimant, claim_token = claim_token + 1, claimed_until = :until
+WHERE sequence IN (
+    SELECT sequence FROM calls
+    WHERE category = :category AND target = :target AND {_TRIED} AND due_at <= :now AND {_FREE}
+    ORDER BY due_at, sequence LIMIT :items_max
+)
+RETURNING {COLUMNS}
+"""
+
+_HELD = "message_id = :message_id AND claim_token = :token AND claimed_by IS NOT NULL"
+
+_END = f"DELETE FROM calls WHERE {_HELD} RETURNING retry_count"
+
+_KEEP = f"""
+UPDATE calls
+SET status = :status, retry_count = retry_count + :counted, last_error = :error, last_attempt_at = :now,
+    due_at = :due_at, claimed_by = NULL, claimed_until = NULL
+WHERE {_HELD}
+RETURNING retry_count
+"""
+
+_RELEASE = f"UPDATE calls SET claimed_by = NULL, claimed_until = NULL WHERE {_HELD}"
+
+_RETRY = """
+UPDATE calls SET status = 'pending', retry_count = 0, last_error = NULL, due_at = 0
+WHERE message_id = :message_id AND status = 'parked'
+RETURNING target
+"""
+
+_DISCARD = """
+DELETE FROM calls WHERE message_id = :message_id AND status = 'parked'
+RETURNING target, retry_count, last_error
+"""
+
+
+def insert(cursor: apsw.Cursor, operation: Operation, claimant: str, until: datetime) -> Message:
+    """Buffer an operation, already claimed by its caller; the message that the caller now holds."""
+    cursor.execute(
+        _INSERT,
+        {
+            "message_id": operation.operation_id,
+            "category": operation.category.value,
+            "target": operation.target,
+            "payload": operation.payload,
+            "created_at": to_microseconds(operation.created_at),
+            "claimant": claimant,
+            "until": to_microseconds(until),
+        },
+    )
+    sequence = cursor.connection.last_insert_rowid()
+    tracking.insert(cursor, operation)
+    entry = event_log.event(
+        EventKind.QUEUED,
+        operation.created_at,
+        operation.target_summary,
+        category=operation.category,
+        message_id=operation.operation_id,
+        target=operation.target,
+        instance=operation.provenance.instance,
+        script=operation.provenance.script,
+    )
+    event_log.append(cursor, [entry])
+    return Message(
+        sequence=sequence,
+        message_id=operation.operation_id,
+        category=operation.category,
+        target=operation.target,
+        payload=operation.payload,
+        created_at=operation.created_at,
+        tracked_operation_id=operation.operation_id,
+        claim_token=1,
+    )
+
+
+def due_targets(cursor: apsw.Cursor, category: Category, now: datetime) -> list[str]:
+    """The targets for which something is due that nobody holds."""
+    return [name for (name,) in cursor.execute(_DUE_TARGETS, _moments(now) | {"category": category.value})]
+
+
+def next_due(cursor: apsw.Cursor, category: Category, now: datetime) -> datetime | None:
+    """When the next call falls due after now; None when none will."""
+    rows = _rows(cursor, _NEXT_DUE, {"category": category.value, "now": to_microseconds(now)})
+    return None if rows[0][0] is None else from_microseconds(rows[0][0])
+
+
+def claim(
+    cursor: apsw.Cursor,
+    category: Category,
+    target: str,
+    now: datetime,
+    *,
+    claimant: str,
+    until: datetime,
+    items_max: int,
+) -> list[Message]:
+    """Take what is due for the target and free, the longest due first, at most so many."""
+    parameters = _moments(now) | {"category": category.value, "target": target}
+    cursor.execute(_REPAIR, parameters)
+    parameters |= {"claimant": claimant, "until": to_microseconds(until), "items_max": items_max}
+    taken = [message_from(row) for row in _rows(cursor, _CLAIM, parameters)]
+    return sorted(taken, key=lambda message: (message.due_at or message.created_at, message.sequence))
+
+
+def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: datetime) -> OperationRecord | None:
+    """Write what was decided for a message that was claimed; its record. None if the claim was lost meanwhile."""
+    parameters: dict[str, Any] = {"message_id": message.message_id, "token": message.claim_token}
+    if isinstance(decision, Clear | Fail):
+        rows = _rows(cursor, _END, parameters)
+    else:
+        parameters |= {
+            "status": "retrying" if isinstance(decision, TryAgain) else "parked",
+            "counted": int(decision.is_counted),
+            "error": decision.error,
+            "now": to_microseconds(now),
+            "due_at": to_microseconds(decision.due_at) if isinstance(decision, TryAgain) else 0,
+        }
+        rows = _rows(cursor, _KEEP, parameters)
+    status, kind = _OUTCOMES[type(decision)]
+    if not rows:
+        text = f"the result came after the claim had passed to another: {status.value}"
+        event_log.append(cursor, [_told(EventKind.LATE, now, text, message)])
+        return None
+    error = None if isinstance(decision, Clear) else decision.error
+    record = tracking.change(
+        cursor,
+        message.message_id,
+        status,
+        now,
+        retry_count=rows[0][0],
+        error=error,
+        http_status=decision.http_status,
+    )
+    event_log.append(cursor, [_told(kind, now, error or _arrival(record), message, record)])
+    return record
+
+
+def release(cursor: apsw.Cursor, messages: Sequence[Message]) -> None:
+    """End claims without an outcome: whoever comes next may take them."""
+    held = [{"message_id": message.message_id, "token": message.claim_token} for message in messages]
+    cursor.executemany(_RELEASE, held)
+
+
+def retry(cursor: apsw.Cursor, operation_id: str, now: datetime, by: str | None = None) -> OperationRecord | None:
+    """Put a parked operation back into the queue, due at once and counted anew; None if it is not parked."""
+    rows = _rows(cursor, _RETRY, {"message_id": operation_id})
+    if not rows:
+        return None
+    record = tracking.change(cursor, operation_id, OperationStatus.RETRYING, now)
+    _append_act(cursor, EventKind.REQUEUED, now, rows[0][0], operation_id, record, by)
+    return record
+
+
+def discard(cursor: apsw.Cursor, operation_id: str, now: datetime, by: str | None = None) -> OperationRecord | None:
+    """Give a parked operation up for good; None if it is not parked."""
+    rows = _rows(cursor, _DISCARD, {"message_id": operation_id})
+    if not rows:
+        return None
+    target, retry_count, error = rows[0]
+    status = OperationStatus.DISCARDED
+    record = tracking.change(cursor, operation_id, status, now, retry_count=retry_count, error=error)
+    _append_act(cursor, EventKind.DISCARDED, now, target, operation_id, record, by)
+    return record
+
+
+_OUTCOMES: dict[type, tuple[OperationStatus, EventKind]] = {
+    Clear: (OperationStatus.DELIVERED, EventKind.DELIVERED),
+    Fail: (OperationStatus.FAILED, EventKind.FAILED),
+    TryAgain: (OperationStatus.RETRYING, EventKind.RETRIED),
+    Park: (OperationStatus.PARKED, EventKind.PARKED),
+}
+
+
+def _moments(now: datetime) -> dict[str, Any]:
+    return {
+        "now": to_microseconds(now),
+        "far": to_microseconds(now + CALL_WAIT_MAX),
+        "claim_end": to_microseconds(now + CLAIM_MAX),
+    }
+
+
+def _rows(cursor: apsw.Cursor, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    # Read to the end: a statement that returns rows has done its work only then.
+    return cursor.execute(statement, parameters).fetchall()
+
+
+def _arrival(record: OperationRecord | None) -> str:
+    if record is None:
+        return "delivered"
+    return record.target_summary if record.http_status is None else f"{record.target_summary}: {record.http_status}"
+
+
+def _append_act(
+    cursor: apsw.Cursor,
+    kind: EventKind,
+    now: datetime,
+    target: str,
+    operation_id: str,
+    record: OperationRecord | None,
+    by: str | None,
+) -> None:
+    text = f"by {by}" if by else "by an operator"
+    entry = event_log.event(
+        kind,
+        now,
+        text,
+        category=None if record is None else record.category,
+        message_id=operation_id,
+        target=target,
+        instance=None if record is None else record.instance,
+        script=None if record is None else record.script,
+    )
+    event_log.append(cursor, [entry])
+
+
+def _told(
+    kind: EventKind, now: datetime, text: str, message: Message, record: OperationRecord | None = None
+) -> event_log.SiteEvent:
+    return event_log.event(
+        kind,
+        now,
+        text,
+        category=message.category,
+        message_id=message.message_id,
+        target=message.target,
+        instance=None if record is None else record.instance,
+        script=None if record is None else record.script,
+    )

@@ -1,0 +1,205 @@
+"""The site's event log: what was queued, delivered, retried, parked and rejected, for a person at the site to read.
+
+An entry is written in the transaction of what it tells of, so the log never tells of what did not happen. Of cached
+calls it tells everything; of notifications, whose record is central's, only what goes wrong, unless `[events]` says
+otherwise.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Literal
+
+import apsw
+
+from fieldpost.core.search.filters import words
+from fieldpost.core.sites.message import Category
+from fieldpost.core.text import cut
+from fieldpost.core.times import from_microseconds, to_microseconds
+
+Severity = Literal["info", "warning", "error"]
+
+TEXT_BYTES_MAX = 1024
+ROW_BYTES = 200
+"""What an entry takes beside its text, roughly, for the size cap."""
+
+
+class EventKind(StrEnum):
+    """What the log tells of."""
+
+    QUEUED = "queued"
+    DELIVERED = "delivered"
+    RETRIED = "retried"
+    PARKED = "parked"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    REQUEUED = "requeued"
+    DISCARDED = "discarded"
+    LATE = "late"
+    FORWARDING_FAILED = "forwarding_failed"
+    FORWARDING_RESUMED = "forwarding_resumed"
+    WAITING_LONG = "waiting_long"
+    SALVAGED = "salvaged"
+    """Written by a salvage into the fresh buffer, with what it came to."""
+
+    @property
+    def severity(self) -> Severity:
+        return _SEVERITIES.get(self, "info")
+
+
+_SEVERITIES: dict[EventKind, Severity] = {
+    EventKind.RETRIED: "warning",
+    EventKind.LATE: "warning",
+    EventKind.FORWARDING_FAILED: "warning",
+    EventKind.WAITING_LONG: "warning",
+    EventKind.SALVAGED: "warning",
+    EventKind.PARKED: "error",
+    EventKind.FAILED: "error",
+    EventKind.REJECTED: "error",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteEvent:
+    """One entry of the log."""
+
+    occurred_at: datetime
+    kind: str
+    severity: Severity
+    text: str
+    category: Category | None = None
+    message_id: str | None = None
+    target: str | None = None
+    instance: str | None = None
+    script: str | None = None
+    sequence: int = 0
+    """Its place in the log, given when it is written; it grows and is never used twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which entries to read; what is None does not matter."""
+
+    kind: str | None = None
+    severity: Severity | None = None
+    category: Category | None = None
+    message_id: str | None = None
+    target: str | None = None
+    instance: str | None = None
+    script: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    words: frozenset[str] = frozenset()
+    """All of them must occur in the text, as whole words, whatever their case (`core.search.words`)."""
+
+
+_COLUMNS = "sequence, occurred_at, kind, severity, category, message_id, target, instance, script, text"
+
+_APPEND = """
+INSERT INTO events (occurred_at, kind, severity, category, message_id, target, instance, script, text)
+VALUES (:occurred_at, :kind, :severity, :category, :message_id, :target, :instance, :script, :text)
+"""
+
+_EXPIRED = (
+    "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE occurred_at < :before ORDER BY sequence LIMIT :most)"
+)
+_SIZE = f"SELECT count(*), coalesce(sum(octet_length(text) + {ROW_BYTES}), 0) FROM events"
+_OLDEST = f"SELECT sequence, octet_length(text) + {ROW_BYTES} FROM events ORDER BY sequence"
+_DELETE = "DELETE FROM events WHERE sequence <= :last"
+
+
+def event(kind: EventKind, now: datetime, text: str, **fields: Any) -> SiteEvent:
+    """An entry of this kind, with the severity that the kind has."""
+    return SiteEvent(occurred_at=now, kind=kind.value, severity=kind.severity, text=text, **fields)
+
+
+def append(cursor: apsw.Cursor, events: Iterable[SiteEvent]) -> None:
+    """Write these entries in the transaction of the cursor."""
+    rows = [
+        {
+            "occurred_at": to_microseconds(entry.occurred_at),
+            "kind": entry.kind,
+            "severity": entry.severity,
+            "category": None if entry.category is None else entry.category.value,
+            "message_id": entry.message_id,
+            "target": entry.target,
+            "instance": entry.instance,
+            "script": entry.script,
+            "text": cut(entry.text, TEXT_BYTES_MAX),
+        }
+        for entry in events
+    ]
+    if rows:
+        cursor.executemany(_APPEND, rows)
+
+
+def query(
+    cursor: apsw.Cursor, wanted: EventFilter | None = None, *, before: int | None = None, limit: int = 100
+) -> list[SiteEvent]:
+    """The newest entries that fit, newest first; `before` a sequence, to read on where the last page ended."""
+    wanted = wanted or EventFilter()
+    terms, parameters = ["sequence < :before"], dict[str, Any](before=before or 1 << 62)
+    for column in ("kind", "severity", "category", "message_id", "target", "instance", "script"):
+        value = getattr(wanted, column)
+        if value is not None:
+            terms.append(f"{column} = :{column}")
+            parameters[column] = str(value)
+    for name, sign in (("since", ">="), ("until", "<")):
+        moment = getattr(wanted, name)
+        if moment is not None:
+            terms.append(f"occurred_at {sign} :{name}")
+            parameters[name] = to_microseconds(moment)
+    statement = f"SELECT {_COLUMNS} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC"
+    found: Iterator[SiteEvent] = map(_event, cursor.execute(statement, parameters))
+    if wanted.words:
+        # Compared here, by the one rule for words; the log is bounded, so looking through it is quick.
+        found = filter(lambda entry: wanted.words <= set(words(entry.text)), found)
+    return list(islice(found, limit))
+
+
+def size(cursor: apsw.Cursor) -> tuple[int, int]:
+    """How many entries there are, and how many bytes they count for."""
+    for count, total in cursor.execute(_SIZE):
+        return count, total
+    return 0, 0
+
+
+def trim(cursor: apsw.Cursor, before: datetime, bytes_max: int, *, most: int = 5_000) -> int:
+    """Drop the entries from before this time, and the oldest beyond the size cap: at most so many at once; how many."""
+    row = cursor.execute(_EXPIRED, {"before": to_microseconds(before), "most": most}).fetchone()
+    last = row[0] if row is not None and row[0] is not None else 0
+    excess = size(cursor)[1] - bytes_max
+    if excess > 0:
+        last = max(last, _end_of_excess(cursor, excess, most))
+    if not last:
+        return 0
+    cursor.execute(_DELETE, {"last": last})
+    return cursor.connection.changes()
+
+
+def _end_of_excess(cursor: apsw.Cursor, excess: int, most: int) -> int:
+    last = 0
+    for number, (sequence, octets) in enumerate(cursor.execute(_OLDEST)):
+        if excess <= 0 or number >= most:
+            break
+        last = sequence
+        excess -= octets
+    return last
+
+
+def _event(row: Sequence[Any]) -> SiteEvent:
+    sequence, occurred_at, kind, severity, category, message_id, target, instance, script, text = row
+    return SiteEvent(
+        sequence=sequence,
+        occurred_at=from_microseconds(occurred_at),
+        kind=kind,
+        severity=severity,
+        category=None if category is None else Category(category),
+        message_id=message_id,
+        target=target,
+        instance=instance,
+        script=script,
+        text=text,
+    )

@@ -1,0 +1,76 @@
+"""The rejected box: notifications that central refused for good, until a person submits them again or gives them up."""
+
+from datetime import datetime
+
+import apsw
+
+from fieldpost.core.sites.message import Category, RejectedMessage
+from fieldpost.core.times import to_microseconds
+from fieldpost.site.buffer import event_log
+from fieldpost.site.buffer.event_log import EventKind
+from fieldpost.site.buffer.rows import REJECTED_COLUMNS, rejected_from
+
+_PAGE = f"""
+SELECT {REJECTED_COLUMNS} FROM rejected
+WHERE (rejected_at, message_id) > (:rejected_at, :message_id) ORDER BY rejected_at, message_id LIMIT :limit
+"""
+_TAKE_OUT = f"DELETE FROM rejected WHERE message_id = :message_id RETURNING {REJECTED_COLUMNS}"
+# As it was when it was sent, but for the count: the same id and content, which central takes once.
+_PUT_BACK = """
+INSERT INTO messages (message_id, category, target, payload, created_at)
+VALUES (:message_id, :category, :target, :payload, :created_at)
+ON CONFLICT (message_id) DO NOTHING
+"""
+
+
+def page(cursor: apsw.Cursor, after: tuple[int, str] | None = None, *, limit: int = 100) -> list[RejectedMessage]:
+    """What lies in the box, the longest there first; `after` a place, to read on where the last page ended."""
+    rejected_at, message_id = after or (-(1 << 62), "")
+    parameters = {"rejected_at": rejected_at, "message_id": message_id, "limit": limit}
+    return [rejected_from(row) for row in cursor.execute(_PAGE, parameters)]
+
+
+def place_of(message: RejectedMessage) -> tuple[int, str]:
+    """Where this one lies, for `page`."""
+    return to_microseconds(message.rejected_at), message.message_id
+
+
+def resubmit(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None = None) -> bool:
+    """Put it back into the queue to central, due at once; whether it lay in the box."""
+    taken = _take_out(cursor, message_id)
+    if taken is None:
+        return False
+    cursor.execute(
+        _PUT_BACK,
+        {
+            "message_id": taken.message_id,
+            "category": taken.category.value,
+            "target": taken.target,
+            "payload": taken.payload,
+            "created_at": to_microseconds(taken.created_at),
+        },
+    )
+    _tell(cursor, EventKind.REQUEUED, taken, now, by)
+    return True
+
+
+def discard(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None = None) -> bool:
+    """Give it up for good; whether it lay in the box."""
+    taken = _take_out(cursor, message_id)
+    if taken is None:
+        return False
+    _tell(cursor, EventKind.DISCARDED, taken, now, by)
+    return True
+
+
+def _take_out(cursor: apsw.Cursor, message_id: str) -> RejectedMessage | None:
+    rows = cursor.execute(_TAKE_OUT, {"message_id": message_id}).fetchall()
+    return rejected_from(rows[0]) if rows else None
+
+
+def _tell(cursor: apsw.Cursor, kind: EventKind, taken: RejectedMessage, now: datetime, by: str | None) -> None:
+    text = f"by {by or 'an operator'}; central had refused it: {taken.code}"
+    entry = event_log.event(
+        kind, now, text, category=Category.NOTIFICATION, message_id=taken.message_id, target=taken.target
+    )
+    event_log.append(cursor, [entry])

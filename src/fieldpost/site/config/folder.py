@@ -1,0 +1,246 @@
+"""A site's folder: `site.toml` (what it is), `token` (what it shows central, mode 0600), `buffer.db` (what waits), and
+whatever secret files `site.toml` names.
+
+A mistake in any of them is a ConfigError that names the file and the key; nothing is guessed.
+"""
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fieldpost.core.errors import ConfigError, Conflict, InvalidInput
+from fieldpost.core.text import check_label
+from fieldpost.link.credentials import prefix_of
+from fieldpost.link.endpoint import Endpoint, check_central_url, check_central_urls
+from fieldpost.outbound.options import OutboundOptions
+from fieldpost.site.config.definitions import Database, External, read_definitions, wrong
+from fieldpost.site.config.options import (
+    BufferOptions,
+    CallOptions,
+    EventOptions,
+    ForwardOptions,
+    LocalOptions,
+    ReportOptions,
+    TrackingOptions,
+)
+
+SETTINGS_FILE = "site.toml"
+TOKEN_FILE = "token"
+BUFFER_FILE = "buffer.db"
+SETTINGS_BYTES_MAX = 1024 * 1024
+
+OPTIONS: dict[str, type[Any]] = {
+    "forward": ForwardOptions,
+    "outbound": OutboundOptions,
+    "calls": CallOptions,
+    "buffer": BufferOptions,
+    "tracking": TrackingOptions,
+    "events": EventOptions,
+    "local": LocalOptions,
+    "report": ReportOptions,
+}
+_KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file"}} | {
+    section: {field.name for field in fields(kind)} for section, kind in OPTIONS.items()
+}
+_DEFINITIONS = ("external", "database")
+"""Sections of sections, whose names are the site's own."""
+
+O = TypeVar("O")  # noqa: E741
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What `site.toml` says, and where the other files lie."""
+
+    path: Path
+    name: str
+    central_url: str
+    ca_file: Path | None
+    forward: ForwardOptions
+    outbound: OutboundOptions = field(default_factory=OutboundOptions)
+    externals: Mapping[str, External] = field(default_factory=dict)
+    databases: Mapping[str, Database] = field(default_factory=dict)
+    calls: CallOptions = field(default_factory=CallOptions)
+    buffer: BufferOptions = field(default_factory=BufferOptions)
+    tracking: TrackingOptions = field(default_factory=TrackingOptions)
+    events: EventOptions = field(default_factory=EventOptions)
+    report: ReportOptions = field(default_factory=ReportOptions)
+    local: LocalOptions = field(default_factory=LocalOptions)
+    more_urls: tuple[str, ...] = ()
+    """Further addresses of the same central."""
+
+    @property
+    def buffer_path(self) -> Path:
+        return self.path / BUFFER_FILE
+
+    @property
+    def definitions(self) -> "list[External | Database]":
+        """All that scripts may call or write to."""
+        return [*self.externals.values(), *self.databases.values()]
+
+    def endpoint(self) -> Endpoint:
+        """Central's addresses with the site's token, read anew each time, since tokens are rotated."""
+        return Endpoint(self.central_url, read_token(self.path / TOKEN_FILE), self.ca_file, self.more_urls)
+
+
+def read_folder(path: Path) -> Folder:
+    """The folder's settings, checked; ConfigError names what is missing or wrong."""
+    file = path / SETTINGS_FILE
+    hint = f"make one by: fieldpost site init {path} --name NAME --central URL"
+    if not path.is_dir():
+        raise ConfigError("site.no_folder", f"there is no site folder {path}", hint=hint)
+    try:
+        settings = tomllib.loads(_read_text(file))
+    except FileNotFoundError:
+        raise ConfigError("site.no_settings", f"there is no {SETTINGS_FILE} in {path}", hint=hint) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError("site.settings", f"{file} cannot be read: {error}") from None
+    _refuse_unknown(settings, file)
+    ca_file = settings.get("central", {}).get("ca_file")
+    if ca_file is not None and not isinstance(ca_file, str):
+        raise wrong(file, "central.ca_file", "must be the path of a file")
+    try:
+        name = check_label(_required(settings, file, "site", "name"), "site.name")
+        urls = _central_urls(settings, file)
+    except (InvalidInput, ConfigError) as error:
+        raise ConfigError(error.code, f"{file}: {error.message}", hint=error.hint, field=error.field) from None
+    return Folder(
+        path=path,
+        name=name,
+        central_url=urls[0],
+        more_urls=urls[1:],
+        ca_file=None if ca_file is None else path / ca_file,
+        forward=_options(settings.get("forward", {}), ForwardOptions, file, "forward"),
+        outbound=_options(settings.get("outbound", {}), OutboundOptions, file, "outbound"),
+        externals=read_definitions(settings.get("external", {}), External, path, file),
+        databases=read_definitions(settings.get("database", {}), Database, path, file),
+        calls=_options(settings.get("calls", {}), CallOptions, file, "calls"),
+        buffer=_options(settings.get("buffer", {}), BufferOptions, file, "buffer"),
+        tracking=_options(settings.get("tracking", {}), TrackingOptions, file, "tracking"),
+        events=_options(settings.get("events", {}), EventOptions, file, "events"),
+        report=_options(settings.get("report", {}), ReportOptions, file, "report"),
+        local=_options(settings.get("local", {}), LocalOptions, file, "local"),
+    )
+
+
+def _read_text(file: Path) -> str:
+    with file.open("rb") as stream:
+        content = stream.read(SETTINGS_BYTES_MAX + 1)
+    if len(content) > SETTINGS_BYTES_MAX:
+        raise ConfigError("site.settings", f"{file} has more than {SETTINGS_BYTES_MAX} bytes: that is no settings file")
+    return content.decode("utf-8")
+
+
+def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None) -> Folder:
+    """Make the folder and its files; refuses a folder that already is a site's."""
+    check_label(name, "name")
+    check_central_url(central_url)
+    token = _check_token(token.strip(), "the token")
+    make_folder(path)
+    # The token first: a folder with settings is complete.
+    write_new(path / TOKEN_FILE, token + "\n", 0o600)
+    return write_settings(path, name, central_url, ca_file)
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder if it is not there; ConfigError when that cannot be done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError("site.folder", f"the folder {path} cannot be made: {error.strerror or error}") from None
+
+
+def write_settings(path: Path, name: str, central_url: str, ca_file: Path | None = None) -> Folder:
+    """Make `site.toml` in a folder that has its token; refuses one that has settings already."""
+    ca_line = "" if ca_file is None else f"ca_file = {_toml(str(ca_file.resolve()))}\n"
+    url = check_central_url(central_url)
+    text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}"
+    write_new(path / SETTINGS_FILE, text, 0o644)
+    return read_folder(path)
+
+
+def read_token(file: Path) -> str:
+    """The site's token, or ConfigError when it is missing, malformed, or open to other users of this machine."""
+    try:
+        mode = file.stat().st_mode
+        text = file.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise ConfigError(
+            "site.no_token",
+            f"there is no token file {file}",
+            hint="at central: fieldpost sites rotate-token NAME prints the line to paste here",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("site.token", f"the token file {file} cannot be read: {error}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(
+            "site.token_open",
+            f"the token file {file} is open to other users (mode {stat.S_IMODE(mode):04o})",
+            hint=f"chmod 600 {file}",
+        )
+    return _check_token(text, f"the token file {file}")
+
+
+def _check_token(text: str, where: str) -> str:
+    if prefix_of(text, "site") is None:
+        raise ConfigError("site.token", f"{where} holds no site token", hint="it begins with fp_site_")
+    return text
+
+
+def write_new(file: Path, text: str, mode: int) -> None:
+    """Make the file, durably; Conflict when it is there already."""
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise Conflict("site.exists", f"{file} is there already", hint="choose another folder, or edit it") from None
+    except OSError as error:
+        raise ConfigError("site.folder", f"{file} cannot be made: {error.strerror or error}") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _refuse_unknown(settings: dict[str, Any], file: Path) -> None:
+    for section, values in settings.items():
+        if section not in _KEYS and section not in _DEFINITIONS:
+            raise wrong(file, section, f"is unknown; there are: {', '.join((*_KEYS, *_DEFINITIONS))}")
+        if not isinstance(values, dict):
+            raise wrong(file, section, f"must be a section, written [{section}]")
+        for key in values if section in _KEYS else ():
+            if key not in _KEYS[section]:
+                raise wrong(file, f"{section}.{key}", f"is unknown; there are: {', '.join(sorted(_KEYS[section]))}")
+
+
+def _central_urls(settings: dict[str, Any], file: Path) -> tuple[str, ...]:
+    """`url`, `urls`, or both, which then are the first address and the others."""
+    central = settings.get("central", {})
+    if "urls" not in central:
+        return (check_central_url(_required(settings, file, "central", "url")),)
+    urls = central["urls"]
+    return check_central_urls([central["url"], *urls] if "url" in central and isinstance(urls, list) else urls)
+
+
+def _required(settings: dict[str, Any], file: Path, section: str, key: str) -> object:
+    try:
+        return settings[section][key]
+    except KeyError:
+        raise ConfigError("site.settings", f"[{section}] {key} is missing", field=f"{section}.{key}") from None
+
+
+def _options(values: dict[str, Any], kind: type[O], file: Path, section: str) -> O:
+    try:
+        return kind(**values)
+    except InvalidInput as error:
+        raise wrong(file, f"{section}.{error.field}", error.message) from None
+    except ConfigError as error:
+        raise ConfigError(error.code, f"{file}: {error.message}", hint=error.hint, field=error.field) from None
+
+
+def _toml(text: str) -> str:
+    """A TOML basic string; the text was checked to hold no control characters."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,53 @@
+"""One attempt of a cached call, the same in the agent and in its caller's own process: try, then decide."""
+
+import asyncio
+from datetime import timedelta
+
+import structlog
+
+from fieldpost.clock import Clock
+from fieldpost.core.sites.forwarding import CallDecision, CallPolicy, NotNow, Park, decide_call
+from fieldpost.core.sites.message import Message
+from fieldpost.core.text import cut
+from fieldpost.site.carriers import CallCarrier, D
+
+OVERTIME_S = 5.0
+"""How much longer than its time-out an attempt may take before it is given up from outside."""
+CLAIM_MARGIN_S = 15.0
+"""How much longer than its time-out an attempt is claimed: for the overtime, and for writing what came of it."""
+UNDEFINED_S = 10.0
+"""The time-out where no definition gives one; nothing is called then."""
+
+_log = structlog.stdlib.get_logger("fieldpost.site")
+
+
+def claim_time(definition: D | None) -> timedelta:
+    """How long to claim a call that is about to be tried."""
+    return timedelta(seconds=_timeout_s(definition) + CLAIM_MARGIN_S)
+
+
+async def attempt(
+    carrier: CallCarrier[D], message: Message, definition: D | None, clock: Clock, *, is_caller: bool
+) -> CallDecision:
+    """Try the call once; what is to become of it. `is_caller`: the script that issued it waits for the answer."""
+    policy = CallPolicy(timedelta(0), 0)
+    if definition is not None:
+        policy = CallPolicy(definition.retry_interval, definition.retries_max)
+    is_first = message.last_attempt_at is None
+    limit_s = _timeout_s(definition) + OVERTIME_S
+    try:
+        async with asyncio.timeout(limit_s):
+            answer = await carrier.attempt(message, definition)
+    except TimeoutError:
+        answer = NotNow(f"no end after {limit_s:g} s; it may have been carried out all the same")
+    except Exception as error:
+        # What a carrier raises is a mistake of ours: trying it again would repeat it, so a person must see it.
+        _log.exception("call.crashed", message_id=message.message_id, category=message.category.value)
+        return Park(cut(f"internal error: {type(error).__name__}: {error}"), not is_first)
+    return decide_call(
+        answer, policy, clock.now(), retry_count=message.retry_count, is_first=is_first, is_caller=is_caller
+    )
+
+
+def _timeout_s(definition: D | None) -> float:
+    return UNDEFINED_S if definition is None else definition.timeout_s

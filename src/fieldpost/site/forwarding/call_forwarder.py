@@ -1,0 +1,186 @@
+"""Tries cached calls again: takes those that are due and free, target by target, and settles what came of each.
+
+Theory of operation. A target is an external system or a database connection. For each with something due, as many calls
+as it has free places are claimed and tried, each in a task of its own; whoever ends makes room for the next. So a
+target that hangs holds its own few places and nobody else's. Taking is one transaction per target, settling one per
+call, written under the claim that taking gave: a result that comes after the claim has passed on changes nothing.
+
+What must always hold: a call is under way at most once as long as clocks are sane, and its row says who holds it. When
+the agent dies the claims run out by themselves; when it stops it gives them back.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Generic, TypeVar
+
+import structlog
+
+from fieldpost.clock import Clock
+from fieldpost.core.errors import FieldpostError
+from fieldpost.core.sites.forwarding import Park
+from fieldpost.core.sites.message import Category, Message
+from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.carriers import CallCarrier, D
+from fieldpost.site.config.options import CallOptions, ForwardOptions
+from fieldpost.site.forwarding.attempt import attempt, claim_time
+
+T = TypeVar("T")
+
+SETTLERS = 4
+"""So many results may be written at once; they share a commit."""
+
+_log = structlog.stdlib.get_logger("fieldpost.site")
+
+
+class CallForwarder(Generic[D]):
+    """Empties one category of cached calls."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        carrier: CallCarrier[D],
+        definitions: Mapping[str, D],
+        clock: Clock,
+        *,
+        calls: CallOptions | None = None,
+        forward: ForwardOptions | None = None,
+    ) -> None:
+        self._buffer = buffer
+        self._carrier = carrier
+        self._definitions = definitions
+        self._clock = clock
+        self._calls = calls or CallOptions()
+        self._forward = forward or ForwardOptions()
+        self._claimant = f"agent-{os.getpid()}"
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._held: dict[str, Message] = {}
+        self._is_failing = False
+        self._hands = ThreadPoolExecutor(SETTLERS, thread_name_prefix=f"fieldpost-{carrier.category.value}")
+
+    @property
+    def category(self) -> Category:
+        return self._carrier.category
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Try what is due until told to stop; what is under way then is finished first."""
+        stopped = asyncio.create_task(stopping.wait())
+        try:
+            while not stopping.is_set():
+                mark = await self._mark()
+                await self._begin_due()
+                await self._rest(mark, stopped)
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            stopped.cancel()
+
+    async def sweep(self) -> int:
+        """Try all that is due now, to the end; how many attempts that took."""
+        attempts = 0
+        while True:
+            attempts += await self._begin_due()
+            if not self._tasks:
+                return attempts
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def close(self) -> None:
+        """Give back what is still claimed, and close the carrier; the buffer is its owner's."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._held:
+            try:
+                await self._do(self._buffer.release, list(self._held.values()))
+            except FieldpostError as error:
+                _log.warning("calls.not_released", code=error.code, error=error.message)
+        await self._carrier.close()
+        self._hands.shutdown(wait=True)
+
+    async def _begin_due(self) -> int:
+        """Begin an attempt of whatever is due and has a free place; how many."""
+        begun = 0
+        try:
+            places = self._calls.at_once_max - len(self._held)
+            if places > 0:
+                for target in await self._do(self._buffer.due_targets, self.category, self._clock.now()):
+                    begun += await self._begin(target, places - begun)
+            self._is_failing = False
+        except FieldpostError as error:
+            # The buffer cannot be used now. Whatever is due stays so; once per trouble is enough said.
+            if not self._is_failing:
+                _log.warning("calls.failed", category=self.category.value, code=error.code, error=error.message)
+            self._is_failing = True
+        return begun
+
+    async def _begin(self, target: str, places: int) -> int:
+        used = Counter(message.target for message in self._held.values())[target]
+        items_max = min(places, self._calls.per_target_max - used)
+        if items_max <= 0:
+            return 0
+        definition = self._definitions.get(target)
+        now = self._clock.now()
+        messages = await self._do(
+            self._buffer.claim,
+            self.category,
+            target,
+            now,
+            claimant=self._claimant,
+            until=now + claim_time(definition),
+            items_max=items_max,
+        )
+        for message in messages:
+            self._held[message.message_id] = message
+            task = asyncio.create_task(self._attempt(message, definition))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return len(messages)
+
+    async def _attempt(self, message: Message, definition: D | None) -> None:
+        decision = await attempt(self._carrier, message, definition, self._clock, is_caller=False)
+        try:
+            record = await self._do(self._buffer.settle_call, message, decision, self._clock.now())
+        except FieldpostError as error:
+            # It stays claimed until the claim runs out, and is tried again then.
+            _log.warning("call.not_settled", message_id=message.message_id, code=error.code, error=error.message)
+        else:
+            if record is None:
+                _log.warning("call.late", message_id=message.message_id, target=message.target)
+            elif isinstance(decision, Park):
+                _log.warning("call.parked", message_id=message.message_id, target=message.target, error=decision.error)
+        finally:
+            self._held.pop(message.message_id, None)
+
+    async def _rest(self, mark: tuple[int, int] | None, stopped: "asyncio.Task[bool]") -> None:
+        """Wait until an attempt ends, something is due, somebody has written, or the interval is over."""
+        until = self._clock.monotonic() + await self._until_due_s()
+        while (left_s := until - self._clock.monotonic()) > 0:
+            pause = asyncio.create_task(self._clock.sleep(min(self._forward.poll_s, left_s)))
+            try:
+                done, _ = await asyncio.wait({pause, stopped, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                pause.cancel()
+            if done != {pause} or await self._mark() != mark:
+                return
+
+    async def _until_due_s(self) -> float:
+        """The seconds until the next call falls due, at most the interval."""
+        interval_s = self._forward.interval_s
+        try:
+            now = self._clock.now()
+            due_at = await self._do(self._buffer.next_due, self.category, now)
+        except FieldpostError:
+            return interval_s
+        return interval_s if due_at is None else min(interval_s, max((due_at - now).total_seconds(), 0.0))
+
+    async def _mark(self) -> tuple[int, int] | None:
+        try:
+            return await self._do(self._buffer.change_mark)
+        except FieldpostError:
+            return None
+
+    async def _do(self, work: Callable[..., T], *arguments: object, **named: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._hands, partial(work, *arguments, **named))

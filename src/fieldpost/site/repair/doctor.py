@@ -1,0 +1,269 @@
+"""What `fieldpost site doctor` looks at: the buffer and its log, what waits in it, disk, agent, token, settings.
+
+It changes nothing. What cannot be looked at is a check that fails, not an error.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
+from fieldpost.core.errors import ConfigError, FieldpostError
+from fieldpost.core.times import from_microseconds, to_text
+from fieldpost.link.endpoint import Endpoint
+from fieldpost.site.buffer.agent_lock import running_agent
+from fieldpost.site.buffer.connection import (
+    SCHEMA_VERSION,
+    emptied,
+    is_damage,
+    log_of,
+    open_existing,
+    refuse_old_sqlite,
+    salvage_mark,
+    storage_error,
+)
+from fieldpost.site.config.folder import BUFFER_FILE, TOKEN_FILE, Folder, read_folder, read_token
+from fieldpost.site.repair.damage import damage_of_log
+
+LOG_WARNING_BYTES = 64 * 1024**2
+"""A log so long is not being moved into the file: something keeps reading, or the disk is slow."""
+OLD_WARNING = timedelta(days=1)
+FINDINGS_MAX = 5
+"""How many lines of what SQLite finds wrong are told; there may be thousands."""
+REPAIR = "run `fieldpost site salvage`"
+
+_COUNTS = "SELECT category, status, count(*), min(created_at) FROM {table} GROUP BY category, status ORDER BY 1, 2"
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('calls', 'messages') ORDER BY name"
+"""Up to version 2 cached calls were among the messages."""
+_REJECTED = "SELECT count(*) FROM rejected"
+_OPERATIONS = "SELECT status, count(*) FROM tracking GROUP BY status ORDER BY 1"
+_EVENTS = "SELECT count(*) FROM events"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is in a buffer, by category and status."""
+
+    messages: dict[str, dict[str, int]] = field(default_factory=dict)
+    rejected: int = 0
+    operations: dict[str, int] = field(default_factory=dict)
+    events: int = 0
+    oldest_created_at: datetime | None = None
+
+    @property
+    def waiting(self) -> int:
+        return sum(sum(by_status.values()) for by_status in self.messages.values())
+
+    @property
+    def parked(self) -> int:
+        return sum(by_status.get("parked", 0) for by_status in self.messages.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SiteDiagnosis:
+    diagnosis: Diagnosis
+    contents: Contents | None
+    """None where the buffer cannot be read."""
+
+
+def examine(folder: Path, now: datetime, *, is_quick: bool = False) -> SiteDiagnosis:
+    """Look at everything. A quick look checks the buffer's pages but not that its indexes agree with its tables."""
+    path = folder / BUFFER_FILE
+    checks = [*_settings_checks(folder), _token_check(folder), _agent_check(folder), _disk_check(folder)]
+    buffer, contents = _look_at_buffer(path, now, is_quick)
+    return SiteDiagnosis(Diagnosis((*checks, *buffer)), contents)
+
+
+def _look_at_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Check], Contents | None]:
+    if salvage_mark(path).exists():
+        detail = f"a salvage is under way, or was interrupted: if none is running, {REPAIR} again"
+        return [Check("buffer", Verdict.FAILING, detail)], None
+    how = emptied(path)
+    if how is not None:
+        # Not even looked at by SQLite, which would remove the log.
+        return [Check("buffer", Verdict.FAILING, f"{path} is damaged: {how}; {REPAIR}")], None
+    if not path.exists():
+        detail = "there is none yet: it is made when something is first sent"
+        return [Check("buffer", Verdict.OK, detail)], Contents()
+    # The log before the file is opened: SQLite silently leaves out what is behind a damage in it.
+    checks = [*_access_checks(path), _log_check(log_of(path))]
+    try:
+        connection = open_existing(path)
+        try:
+            checks += [_library_check(), _schema_check(connection), _integrity_check(connection, path, is_quick)]
+            if checks[-2].verdict is Verdict.FAILING:
+                return checks, None
+            contents = read_contents(connection)
+            return [*checks, *_contents_checks(contents, now)], contents
+        finally:
+            connection.close(True)
+    except apsw.Error as error:
+        return [*checks, _failed("buffer", storage_error(error, path))], None
+    except FieldpostError as error:
+        return [*checks, _failed("buffer", error)], None
+
+
+def read_contents(connection: apsw.Connection) -> Contents:
+    """What is in the buffer, as of one moment."""
+    messages: dict[str, dict[str, int]] = {}
+    oldest: datetime | None = None
+    connection.execute("BEGIN")
+    try:
+        for (table,) in _rows(connection, _TABLES):
+            for category, status, count, created_at in _rows(connection, _COUNTS.format(table=table)):
+                messages.setdefault(category, {})[status] = count
+                created = from_microseconds(created_at)
+                oldest = created if oldest is None else min(oldest, created)
+        rejected = _rows(connection, _REJECTED)[0][0]
+        operations = dict(_rows(connection, _OPERATIONS))
+        events = _rows(connection, _EVENTS)[0][0]
+    finally:
+        connection.execute("COMMIT")
+    return Contents(messages, rejected, operations, events, oldest)
+
+
+def _rows(connection: apsw.Connection, statement: str) -> list[tuple[Any, ...]]:
+    return connection.execute(statement).fetchall()
+
+
+def _contents_checks(contents: Contents, now: datetime) -> Iterator[Check]:
+    parts = [
+        f"{count} {category} {status}"
+        for category, by_status in contents.messages.items()
+        for status, count in by_status.items()
+    ]
+    detail = ", ".join(parts) or "nothing waits"
+    is_old = contents.oldest_created_at is not None and now - contents.oldest_created_at > OLD_WARNING
+    if contents.oldest_created_at is not None:
+        detail += f"; the oldest is of {to_text(contents.oldest_created_at)}"
+    yield Check("messages", Verdict.WARNING if is_old else Verdict.OK, detail)
+    if contents.parked:
+        detail = f"{contents.parked} wait for a person: see `fieldpost site parked`"
+        yield Check("parked", Verdict.WARNING, detail)
+    detail = f"{contents.rejected} were refused by central: see `fieldpost site rejected`"
+    if contents.rejected:
+        yield Check("rejected", Verdict.WARNING, detail)
+    told = ", ".join(f"{count} {status}" for status, count in contents.operations.items())
+    yield Check("operations", Verdict.OK, f"{told or 'none'}; {contents.events} events in the log")
+
+
+def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) -> Check:
+    pragma = "quick_check" if is_quick else "integrity_check"
+    try:
+        found = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}({FINDINGS_MAX})")]
+    except apsw.Error as error:
+        if not is_damage(error):
+            raise
+        found = [str(error)]
+    if found == ["ok"]:
+        pages = connection.pragma("page_count") * connection.pragma("page_size")
+        free = connection.pragma("freelist_count") * connection.pragma("page_size")
+        detail = f"whole: {_size(pages)}, of which {_size(free)} are free ({pragma})"
+        return Check("buffer", Verdict.OK, detail)
+    said = "; ".join(line for text in found for line in text.splitlines())
+    return Check("buffer", Verdict.FAILING, f"{path} is damaged: {said[:600]}; {REPAIR}")
+
+
+def _access_checks(path: Path) -> Iterator[Check]:
+    """A group may have been let in on purpose; everybody on the machine hardly was."""
+    if not os.access(path, os.R_OK | os.W_OK):
+        yield Check("access", Verdict.FAILING, f"this user may not write {path}: nothing can be sent, nothing clears")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name == "posix" and mode & stat.S_IRWXO:
+        detail = f"every user of this machine can read what is in {path} (mode {mode:04o}): chmod o= {path}*"
+        yield Check("access", Verdict.WARNING, detail)
+
+
+def _log_check(log: Path) -> Check:
+    try:
+        size = log.stat().st_size
+        damage = damage_of_log(log)
+    except FileNotFoundError:
+        return Check("log", Verdict.OK, "no write-ahead log")
+    except OSError as error:
+        return Check("log", Verdict.FAILING, f"{log} cannot be read: {error.strerror or error}")
+    if damage is not None:
+        return Check("log", Verdict.FAILING, f"{damage}; {REPAIR}")
+    is_long = size > LOG_WARNING_BYTES
+    hint = "; `fieldpost site compact` empties it" if is_long else ""
+    return Check("log", Verdict.WARNING if is_long else Verdict.OK, f"{_size(size)} of write-ahead log{hint}")
+
+
+def _schema_check(connection: apsw.Connection) -> Check:
+    version = connection.pragma("user_version")
+    detail = f"the schema is {version}"
+    if version == SCHEMA_VERSION:
+        return Check("schema", Verdict.OK, detail)
+    if version < SCHEMA_VERSION:
+        what = f"; this version brings it to {SCHEMA_VERSION} when it next opens it"
+        return Check("schema", Verdict.FAILING if version == 0 else Verdict.WARNING, detail + what)
+    return Check("schema", Verdict.FAILING, f"{detail}; this Fieldpost knows up to {SCHEMA_VERSION}")
+
+
+def _library_check() -> Check:
+    try:
+        refuse_old_sqlite(apsw.sqlite_lib_version())
+    except ConfigError as error:
+        return _failed("library", error)
+    return Check("library", Verdict.OK, f"SQLite {apsw.sqlite_lib_version()}, apsw {apsw.apsw_version()}")
+
+
+def _settings_checks(folder: Path) -> Iterator[Check]:
+    try:
+        found = read_folder(folder)
+    except FieldpostError as error:
+        yield _failed("settings", error)
+        return
+    yield Check("settings", Verdict.OK, f"the site {found.name}, central at {found.central_url}")
+    if found.ca_file is not None:
+        yield _authority_check(found)
+    for definition in found.definitions:
+        try:
+            definition.check()
+        except ConfigError as error:
+            yield _failed(f"definition {definition.name}", error)
+
+
+def _authority_check(folder: Folder) -> Check:
+    try:
+        Endpoint("https://central", "", folder.ca_file).tls()
+    except FieldpostError as error:
+        return _failed("authority", error)
+    return Check("authority", Verdict.OK, f"certificates of central are judged by {folder.ca_file}")
+
+
+def _token_check(folder: Path) -> Check:
+    try:
+        read_token(folder / TOKEN_FILE)
+    except FieldpostError as error:
+        return _failed("token", error)
+    return Check("token", Verdict.OK, "there is a token, and nobody else can read it")
+
+
+def _agent_check(folder: Path) -> Check:
+    pid = running_agent(folder)
+    if pid is None:
+        return Check("agent", Verdict.WARNING, "no agent runs: what is sent waits here. Run `fieldpost site`")
+    return Check("agent", Verdict.OK, f"the agent runs as process {pid}")
+
+
+def _disk_check(folder: Path) -> Check:
+    try:
+        return room_check(shutil.disk_usage(folder).free, str(folder))
+    except OSError as error:
+        return Check("disk", Verdict.FAILING, f"{folder} cannot be looked at: {error.strerror or error}")
+
+
+def _failed(name: str, error: FieldpostError) -> Check:
+    return Check(name, Verdict.FAILING, str(error))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1024**2:.1f} MiB" if count >= 1024**2 else f"{count / 1024:.0f} KiB"

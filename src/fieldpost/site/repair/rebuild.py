@@ -1,0 +1,212 @@
+"""Puts the rows of a damaged buffer into a fresh one, and makes messages and tracking records agree again.
+
+Which table a row belongs to is told by the tree that it was found in; for a leaf that no tree reaches any more, by its
+shape. The fresh buffer's own rules judge every row: one that they refuse is counted as damaged.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from fieldpost.core.times import to_microseconds
+from fieldpost.site.buffer.connection import connect, log_of
+from fieldpost.site.buffer.file_pages import Pages, judge_log
+from fieldpost.site.buffer.rows import table_of_message
+from fieldpost.site.repair.btrees import Row, Trees
+from fieldpost.site.repair.consistency import mend
+
+TABLES = ("tracking", "messages", "calls", "rejected", "keys", "commands", "events", "facts")
+
+_FREE_CLAIMS = "UPDATE calls SET claimed_by = NULL, claimed_until = NULL WHERE claimed_by IS NOT NULL"
+
+_HAS = "SELECT 1 FROM messages WHERE message_id = ?1 UNION ALL SELECT 1 FROM calls WHERE message_id = ?1"
+
+_SAY = "INSERT INTO events (occurred_at, kind, severity, text) VALUES (:now, 'salvaged', 'warning', :text)"
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """What a salvage came to."""
+
+    set_aside: Path
+    kept: Counter[str] = field(default_factory=Counter)
+    """Rows that are in the fresh buffer, by table."""
+    lost_ids: list[str] = field(default_factory=list)
+    """Messages that an index knows and whose content cannot be read."""
+    damaged_pages: int = 0
+    damaged_rows: int = 0
+    """Rows that cannot be read, or that no table takes as they are."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.lost_ids or self.damaged_pages or self.damaged_rows)
+
+
+def refill(fresh: Path, aside: Path, now: datetime) -> Salvaged:
+    """Make a fresh buffer of this name with all that can be read of the one that was set aside."""
+    result = Salvaged(aside)
+    connection = connect(fresh)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        # What is behind a damage in the log is newer than what SQLite still sees, so it comes first.
+        looks = [True, False] if judge_log(log_of(aside)).commits_behind_damage else [False]
+        known: set[str] = set()
+        for beyond_damage in looks:
+            pages = Pages(aside, log_of(aside), beyond_damage=beyond_damage)
+            try:
+                known |= _Filling(connection, Trees(pages), result).run()
+            finally:
+                pages.close()
+        result.lost_ids = sorted(message_id for message_id in known if not _has(connection, message_id))
+        connection.execute(_FREE_CLAIMS)
+        mend(connection.cursor(), now)
+        text = f"the buffer was damaged: {sum(result.kept.values())} rows kept, {len(result.lost_ids)} messages lost"
+        connection.execute(_SAY, {"now": to_microseconds(now), "text": text})
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close(True)
+    with fresh.open("rb+") as file:
+        os.fsync(file.fileno())
+    return result
+
+
+class _Filling:
+    """One look at the damaged file."""
+
+    def __init__(self, connection: apsw.Connection, trees: Trees, result: Salvaged) -> None:
+        self._connection = connection
+        self._trees = trees
+        self._result = result
+        self._present = {table: {column.name for column in _columns_of(connection, table)} for table in TABLES}
+        self._columns = {table: _columns_of(connection, table) for table in TABLES}
+
+    def run(self) -> set[str]:
+        """Put what can be read into the fresh buffer; the ids of messages that an index knows."""
+        roots, indexes = self._schema()
+        damaged_rows = 0
+        for table in TABLES:
+            if table in roots:
+                for row in self._trees.rows(roots[table]):
+                    damaged_rows += not self._put(table, row)
+        known = {row.values[0] for root in indexes for row in self._trees.rows(root) if row.values}
+        for _, rows in self._trees.orphans():
+            for row in rows:
+                if _is_schema(row.values):
+                    continue
+                # The two tables of messages have the same columns; which of them it goes into, `_put` sees.
+                candidates = [t for t in TABLES if t != "calls" and _fits(row.values, self._columns[t])]
+                damaged_rows += len(candidates) != 1 or not self._put(candidates[0], row)
+        self._result.damaged_pages = max(self._result.damaged_pages, len(self._trees.damaged_pages))
+        self._result.damaged_rows = max(self._result.damaged_rows, damaged_rows + self._trees.damaged_cells)
+        return {message_id for message_id in known if isinstance(message_id, str)}
+
+    def _schema(self) -> tuple[dict[str, int], list[int]]:
+        """Where the trees of our tables begin, and those of the indexes that know the ids of messages."""
+        roots: dict[str, int] = {}
+        indexes: list[int] = []
+        entries = list(self._trees.rows(1))
+        if not any(_is_schema(row.values) for row in entries):
+            entries = [row for _, rows in self._trees.orphans() for row in rows]
+        for row in entries:
+            match row.values:
+                case ["table", str(name), str(), int(root), str(statement)] if name in TABLES:
+                    self._columns[name] = _columns_as_told(statement, name) or self._columns[name]
+                    roots[name] = root
+                case ["index", "sqlite_autoindex_messages_1" | "sqlite_autoindex_calls_1", str(), int(root), None]:
+                    indexes.append(root)
+                case _:
+                    pass
+        return roots, indexes
+
+    def _put(self, table: str, row: Row) -> bool:
+        """Whether the fresh buffer has this row now, or had it already."""
+        columns = self._columns[table]
+        if len(row.values) > len(columns):
+            return False
+        values = {column.name: value for column, value in zip(columns, row.values, strict=False)}
+        alias = next((column.name for column in columns if column.is_row_id), None)
+        if alias is not None:
+            values[alias] = row.row_id
+        if table == "facts":
+            return self._put_fact(values)
+        is_message = table in ("messages", "calls")
+        if is_message:
+            # Up to version 2 cached calls were among the messages.
+            table = table_of_message(values.get("tracked_operation_id"))
+        try:
+            if not self._insert(table, values) and is_message and not _has(self._connection, values["message_id"]):
+                # Its place in the order was given to another one after it had left an older log.
+                self._insert(table, {**values, "sequence": None})
+        except apsw.Error:
+            return False
+        return True
+
+    def _insert(self, table: str, values: dict[str, Any]) -> bool:
+        # The names were read from a damaged file: only those that we know go into a statement.
+        known = {name: value for name, value in values.items() if name in self._present[table]}
+        names, places = ", ".join(known), ", ".join(f":{name}" for name in known)
+        self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places}) ON CONFLICT DO NOTHING", known)
+        is_new = self._connection.changes() > 0
+        self._result.kept[table] += is_new
+        return is_new
+
+    def _put_fact(self, values: dict[str, Any]) -> bool:
+        """The order of changes goes on where it was; the rest tells of the file that was replaced."""
+        if values.get("name") == "change_sequence" and isinstance(values.get("value"), int):
+            self._connection.execute("UPDATE facts SET value = max(value, :value) WHERE name = :name", values)
+        return True
+
+
+def _has(connection: apsw.Connection, message_id: object) -> bool:
+    return connection.execute(_HAS, (message_id,)).fetchone() is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    kind: str
+    may_be_null: bool
+    is_row_id: bool
+
+
+def _columns_of(connection: apsw.Connection, table: str) -> list[_Column]:
+    found = list(connection.execute(f"PRAGMA table_info({table})"))
+    return [
+        _Column(name, kind, not (is_required or place), is_row_id=bool(place) and kind == "INTEGER")
+        for _, name, kind, is_required, _, place in found
+    ]
+
+
+def _columns_as_told(statement: str, table: str) -> list[_Column]:
+    """The columns of a table as its own file has them; none if that cannot be made sense of."""
+    memory = apsw.Connection(":memory:")
+    try:
+        memory.execute(statement)
+        return _columns_of(memory, table)
+    except apsw.Error:
+        return []
+    finally:
+        memory.close()
+
+
+def _is_schema(values: Sequence[Any]) -> bool:
+    """Whether this is a line of the file's own list of tables and indexes."""
+    return len(values) == 5 and values[0] in ("table", "index") and isinstance(values[3], int)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "TEXT": (str,), "BLOB": (bytes,), "ANY": (int, str, bytes)}
+
+
+def _fits(values: Sequence[Any], columns: Sequence[_Column]) -> bool:
+    """Whether a row whose table is not known may be of the table with these columns."""
+    return len(values) == len(columns) and all(
+        column.is_row_id or column.may_be_null if value is None else isinstance(value, _KINDS.get(column.kind, ()))
+        for value, column in zip(values, columns, strict=True)
+    )
