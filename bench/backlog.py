@@ -27,7 +27,7 @@ from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
@@ -79,7 +79,7 @@ async def forward_all(file: Path, url: str, token: str) -> dict[str, float]:
     ready_s = time.perf_counter() - began
     assert first
     total = buffer.depth().waiting[Category.NOTIFICATION]
-    session = Session()
+    session = LinkSession()
     client = LinkClient(lambda: Endpoint(url, token), session, SystemClock())
     forwarder = Forwarder(buffer, CentralCarrier(client, session), ForwardOptions(), SystemClock(), Random(1))
     began, early_mb, left = time.perf_counter(), 0.0, total

@@ -41,7 +41,7 @@ from bench.material import LISTS
 from bench.stores import Stores
 from fieldpost.central import adapters
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.engine.store import open_store
 from fieldpost.central.store.notifications import lists
 from fieldpost.clock import SystemClock
@@ -293,7 +293,7 @@ async def _furnish(url: str, port: int, count: int) -> list[tuple[str, str]]:
     for number in range(LISTS):
         one = NotificationList(f"ops{number}", "email", None, (f"ops{number}@plant.example",))
         await store.write(lists.add_list, one, now)
-    operate = Operate.over(store, adapters.load(), SystemClock(), Keyring([Key.of(bytes(32))]))
+    operate = Operate.over(store, adapters.load(), SystemClock(), Keyring([SecretKey.of(bytes(32))]))
     admin = Actor("admin", Role.ADMIN)
     added = [await operate.sites.add(admin, f"site-{number}") for number in range(count)]
     await store.close()

@@ -32,13 +32,13 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.errors import FieldpostError, Unavailable
 from fieldpost.core.sites.forwarding import NotNow
 from fieldpost.core.sites.message import CENTRAL, Category
-from fieldpost.core.sites.message import Message as Buffered
+from fieldpost.core.sites.message import LinkMessage as Buffered
 from fieldpost.core.times import to_microseconds, to_text
 from fieldpost.link.client import LinkClient
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import Health, Message, Reconcile, ReconcileAnswer
-from fieldpost.link.session import Session
+from fieldpost.link.messages import Health, LinkMessage, Reconcile, ReconcileAnswer
+from fieldpost.link.session import LinkSession
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.folder import create_folder
@@ -69,7 +69,7 @@ class LightSite:
             return Endpoint(url, token)
 
         self._random = Random(number)
-        session = Session()
+        session = LinkSession()
         self._carrier = CentralCarrier(LinkClient(endpoint, session, CLOCK), session)
         self._control = ControlClient(endpoint, self._handle, CLOCK, self._random)
         self._interval_s = ForwardOptions().interval_s
@@ -101,7 +101,7 @@ class LightSite:
     def forward(self) -> None:
         return
 
-    async def _handle(self, message: Message) -> Message | None:
+    async def _handle(self, message: LinkMessage) -> LinkMessage | None:
         if not isinstance(message, Reconcile):
             return None
         now = to_text(CLOCK.now())
@@ -141,7 +141,7 @@ class WholeSite:
     def __init__(self, path: Path, name: str, url: str, token: str, number: int) -> None:
         folder = create_folder(path, name, url, token)
         random = Random(number)
-        session = Session(folder.forward.batch_items, folder.forward.batch_bytes)
+        session = LinkSession(folder.forward.batch_items, folder.forward.batch_bytes)
         carrier = CentralCarrier(LinkClient(folder.endpoint, session, CLOCK), session)
         self._buffer = Buffer(folder.buffer_path, folder.buffer, folder.events)
         self._forwarder = Forwarder(self._buffer, carrier, folder.forward, CLOCK, random)

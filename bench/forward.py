@@ -30,7 +30,7 @@ from fieldpost.core.times import to_microseconds
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Submit
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.run import gc_tuning
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
@@ -86,7 +86,7 @@ class FleetSite:
 
     def __init__(self, folder: Path, url: str, token: str) -> None:
         self.buffer = Buffer(folder / "buffer.db")
-        session = Session()
+        session = LinkSession()
         client = LinkClient(lambda: Endpoint(url, token), session, SystemClock())
         carrier = CentralCarrier(client, session)
         self.forwarder = Forwarder(self.buffer, carrier, ForwardOptions(), SystemClock(), Random(1))

@@ -17,13 +17,13 @@ from bench.ingest import RawPostgres, RawSqlite
 from fieldpost.central import adapters
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.engine.store import open_store
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.front.app import create_app
-from fieldpost.front.server import Server
+from fieldpost.front.server import HttpServer
 from fieldpost.link.messages import FRAME_BYTES_MAX, Submit
 from fieldpost.run import gc_tuning
 
@@ -33,10 +33,10 @@ ADMIN = Actor("admin", Role.ADMIN)
 async def ours(store_url: str, sites: int, stop: asyncio.Event) -> None:
     clock = SystemClock()
     store = open_store(store_url)
-    keyring = Keyring([Key.of(bytes(32))])
+    keyring = Keyring([SecretKey.of(bytes(32))])
     operate = Operate.over(store, adapters.load(), clock, keyring)
     watch = Watch.over(store, clock, keyring=keyring)
-    server = Server(create_app(operate, watch, Ingest(store, clock)), socket.create_server(("127.0.0.1", 0)))
+    server = HttpServer(create_app(operate, watch, Ingest(store, clock)), socket.create_server(("127.0.0.1", 0)))
     tokens = [(await operate.sites.add(ADMIN, f"site-{number}")).token for number in range(sites)]
     serving = asyncio.create_task(server.serve())
     await server.ready()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fieldpost.core.kpi import KPIS
-from fieldpost.core.sites.health import Figures, SiteReport, to_plain
+from fieldpost.core.sites.health import HealthFigures, SiteReport, to_plain
 from fieldpost.core.times import to_microseconds
 
 MINUTE_US = 60_000_000
@@ -124,7 +124,9 @@ def _sites(d: Dialect, now: int) -> Iterator[str]:
         select 'site-' || (n - 1), {heard}, {_json(d, to_plain(report))}, 0.02
         from {d.numbers.format(SITES)}
     """
-    figures = Figures(state="online", depth=12, oldest_age_s=14.0, parked=5, rejected=1, disk_free_bytes=40_000_000_000)
+    figures = HealthFigures(
+        state="online", depth=12, oldest_age_s=14.0, parked=5, rejected=1, disk_free_bytes=40_000_000_000
+    )
     kept = to_plain(figures)
     yield f"""
         insert into site_health_samples (site, taken_at, figures)

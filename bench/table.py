@@ -28,7 +28,7 @@ from fieldpost.central.store.notifications.claims import Share
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import next_limit
 from fieldpost.central.watch.cursor import to_cursor
-from fieldpost.central.watch.notifications import Notifications
+from fieldpost.central.watch.notifications import NotificationReader
 from fieldpost.clock import SystemClock
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.lanes import Lane
@@ -62,7 +62,7 @@ async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] 
 
 async def _looks(store: Store, hand: Hand, kept: GrownStore) -> list[Question]:
     middle = await hand.middle()
-    notifications = Notifications(store, SystemClock(), BY)
+    notifications = NotificationReader(store, SystemClock(), BY)
     deep = to_cursor(middle)
     return [
         ("kpis", lambda: store.read(kpis.snapshot, BY, now=kept.now), lambda: hand.kpis(BY)),
@@ -74,7 +74,7 @@ async def _looks(store: Store, hand: Hand, kept: GrownStore) -> list[Question]:
 
 
 def _filters(store: Store, hand: Hand, kept: GrownStore) -> Iterator[Question]:
-    notifications = Notifications(store, SystemClock(), BY)
+    notifications = NotificationReader(store, SystemClock(), BY)
 
     def question(name: str, wanted: Filter, by_hand: Call) -> Question:
         return name, lambda: notifications.page(wanted), by_hand

@@ -20,7 +20,7 @@ from fieldpost.core.times import to_microseconds
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
@@ -74,7 +74,7 @@ async def test_after_a_day_without_central_two_hundred_thousand_rows_arrive_and_
         line.cut()
         with Site.create(tmp_path / "site", "plant-7", line.url, token) as site:
             fill(site, clock)
-            session = Session()
+            session = LinkSession()
             client = LinkClient(lambda: Endpoint(line.url, token), session, clock)
             options = ForwardOptions(interval_s=60)
             forwarder = Forwarder(site._buffer, CentralCarrier(client, session), options, clock, Random(1))
@@ -108,7 +108,7 @@ async def test_at_eight_kilobits_a_second_every_row_arrives_once_over_one_connec
     async with open_front(sqlite_url, ManualClock()) as front, served(front.app) as url, bad_line(url) as line:
         token = front.tokens["site"]
         with Site.create(tmp_path / "site", "plant-7", line.url, token) as site:
-            session = Session()
+            session = LinkSession()
             client = LinkClient(lambda: Endpoint(line.url, token), session, clock)
             options = ForwardOptions(interval_s=1)
             forwarder = Forwarder(site._buffer, CentralCarrier(client, session), options, clock, Random(1))

@@ -16,7 +16,7 @@ from fieldpost.core.times import to_microseconds
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Item
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
@@ -41,7 +41,7 @@ class SendingSite:
 
     def __init__(self, folder: Path, url: str, token: str) -> None:
         folder.mkdir()
-        clock, session = SystemClock(), Session()
+        clock, session = SystemClock(), LinkSession()
         self.ids = new_ids(clock.now(), os.urandom(10 * ROWS))
         self.troubles: set[str] = set()
         self._clock = clock

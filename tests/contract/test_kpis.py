@@ -22,7 +22,7 @@ from fieldpost.central.store.search import terms
 from fieldpost.central.store.sites import sites
 from fieldpost.core import kpi
 from fieldpost.core.ids import new_id
-from fieldpost.core.kpi import KPIS, NOTHING, CallRow, Row, Thresholds
+from fieldpost.core.kpi import KPIS, NOTHING, KpiCall, KpiRow, Thresholds
 from fieldpost.core.notification import Status
 from fieldpost.core.search.filters import Filter
 from fieldpost.core.sites.message import OperationStatus
@@ -102,10 +102,10 @@ async def test_an_empty_table_has_the_figures_of_nothing(store_url: str) -> None
     assert (dict(found.of_sites), found.total) == ({}, NOTHING)
 
 
-def random_row(rng: random.Random) -> Row:
+def random_row(rng: random.Random) -> KpiRow:
     status = rng.choice(list(Status))
     is_live = not status.is_terminal
-    return Row(
+    return KpiRow(
         site=rng.choice(SITES),
         status=status,
         created_at=around(rng, BY.stuck_after),
@@ -116,9 +116,9 @@ def random_row(rng: random.Random) -> Row:
     )
 
 
-def random_call(rng: random.Random) -> CallRow:
+def random_call(rng: random.Random) -> KpiCall:
     status = rng.choice(list(OperationStatus))
-    return CallRow(
+    return KpiCall(
         site=rng.choice(SITES),
         status=status,
         begun_at=around(rng, BY.stuck_after),
@@ -133,7 +133,7 @@ def around(rng: random.Random, age: timedelta) -> datetime:
     return NOW - rng.choice([age + nearly, nearly, timedelta(seconds=rng.uniform(-60, 4 * age.total_seconds()))])
 
 
-def fill(conn: Connection, rng: random.Random, made: list[Row], calls: list[CallRow]) -> None:
+def fill(conn: Connection, rng: random.Random, made: list[KpiRow], calls: list[KpiCall]) -> None:
     for site in (*SITES, IDLE):
         sites.add(conn, site, NOW)
     conn.execute(insert(notifications), list(rows_of(rng, made)))
@@ -150,7 +150,7 @@ def index(conn: Connection) -> None:
         sweep += 1
 
 
-def call_row(rng: random.Random, call: CallRow) -> dict[str, Any]:
+def call_row(rng: random.Random, call: KpiCall) -> dict[str, Any]:
     return {
         "site": call.site,
         "operation_id": new_id(NOW, rng.randbytes(10)),
@@ -169,7 +169,7 @@ def call_row(rng: random.Random, call: CallRow) -> dict[str, Any]:
     }
 
 
-def rows_of(rng: random.Random, made: list[Row]) -> Iterator[dict[str, Any]]:
+def rows_of(rng: random.Random, made: list[KpiRow]) -> Iterator[dict[str, Any]]:
     for number, row in enumerate(made):
         has_error = row.status in (Status.RETRYING, Status.PARKED)
         ended_at = row.delivered_at or around(rng, BY.delivered_window)

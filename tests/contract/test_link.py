@@ -19,7 +19,7 @@ from fieldpost.link.codec import decode, encode
 from fieldpost.link.connection import open_connection, open_http
 from fieldpost.link.endpoint import CONTROL_PATH, Endpoint
 from fieldpost.link.messages import Ack, Item, Refusal, Submit
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.testing import ManualClock
 from support import protocol_1
 from support.front import open_front, served
@@ -121,7 +121,7 @@ async def test_this_site_is_understood_by_an_older_central_and_understands_it() 
         if r.sender == "site" and r.is_of_the_protocol and isinstance(r.message, protocol_1.Submit)
     ]
     async with older_central(has_websocket=True) as older:
-        client = LinkClient(lambda: Endpoint(older.url, TOKEN), Session(), SystemClock())
+        client = LinkClient(lambda: Endpoint(older.url, TOKEN), LinkSession(), SystemClock())
         for submit in sent:
             answer = await client.submit(of_now(submit), more=True)
             assert isinstance(answer, Ack)
@@ -135,7 +135,7 @@ async def test_this_site_is_understood_by_an_older_central_and_understands_it() 
 async def test_this_site_posts_to_an_older_central_where_a_proxy_refuses_the_websocket() -> None:
     question, answer = protocol_1.recording("post")
     async with older_central(has_websocket=False) as older:
-        session = Session()
+        session = LinkSession()
         for _ in range(question.message.seq - 1):
             session.submit([])
         client = LinkClient(lambda: Endpoint(older.url, TOKEN), session, SystemClock())
@@ -148,7 +148,7 @@ async def test_this_site_posts_to_an_older_central_where_a_proxy_refuses_the_web
 
 async def test_what_an_older_central_cannot_compress_is_sent_plain() -> None:
     async with older_central(has_websocket=True) as older:
-        client = LinkClient(lambda: Endpoint(older.url, TOKEN), Session(), SystemClock())
+        client = LinkClient(lambda: Endpoint(older.url, TOKEN), LinkSession(), SystemClock())
         await client.submit([Item("id", "ops", "s", "all the same " * 1000)])
         await client.close()
     assert isinstance(older.heard[-1], protocol_1.Submit), "it was read without being decompressed"
@@ -191,7 +191,7 @@ async def test_a_newer_site_is_refused_politely_what_this_central_does_not_know(
 
 
 async def test_an_older_central_without_a_control_connection_is_told_apart_from_one_that_is_away() -> None:
-    async def hear(message: messages.Message) -> None:
+    async def hear(message: messages.LinkMessage) -> None:
         raise AssertionError(message)
 
     async with older_central(has_websocket=True) as older, open_http() as http:

@@ -15,10 +15,10 @@ import pytest
 import typer
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.adapters.email.settings import Settings as EmailSettings
+from fieldpost.central.adapters.email.settings import CentralSettings as EmailSettings
 from fieldpost.cli.main import EXIT_CODES, app
 from fieldpost.link import credentials
-from fieldpost.run.settings import Settings
+from fieldpost.run.settings import CentralSettings
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.config.definitions import SECTIONS, defined_keys
 from fieldpost.site.config.folder import OPTIONS
@@ -97,8 +97,8 @@ def test_a_stale_or_missing_generated_page_is_found(project: Path, tmp_path: Pat
 
 def test_every_setting_is_documented(project: Path) -> None:
     text = (project / "docs/reference/settings.md").read_text()
-    for section in fields(Settings):
-        for option in fields(getattr(Settings(), section.name)):
+    for section in fields(CentralSettings):
+        for option in fields(getattr(CentralSettings(), section.name)):
             assert f"`FIELDPOST_{section.name.upper()}__{option.name.upper()}`" in text
     parts = dict(re.findall(r"^### `\[(\S+)\]` of a site\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL))
     sections = {section: [option.name for option in fields(kind)] for section, kind in OPTIONS.items()}

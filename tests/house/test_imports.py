@@ -17,9 +17,7 @@ WRONG_IMPORTS = [
     pytest.param("site/buffer/__init__.py", "import fieldpost.site.forwarding", id="buffer-knows-forwarding"),
     pytest.param("site/config/__init__.py", "import fieldpost.site.carriers", id="config-knows-carriers"),
     pytest.param("central/store/engine/__init__.py", "import fieldpost.central.store.schema", id="engine-knows-schema"),
-    pytest.param(
-        "central/store/sites/__init__.py", "import fieldpost.central.store.accounts", id="sites-know-accounts"
-    ),
+    pytest.param("central/store/sites/__init__.py", "import fieldpost.central.store.accounts", id="sites-know-users"),
     pytest.param("central/access/__init__.py", "import fieldpost.central.operate", id="access-knows-operate"),
     pytest.param("front/api/__init__.py", "import fieldpost.front.console", id="api-knows-console"),
     pytest.param("front/link/__init__.py", "import fieldpost.front.api", id="link-knows-api"),

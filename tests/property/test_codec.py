@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.link.codec import decode, decode_as, encode
-from fieldpost.link.messages import Ack, Hello, Item, Message, Refusal, Result, StatusAnswer, Submit
+from fieldpost.link.messages import Ack, Hello, Item, LinkMessage, Refusal, Result, StatusAnswer, Submit
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 maybe = st.none() | text
@@ -17,7 +17,7 @@ seconds = st.none() | st.floats(0, 1e6)
 
 items = st.builds(Item, text, text, text, text, maybe, maybe, maybe, maybe, maybe, maybe)
 results = st.builds(Result, text, text, maybe, maybe, seconds)
-messages: st.SearchStrategy[Message] = st.one_of(
+messages: st.SearchStrategy[LinkMessage] = st.one_of(
     st.builds(Hello, st.integers(0, 100), text, st.integers(0, 10_000)),
     st.builds(Submit, seq, st.lists(items, max_size=5).map(tuple)),
     st.builds(Ack, seq, st.lists(results, max_size=5).map(tuple), st.integers(0, 10_000)),
@@ -27,7 +27,7 @@ answers = st.builds(StatusAnswer, text, text, st.integers(0, 10_000), maybe, may
 
 
 @given(messages)
-def test_every_message_comes_out_as_it_went_in(message: Message) -> None:
+def test_every_message_comes_out_as_it_went_in(message: LinkMessage) -> None:
     assert decode(encode(message)) == message
 
 
@@ -37,7 +37,7 @@ def test_every_status_answer_comes_out_as_it_went_in(answer: StatusAnswer) -> No
 
 
 @given(messages, text.filter(lambda name: name not in ("", "t")))
-def test_a_field_of_a_newer_peer_is_ignored(message: Message, name: str) -> None:
+def test_a_field_of_a_newer_peer_is_ignored(message: LinkMessage, name: str) -> None:
     fields = json.loads(encode(message))
     fields.setdefault("x_" + name, "new")
     assert decode(json.dumps(fields).encode()) == message

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fieldpost.core.sites.call_mirror import Mirror, Standing, Stretch, answered, ended_round, joins_on, told, wins
+from fieldpost.core.sites.call_mirror import (
+    BufferPosition,
+    Mirror,
+    Stretch,
+    apply_answer,
+    apply_telemetry,
+    ended_round,
+    is_contiguous,
+    wins,
+)
 from fieldpost.core.sites.message import OperationStatus as Status
 from support.sample import NOW
 
@@ -43,7 +52,7 @@ class Buffer:
 
     def changed(
         self, after: int, limit: int, heard_of: int = 0
-    ) -> tuple[Stretch, Standing, list[tuple[int, Status, int]]]:
+    ) -> tuple[Stretch, BufferPosition, list[tuple[int, Status, int]]]:
         found = sorted((c.change, name) for name, c in self.calls.items() if c.change > after)
         shown = found[:limit]
         has_more = len(found) > limit
@@ -51,7 +60,7 @@ class Buffer:
         rows = [(name, self.calls[name].status, self.calls[name].version) for _, name in shown]
         return (
             Stretch(self.incarnation, after, until, self.forgotten),
-            Standing(self.high, has_more, self.high < heard_of),
+            BufferPosition(self.high, has_more, self.high < heard_of),
             rows,
         )
 
@@ -115,7 +124,7 @@ class Conversation(RuleBasedStateMachine):
         """Any frame, in any order, and perhaps once more later."""
         at = chance.randrange(len(self.frames))
         stretch, rows = self.frames[at] if keep else self.frames.pop(at)
-        self.mirror = told(self.mirror, SITE, stretch, NOW)
+        self.mirror = apply_telemetry(self.mirror, SITE, stretch, NOW)
         self.apply(self.mirror, stretch, rows)
         self.told_to = min(self.mirror.cursor, stretch.until)
 
@@ -172,7 +181,7 @@ class Conversation(RuleBasedStateMachine):
         before = self.mirror
         cursor, high = (before.cursor, before.high) if before else (0, 0)
         stretch, standing, rows = self.buffer.changed(cursor, limit, high)
-        self.mirror, is_whole = answered(before, SITE, stretch, standing, NOW)
+        self.mirror, is_whole = apply_answer(before, SITE, stretch, standing, NOW)
         self.apply(self.mirror, stretch, rows)
         if ended_round(before, self.mirror, is_whole):
             for row in self.rows.values():
@@ -181,7 +190,7 @@ class Conversation(RuleBasedStateMachine):
         return is_whole
 
     def apply(self, mirror: Mirror, stretch: Stretch, rows: list[tuple[int, Status, int]]) -> None:
-        for name, status, version in rows if joins_on(mirror, stretch) else []:
+        for name, status, version in rows if is_contiguous(mirror, stretch) else []:
             known = self.rows.get(name)
             if wins((mirror.round, version), known.order if known else None):
                 self.rows[name] = Row(status, (mirror.round, version))

@@ -4,13 +4,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fieldpost.link.messages import ITEMS_MAX, Ack, Hello, Item, Refusal
-from fieldpost.link.session import BYTES_MAX, BYTES_MIN, Session
+from fieldpost.link.session import BYTES_MAX, BYTES_MIN, LinkSession
 
 
 class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.session = Session()
+        self.session = LinkSession()
         self.now = 0.0
         self.unanswered: list[int] = []
         self.ended: list[int] = []

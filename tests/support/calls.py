@@ -11,10 +11,10 @@ from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CallDecision, Clear, Fail, Park, TryAgain
 from fieldpost.core.sites.message import Category, Message, Operation, OperationRecord
 from fieldpost.link.messages import Reconcile, ReconcileAnswer
-from fieldpost.link.messages import Telemetry as Told
+from fieldpost.link.messages import TelemetrySender as Told
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
-from fieldpost.site.reporting.telemetry import Telemetry
+from fieldpost.site.reporting.telemetry import TelemetrySender
 
 MINUTE = timedelta(minutes=1)
 
@@ -99,7 +99,7 @@ class Calls:
         async def nobody(message: object) -> None:
             raise AssertionError(f"an answer sends nothing of itself, but {message}")
 
-        return Telemetry(self.tracking, nobody, self.clock).answer(asked)
+        return TelemetrySender(self.tracking, nobody, self.clock).answer(asked)
 
     def close(self) -> None:
         self.buffer.close()

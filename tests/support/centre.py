@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.engine.store import Store, open_store
 from fieldpost.central.store.notifications import attempts, audit, breakers, claims, lists, records
 from fieldpost.central.store.notifications.attempts import AttemptRecord
@@ -137,7 +137,7 @@ class Centre:
         self.adapters: dict[str, Adapter] = {adapter.type: adapter}
         self.metrics = Metrics(clock)
         self.ingest = Ingest(store, clock, meter=self.metrics)
-        self.keyring = Keyring([Key.of(bytes(32))])
+        self.keyring = Keyring([SecretKey.of(bytes(32))])
 
     def item(self, list_name: str = "ops", subject: str = "Pump 3 stopped", **more: Any) -> Item:
         body = more.pop("body", "No flow since 08:14.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, text
 
-from fieldpost.central.operate.notifications import Notifications
+from fieldpost.central.operate.notifications import NotificationActions
 from fieldpost.central.store.notifications import records
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -48,7 +48,7 @@ async def contend(centres: Sequence[Centre], rows: Sequence[Notification]) -> Re
     """Each row is retried and discarded as it was seen, through every store at once."""
     result = Result({n.notification_id: [] for n in rows})
 
-    async def act(operate: Notifications, verb: str, n: Notification, actor: str) -> None:
+    async def act(operate: NotificationActions, verb: str, n: Notification, actor: str) -> None:
         try:
             await getattr(operate, verb)(Actor(actor, Role.OPERATOR), n.notification_id, n.version)
         except (Conflict, NotFound) as error:
@@ -56,7 +56,7 @@ async def contend(centres: Sequence[Centre], rows: Sequence[Notification]) -> Re
         else:
             result.won[n.notification_id].append(verb)
 
-    operates = [Notifications(centre.store, centre.clock) for centre in centres]
+    operates = [NotificationActions(centre.store, centre.clock) for centre in centres]
     for at in range(0, len(rows), AT_A_TIME):
         some = rows[at : at + AT_A_TIME]
         await asyncio.gather(

@@ -29,14 +29,14 @@ from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
-from fieldpost.core.setting import InForce
+from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
-from fieldpost.front.server import Server
+from fieldpost.front.server import HttpServer
 from fieldpost.front.tls import Certificate
 from fieldpost.link import credentials
 from fieldpost.run.effective_settings import in_force
-from fieldpost.run.settings import Settings
+from fieldpost.run.settings import CentralSettings
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre, open_centre
 
@@ -45,7 +45,7 @@ OPERATOR = Actor("operator", Role.OPERATOR)
 VIEWER = Actor("viewer", Role.VIEWER)
 URL = "http://127.0.0.1"
 NODE = "019b7892-1c00-7000-8000-000000000001"
-SETTINGS = Settings(
+SETTINGS = CentralSettings(
     dispatch=DispatchOptions(slots=32),
     upkeep=UpkeepOptions(audit_retention_days=90.0),
     secrets=SecretsOptions(key="canary-key"),
@@ -127,7 +127,7 @@ async def served(
     app: ASGIApp, options: FrontOptions | None = None, certificate: Certificate | None = None
 ) -> AsyncIterator[str]:
     """The application on a free port of loopback, as central serves it; its URL."""
-    server = Server(app, socket.create_server(("127.0.0.1", 0)), options, certificate)
+    server = HttpServer(app, socket.create_server(("127.0.0.1", 0)), options, certificate)
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(20):
@@ -145,9 +145,9 @@ def _adapters() -> tuple[type[Any], ...]:
 
 
 @cache
-def _in_force() -> InForce:
+def _in_force() -> EffectiveSettings:
     """Read from the sources of all options."""
-    return InForce(NODE, in_force(SETTINGS, ORIGINS))
+    return EffectiveSettings(NODE, in_force(SETTINGS, ORIGINS))
 
 
 @cache

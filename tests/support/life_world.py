@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Table, delete, select
 
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.operate.notifications import Notifications
+from fieldpost.central.operate.notifications import NotificationActions
 from fieldpost.central.store.engine.store import Store, open_store
 from fieldpost.central.store.notifications import lists
 from fieldpost.central.store.schema import tables
@@ -39,7 +39,7 @@ class World:
         self.store = self.run(self._open())
         self._opened.callback(lambda: self.run(self.store.close()))
         self.ingest = Ingest(self.store, self.clock)
-        self.operate = Notifications(self.store, self.clock)
+        self.operate = NotificationActions(self.store, self.clock)
         for name, targets in TARGETS.items():
             if targets:
                 made = NotificationList(name, "email", targets=targets, park_uncertain=name in PARKS_UNCERTAIN)

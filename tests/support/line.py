@@ -20,7 +20,7 @@ from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
 from fieldpost.link.codec import decode, encode
-from fieldpost.link.messages import Ack, Hello, Message, Refusal, Submit
+from fieldpost.link.messages import Ack, Hello, LinkMessage, Refusal, Submit
 from support.front import Front
 
 Way = Literal["websocket", "post"]
@@ -197,7 +197,7 @@ class Line:
             return isinstance(ack, Ack) and ack.results[0].verdict == "accepted" and health.status == 200
 
 
-async def receive(websocket: Any) -> Message:
+async def receive(websocket: Any) -> LinkMessage:
     async with asyncio.timeout(DEADLINE_S):
         return decode(await websocket.receive_bytes())
 

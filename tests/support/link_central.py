@@ -20,7 +20,7 @@ from fieldpost.link.messages import (
     Ack,
     Hello,
     Item,
-    Message,
+    LinkMessage,
     Refusal,
     Result,
     StatusAnswer,
@@ -52,12 +52,12 @@ class LinkCentral:
         self.upgrade_status: int | None = None
         """Answer the upgrade with this HTTP status instead of a WebSocket."""
         self.post_status: int | None = None
-        self.greeting: Message | None = Hello(1, "test")
+        self.greeting: LinkMessage | None = Hello(1, "test")
         self.statuses: dict[str, StatusAnswer] = {}
         self.status_response: Callable[[], web.StreamResponse] | None = None
         self.status_asked: list[str] = []
         self.control_sockets: list[web.WebSocketResponse] = []
-        self.hear_control: Callable[[Message], None] = lambda message: None
+        self.hear_control: Callable[[LinkMessage], None] = lambda message: None
         self.heard = asyncio.Condition()
 
     async def wait_until(self, condition: Callable[[], bool], timeout_s: float = 30) -> None:
@@ -100,7 +100,7 @@ class LinkCentral:
         self.control_sockets.remove(socket)
         return socket
 
-    async def say_control(self, message: Message) -> None:
+    async def say_control(self, message: LinkMessage) -> None:
         for socket in self.control_sockets:
             await socket.send_bytes(encode(message))
 

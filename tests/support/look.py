@@ -21,7 +21,7 @@ from pathlib import Path
 import structlog
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
-from fieldpost.front.server import Server
+from fieldpost.front.server import HttpServer
 from support.browser import find_chromium
 from support.console import log_in
 from support.databases import SqliteFiles
@@ -67,7 +67,7 @@ def main() -> None:
 
 async def serve(port: int) -> None:
     async with _fresh(datetime.now(UTC)) as world:
-        server = Server(world.front.app, socket.create_server(("127.0.0.1", port)))
+        server = HttpServer(world.front.app, socket.create_server(("127.0.0.1", port)))
         serving = asyncio.create_task(server.serve())
         await server.ready()
         print(f"The console is at {server.url}")

@@ -33,7 +33,7 @@ from fieldpost.central.store.figures import kpis, leases, nodes, samples
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.upkeep.sampler import begin_of
 from fieldpost.core.actor import Role
-from fieldpost.core.bulk import Verb
+from fieldpost.core.bulk import BulkVerb
 from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status, Target
@@ -271,12 +271,12 @@ async def _people_act(world: World, end: datetime) -> None:
     await centre.deliver()
     parked = await _parked(world, "maintenance")
     done = await operate.bulk_acts.start(
-        OPERATOR, Verb.DISCARD, [Chosen(parked[-1])], "the filter was changed on Friday"
+        OPERATOR, BulkVerb.DISCARD, [Chosen(parked[-1])], "the filter was changed on Friday"
     )
     await operate.bulk_acts.sweep()
     error = await _error_key(world, "refused")
     halted = await operate.bulk_acts.start(
-        OPERATOR, Verb.RETRY, Filter(error_key=error), "is the new password in force?", in_stages=True
+        OPERATOR, BulkVerb.RETRY, Filter(error_key=error), "is the new password in force?", in_stages=True
     )
     await operate.bulk_acts.sweep()
     await centre.deliver()
@@ -338,7 +338,7 @@ async def _trouble(world: World, end: datetime) -> None:
     await centre.deliver()
     world.go_to(end - timedelta(seconds=12))
     running = await world.front.operate.bulk_acts.start(
-        OPERATOR, Verb.RETRY, Filter(list_name="billing"), "the password of the relay was renewed"
+        OPERATOR, BulkVerb.RETRY, Filter(list_name="billing"), "the password of the relay was renewed"
     )
     for _ in range(2):
         await centre.store.write(turn, running.act_id, now=world.clock.now())

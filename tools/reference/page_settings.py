@@ -7,7 +7,7 @@ from typing import Any
 from markdown import code, page, table, value
 
 from fieldpost.run.effective_settings import field_words, variable
-from fieldpost.run.settings import DEFAULT_FILE, Settings
+from fieldpost.run.settings import DEFAULT_FILE, CentralSettings
 from fieldpost.site.config.definitions import SECTIONS, defined_keys
 from fieldpost.site.config.folder import OPTIONS as SITE_OPTIONS
 
@@ -35,9 +35,9 @@ SITE_KEYS = (
 
 
 def render(_root: Path) -> str:
-    rooms = [_section(section.name, _default(section)) for section in fields(Settings)]
+    rooms = [_section(section.name, _default(section)) for section in fields(CentralSettings)]
     return page(
-        "Settings",
+        "CentralSettings",
         INTRODUCTION,
         "## fieldpost.toml",
         *rooms,

@@ -65,7 +65,7 @@ RetryOption = Annotated[
     ),
 ]
 
-Answer = dict[str, Any]
+JsonAnswer = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,15 @@ class Client:
     token: str | None = None
     """Instead of what the environment, the file or the profile says."""
 
-    def get(self, *path: str, **query: str | int | list[str] | None) -> Answer:
+    def get(self, *path: str, **query: str | int | list[str] | None) -> JsonAnswer:
         """The answer to GET /api/v1/<path>; query parameters that are None are left out."""
         given = {name: value for name, value in query.items() if value is not None}
         return self._ask("GET", path, query=urlencode(given, doseq=True))
 
-    def post(self, *path: str, body: object, headers: dict[str, str] | None = None) -> Answer:
+    def post(self, *path: str, body: object, headers: dict[str, str] | None = None) -> JsonAnswer:
         return self._ask("POST", path, body, headers=headers)
 
-    def patch(self, *path: str, body: object) -> Answer:
+    def patch(self, *path: str, body: object) -> JsonAnswer:
         return self._ask("PATCH", path, body)
 
     def delete(self, *path: str) -> None:
@@ -107,7 +107,7 @@ class Client:
                     return
                 yield piece
 
-    def post_file(self, *path: str, content: bytes, content_type: str, **query: str) -> Answer:
+    def post_file(self, *path: str, content: bytes, content_type: str, **query: str) -> JsonAnswer:
         """The answer to a file sent as it is."""
         return _parse(self._exchange("POST", path, content, content_type, urlencode(query)))
 
@@ -118,7 +118,7 @@ class Client:
         body: object = None,
         query: str = "",
         headers: dict[str, str] | None = None,
-    ) -> Answer:
+    ) -> JsonAnswer:
         content = None if body is None else json.dumps(body).encode()
         return _parse(self._exchange(method, path, content, "application/json", query, headers))
 
@@ -213,7 +213,7 @@ def token_in(file: Path) -> str:
 _KINDS: dict[int, type[FieldpostError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
 
 
-def _parse(content: bytes) -> Answer:
+def _parse(content: bytes) -> JsonAnswer:
     """The JSON object of an answer; none for an empty one."""
     if not content:
         return {}

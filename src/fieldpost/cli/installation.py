@@ -5,8 +5,8 @@ Whatever cannot be asked ends the command as any other would: a doctor that reac
 
 from collections.abc import Callable, Iterator
 
-from fieldpost.cli.client import Answer, Client
-from fieldpost.core.checks import Check, Verdict
+from fieldpost.cli.client import Client, JsonAnswer
+from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.errors import Denied
 
 NAMES_MAX = 5
@@ -15,63 +15,67 @@ NAMES_MAX = 5
 def examine(client: Client) -> list[Check]:
     """Each check by its name; those of sites bear the site's."""
     me = client.get("me")
-    checks = [Check("api", Verdict.OK, f"{client.url} answers; {me['name']} is {me['role']}")]
+    checks = [Check("api", CheckVerdict.OK, f"{client.url} answers; {me['name']} is {me['role']}")]
     for look in (_troubles, _nodes, _breakers, _figures, _sites):
         try:
             checks += look(client.get)
         except Denied as refused:
-            checks.append(Check(look.__name__.strip("_"), Verdict.WARNING, f"not looked at: {refused}"))
+            checks.append(Check(look.__name__.strip("_"), CheckVerdict.WARNING, f"not looked at: {refused}"))
     return checks
 
 
-def _troubles(get: Callable[..., Answer]) -> Iterator[Check]:
+def _troubles(get: Callable[..., JsonAnswer]) -> Iterator[Check]:
     troubles = get("health")["troubles"]
-    yield Check("central", Verdict.FAILING if troubles else Verdict.OK, "; ".join(troubles) or "is well")
+    yield Check("central", CheckVerdict.FAILING if troubles else CheckVerdict.OK, "; ".join(troubles) or "is well")
 
 
-def _nodes(get: Callable[..., Answer]) -> Iterator[Check]:
+def _nodes(get: Callable[..., JsonAnswer]) -> Iterator[Check]:
     found = get("nodes")
     running = [node["node_id"] for node in found["nodes"] if node["state"] == "running"]
     lost = [node["node_id"] for node in found["nodes"] if node["state"] == "lost"]
     detail = f"{len(running)} running" + (f", lost: {_names(lost)}" if lost else "")
-    yield Check("nodes", Verdict.WARNING if lost or not running else Verdict.OK, detail)
+    yield Check("nodes", CheckVerdict.WARNING if lost or not running else CheckVerdict.OK, detail)
     leader = found["leader"]
-    yield Check("leader", Verdict.OK if leader else Verdict.WARNING, leader or "nobody leads: nothing is purged")
+    yield Check(
+        "leader", CheckVerdict.OK if leader else CheckVerdict.WARNING, leader or "nobody leads: nothing is purged"
+    )
 
 
-def _breakers(get: Callable[..., Answer]) -> Iterator[Check]:
+def _breakers(get: Callable[..., JsonAnswer]) -> Iterator[Check]:
     blocked = [one["key"] for one in get("breakers")["breakers"] if one["health"] == "blocked"]
     detail = f"blocked: {_names(blocked)}" if blocked else "none is blocked"
-    yield Check("breakers", Verdict.FAILING if blocked else Verdict.OK, detail)
+    yield Check("breakers", CheckVerdict.FAILING if blocked else CheckVerdict.OK, detail)
 
 
-def _figures(get: Callable[..., Answer]) -> Iterator[Check]:
+def _figures(get: Callable[..., JsonAnswer]) -> Iterator[Check]:
     figures = get("kpis")["kpis"]
     for name in ("parked", "stuck", "overdue"):
         if name in figures:
             count = int(figures[name])
-            yield Check(name, Verdict.WARNING if count else Verdict.OK, f"{count} notifications")
+            yield Check(name, CheckVerdict.WARNING if count else CheckVerdict.OK, f"{count} notifications")
 
 
-def _sites(get: Callable[..., Answer]) -> Iterator[Check]:
+def _sites(get: Callable[..., JsonAnswer]) -> Iterator[Check]:
     found = [site for site in get("site-health")["sites"] if site["revoked_at"] is None]
     if not found:
-        yield Check("sites", Verdict.OK, "there is none yet")
+        yield Check("sites", CheckVerdict.OK, "there is none yet")
     for site in found:
         yield Check(f"site {site['name']}", *_state(site))
 
 
-def _state(site: Answer) -> tuple[Verdict, str]:
+def _state(site: JsonAnswer) -> tuple[CheckVerdict, str]:
     """The verdict on one site, and why."""
     if site["reported_at"] is None:
-        return Verdict.WARNING, f"{site['link']}: it has never reported"
+        return CheckVerdict.WARNING, f"{site['link']}: it has never reported"
     troubles = []
     if site["link"] != "online":
         troubles.append(f"last heard of at {site['reported_at']}")
     if site["is_forwarding"] is False:
         troubles.append(f"does not get through: {site['forward_error'] or 'no reason given'}")
     troubles += [f"{site[name]} {name}" for name in ("parked", "rejected") if site[name]]
-    verdict = Verdict.FAILING if site["link"] == "offline" else Verdict.WARNING if troubles else Verdict.OK
+    verdict = (
+        CheckVerdict.FAILING if site["link"] == "offline" else CheckVerdict.WARNING if troubles else CheckVerdict.OK
+    )
     return verdict, ": ".join([site["link"], *([", ".join(troubles)] if troubles else [])])
 
 

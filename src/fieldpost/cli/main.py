@@ -39,7 +39,7 @@ EXIT_CODES: dict[type[FieldpostError], int] = {
 }
 
 
-class Commands(CommandsOnDemand):
+class CommandGroup(CommandsOnDemand):
     places: ClassVar = {
         "login": "profiles:login",
         "logout": "profiles:logout",
@@ -74,7 +74,7 @@ class Commands(CommandsOnDemand):
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     name="fieldpost",
     help="Machines at sites notify people over links that fail.",
     no_args_is_help=True,

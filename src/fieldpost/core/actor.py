@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fieldpost.core.errors import Denied
-from fieldpost.core.text import LABEL_BYTES_MAX, cut
+from fieldpost.core.text import LABEL_BYTES_MAX, truncate
 
 APP = "app:"
 """What the source of an application begins with, and no site's name does."""
@@ -37,7 +37,7 @@ class Actor:
     @property
     def source(self) -> str:
         """What stands in a site's place where an application sends: its token by name, or whose it is."""
-        return APP + cut(self.token or self.name, LABEL_BYTES_MAX - len(APP))
+        return APP + truncate(self.token or self.name, LABEL_BYTES_MAX - len(APP))
 
     @property
     def may_read_bodies(self) -> bool:

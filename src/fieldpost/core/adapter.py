@@ -64,7 +64,7 @@ class Adapter(Protocol):
 
 
 @runtime_checkable
-class Doubting(Protocol):
+class WarnsAboutSettings(Protocol):
     """An adapter that also knows settings which are lawful and yet probably not meant."""
 
     def doubts(self, settings: Mapping[str, object]) -> list[str]:
@@ -88,7 +88,7 @@ class SettingField:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class AttemptPhase:
     """A step of an attempt, by the word that outcomes have in `phase`."""
 
     name: str
@@ -106,14 +106,14 @@ class Described(Protocol):
 
     fields: Sequence[SettingField]
     """All its settings, secrets included, in the order in which one fills them in."""
-    phases: Sequence[Phase]
+    phases: Sequence[AttemptPhase]
     """In the order of an attempt that goes well."""
     guide: str
     """For people, in Markdown."""
 
 
 @runtime_checkable
-class Locating(Protocol):
+class ChecksHosts(Protocol):
     """An adapter whose settings name hosts, and that can say whether there are such hosts."""
 
     async def locate(self, settings: Mapping[str, object]) -> None:

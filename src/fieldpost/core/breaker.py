@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from fieldpost.core.outcome import Held, Outcome, Uncertain
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 
 
 class BreakerState(StrEnum):
@@ -116,7 +116,7 @@ def give_back_probe(breaker: Breaker, owner: str, now: datetime) -> Breaker:
     return replace(breaker, state=BreakerState.OPEN, open_until=now, probe_owner=None, probe_until=None)
 
 
-def hasten(breaker: Breaker, now: datetime) -> Breaker:
+def probe_now(breaker: Breaker, now: datetime) -> Breaker:
     """Somebody changed what it guards: due for a probe at once, instead of when its block ends."""
     if breaker.state is not BreakerState.OPEN or breaker.open_until is None or breaker.open_until <= now:
         return breaker
@@ -142,7 +142,7 @@ def reset(breaker: Breaker) -> Breaker:
 
 
 def _failed(breaker: Breaker, error: str, policy: BreakerPolicy, now: datetime) -> Breaker:
-    error = cut(error)
+    error = truncate(error)
     if breaker.state is BreakerState.OPEN:
         # A result of an attempt that began before it opened: news for the record, not a reason to block longer.
         return replace(breaker, last_error=error, last_failure_at=now, failures=breaker.failures + 1)

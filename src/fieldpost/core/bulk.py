@@ -22,7 +22,7 @@ STAGE_ENDS = (1, 11)
 """How many notifications a retry in stages has tried after its first and its second stage; then come the rest."""
 
 
-class Verb(StrEnum):
+class BulkVerb(StrEnum):
     RETRY = "retry"
     DISCARD = "discard"
 
@@ -54,7 +54,7 @@ class RowOutcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkAct:
     act_id: str
-    verb: Verb
+    verb: BulkVerb
     actor: str
     reason: str
     wanted: dict[str, str | list[str]] | None

@@ -10,7 +10,7 @@ DISK_FAILING_BYTES = 100 * 1024**2
 DISK_WARNING_BYTES = 1024**3
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """Of a check. A warning is for people to look at; what fails keeps a node from being ready."""
 
     OK = "ok"
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Check:
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     detail: str
 
 
@@ -30,9 +30,9 @@ class Diagnosis:
     checks: tuple[Check, ...]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CheckVerdict:
         """The worst of all."""
-        order = (Verdict.OK, Verdict.WARNING, Verdict.FAILING)
+        order = (CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.FAILING)
         return max((check.verdict for check in self.checks), key=order.index)
 
 
@@ -40,5 +40,5 @@ def room_check(free_bytes: int, place: str) -> Check:
     """Whether there is room enough on the disk of this place."""
     detail = f"{free_bytes / 1024**3:.1f} GiB free in {place}"
     if free_bytes < DISK_FAILING_BYTES:
-        return Check("disk", Verdict.FAILING, detail)
-    return Check("disk", Verdict.WARNING if free_bytes < DISK_WARNING_BYTES else Verdict.OK, detail)
+        return Check("disk", CheckVerdict.FAILING, detail)
+    return Check("disk", CheckVerdict.WARNING if free_bytes < DISK_WARNING_BYTES else CheckVerdict.OK, detail)

@@ -13,7 +13,7 @@ from fieldpost.core.times import to_text
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimState:
     """Who holds the row, and how often its attempts ended with their node."""
 
     owner: str | None
@@ -21,7 +21,7 @@ class Claim:
     orphan_count: int = 0
 
 
-def explain(n: Notification, claim: Claim, breaker: Breaker | None, now: datetime) -> str:
+def explain(n: Notification, claim: ClaimState, breaker: Breaker | None, now: datetime) -> str:
     """The sentence. `breaker` is the one the row is held by, if it is held."""
     match n.status:
         case Status.DELIVERED:
@@ -54,7 +54,7 @@ _MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b", re.ASCII)
 _WAITS_FOR_OPERATOR = "It waits for an operator to retry or discard it."
 
 
-def _explain_live(n: Notification, claim: Claim, breaker: Breaker | None, now: datetime) -> str:
+def _explain_live(n: Notification, claim: ClaimState, breaker: Breaker | None, now: datetime) -> str:
     if claim.lease_until is not None and claim.lease_until > now:
         return (
             f"Node {claim.owner} is attempting it now; its claim lasts until {_at(claim.lease_until)}"
@@ -83,7 +83,7 @@ def _explain_live(n: Notification, claim: Claim, breaker: Breaker | None, now: d
 _NEXT_ALONE = "the next free node attempts it with nothing beside it"
 
 
-def _explain_orphan(claim: Claim) -> str:
+def _explain_orphan(claim: ClaimState) -> str:
     """The lease ran out and nobody has taken the row since; its orphan is counted when somebody does."""
     match claim.orphan_count:
         case 0:

@@ -19,14 +19,14 @@ from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.sites.call_mirror import LIVE as LIVE_CALLS
 from fieldpost.core.sites.message import OperationStatus
 
-Figures = Mapping[str, float]
+KpiValues = Mapping[str, float]
 """The KPIs of one site, or of all together, by name."""
 
 SWEEPS_UNTIL_OVERDUE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class KpiRow:
     """What of a notification counts for a KPI."""
 
     site: str
@@ -39,7 +39,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRow:
+class KpiCall:
     """What of a cached call in the mirror counts for a KPI."""
 
     site: str
@@ -67,8 +67,8 @@ class Fold(StrEnum):
     MAX = "max"
 
 
-Formula = Callable[[Sequence[Row], datetime, Thresholds], float]
-CallFormula = Callable[[Sequence[CallRow], datetime, Thresholds], float]
+Formula = Callable[[Sequence[KpiRow], datetime, Thresholds], float]
+CallFormula = Callable[[Sequence[KpiCall], datetime, Thresholds], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,51 +85,51 @@ class Kpi:
     """Over the mirror of cached calls; a KPI has one of the two."""
 
 
-def _queue_depth(rows: Sequence[Row], _now: datetime, _by: Thresholds) -> float:
+def _queue_depth(rows: Sequence[KpiRow], _now: datetime, _by: Thresholds) -> float:
     return sum(row.status in LIVE for row in rows)
 
 
-def _stuck(rows: Sequence[Row], now: datetime, by: Thresholds) -> float:
+def _stuck(rows: Sequence[KpiRow], now: datetime, by: Thresholds) -> float:
     return sum(is_stuck(row.status, row.created_at, now, by.stuck_after) for row in rows)
 
 
-def _overdue(rows: Sequence[Row], now: datetime, by: Thresholds) -> float:
+def _overdue(rows: Sequence[KpiRow], now: datetime, by: Thresholds) -> float:
     return sum(_is_overdue(row, now, by.overdue_after) for row in rows)
 
 
-def _parked(rows: Sequence[Row], _now: datetime, _by: Thresholds) -> float:
+def _parked(rows: Sequence[KpiRow], _now: datetime, _by: Thresholds) -> float:
     return sum(row.status is Status.PARKED for row in rows)
 
 
-def _delivered(rows: Sequence[Row], now: datetime, by: Thresholds) -> float:
+def _delivered(rows: Sequence[KpiRow], now: datetime, by: Thresholds) -> float:
     return sum(row.delivered_at is not None and now - row.delivered_at < by.delivered_window for row in rows)
 
 
-def _oldest_pending_age(rows: Sequence[Row], now: datetime, _by: Thresholds) -> float:
+def _oldest_pending_age(rows: Sequence[KpiRow], now: datetime, _by: Thresholds) -> float:
     return max(((now - row.created_at).total_seconds() for row in rows if row.status in LIVE), default=0.0)
 
 
-def _calls_buffered(rows: Sequence[CallRow], _now: datetime, _by: Thresholds) -> float:
+def _calls_buffered(rows: Sequence[KpiCall], _now: datetime, _by: Thresholds) -> float:
     return sum(_is_live_call(row) for row in rows)
 
 
-def _calls_stuck(rows: Sequence[CallRow], now: datetime, by: Thresholds) -> float:
+def _calls_stuck(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
     return sum(_is_live_call(row) and now - row.begun_at > by.stuck_after for row in rows)
 
 
-def _calls_parked(rows: Sequence[CallRow], _now: datetime, _by: Thresholds) -> float:
+def _calls_parked(rows: Sequence[KpiCall], _now: datetime, _by: Thresholds) -> float:
     return sum(row.status is OperationStatus.PARKED and not row.is_gone for row in rows)
 
 
-def _calls_delivered(rows: Sequence[CallRow], now: datetime, by: Thresholds) -> float:
+def _calls_delivered(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
     return sum(row.status is OperationStatus.DELIVERED and _ended_lately(row, now, by) for row in rows)
 
 
-def _calls_failed(rows: Sequence[CallRow], now: datetime, by: Thresholds) -> float:
+def _calls_failed(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
     return sum(row.status is OperationStatus.FAILED and _ended_lately(row, now, by) for row in rows)
 
 
-def _calls_oldest_pending_age(rows: Sequence[CallRow], now: datetime, _by: Thresholds) -> float:
+def _calls_oldest_pending_age(rows: Sequence[KpiCall], now: datetime, _by: Thresholds) -> float:
     return max(((now - row.begun_at).total_seconds() for row in rows if _is_live_call(row)), default=0.0)
 
 
@@ -196,7 +196,7 @@ KPIS: tuple[Kpi, ...] = (
     ),
 )
 NAMES = tuple(kpi.name for kpi in KPIS)
-NOTHING: Figures = dict.fromkeys(NAMES, 0.0)
+NOTHING: KpiValues = dict.fromkeys(NAMES, 0.0)
 """The figures of a site that has no rows."""
 
 
@@ -205,10 +205,10 @@ class Snapshot:
     """All KPIs at one moment."""
 
     as_of: datetime
-    of_sites: Mapping[str, Figures]
+    of_sites: Mapping[str, KpiValues]
 
     @property
-    def total(self) -> Figures:
+    def total(self) -> KpiValues:
         """Of all sites together."""
         return fold(self.of_sites.values())
 
@@ -218,7 +218,7 @@ def is_stuck(status: Status, created_at: datetime, now: datetime, stuck_after: t
     return status in LIVE and now - created_at > stuck_after
 
 
-def compute(rows: Iterable[Row], now: datetime, by: Thresholds, calls: Iterable[CallRow] = ()) -> Figures:
+def compute(rows: Iterable[KpiRow], now: datetime, by: Thresholds, calls: Iterable[KpiCall] = ()) -> KpiValues:
     """All KPIs of these rows together."""
     found, found_calls = list(rows), list(calls)
     figures = dict(NOTHING)
@@ -231,10 +231,10 @@ def compute(rows: Iterable[Row], now: datetime, by: Thresholds, calls: Iterable[
 
 
 def compute_by_site(
-    rows: Iterable[Row], now: datetime, by: Thresholds, calls: Iterable[CallRow] = ()
-) -> dict[str, Figures]:
+    rows: Iterable[KpiRow], now: datetime, by: Thresholds, calls: Iterable[KpiCall] = ()
+) -> dict[str, KpiValues]:
     """All KPIs of each site that has rows."""
-    of_sites: dict[str, tuple[list[Row], list[CallRow]]] = {}
+    of_sites: dict[str, tuple[list[KpiRow], list[KpiCall]]] = {}
     for row in rows:
         of_sites.setdefault(row.site, ([], []))[0].append(row)
     for call in calls:
@@ -242,7 +242,7 @@ def compute_by_site(
     return {site: compute(found, now, by, found_calls) for site, (found, found_calls) in of_sites.items()}
 
 
-def fold(of_sites: Iterable[Figures]) -> Figures:
+def fold(of_sites: Iterable[KpiValues]) -> KpiValues:
     """The figures of all sites together, from those of each."""
     found = list(of_sites)
     return {kpi.name: float(_FOLDS[kpi.fold]([figures[kpi.name] for figures in found])) for kpi in KPIS}
@@ -255,15 +255,15 @@ def _largest(values: Sequence[float]) -> float:
 _FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {Fold.SUM: sum, Fold.MAX: _largest}
 
 
-def _is_live_call(row: CallRow) -> bool:
+def _is_live_call(row: KpiCall) -> bool:
     return row.status in LIVE_CALLS and not row.is_gone
 
 
-def _ended_lately(row: CallRow, now: datetime, by: Thresholds) -> bool:
+def _ended_lately(row: KpiCall, now: datetime, by: Thresholds) -> bool:
     return row.ended_at is not None and now - row.ended_at < by.delivered_window
 
 
-def _is_overdue(row: Row, now: datetime, overdue_after: timedelta) -> bool:
+def _is_overdue(row: KpiRow, now: datetime, overdue_after: timedelta) -> bool:
     """Free to be taken, by its arrival, its due time and the end of its last lease, and not taken for so long."""
     if row.status not in LIVE or row.is_held or row.due_at is None:
         return False

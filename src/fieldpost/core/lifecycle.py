@@ -34,7 +34,7 @@ from fieldpost.core.outcome import (
     name_errors,
 )
 from fieldpost.core.retry import RetryPolicy
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def held(n: Notification, outcome: Held, hold: Hold, now: datetime) -> Transitio
         next_attempt_at=n.next_attempt_at,
         due_at=hold.until,
         held_by=hold.by,
-        held_reason=cut(outcome.error),
+        held_reason=truncate(outcome.error),
     )
 
 
@@ -206,7 +206,7 @@ def _storable(target: Target) -> Target:
     """A target as an adapter returned it, with its error as it may be stored."""
     if target.status is TargetStatus.FAILED:
         return replace(target, error=_reason(target.error or ""))
-    return replace(target, error=cut(target.error)) if target.error else target
+    return replace(target, error=truncate(target.error)) if target.error else target
 
 
 def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
@@ -218,12 +218,12 @@ def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
         case PermanentFailure():
             return replace(target, status=TargetStatus.FAILED, error=_reason(outcome.error))
         case _:
-            return replace(target, error=cut(outcome.error or ""))
+            return replace(target, error=truncate(outcome.error or ""))
 
 
 def _reason(error: str) -> str:
     """The error as it may be stored: whoever looks at a failure finds some text."""
-    return cut(error) or "failed without a reason given"
+    return truncate(error) or "failed without a reason given"
 
 
 def _is_owed(targets: tuple[Target, ...], outcome: Outcome) -> bool:

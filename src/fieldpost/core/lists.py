@@ -61,14 +61,14 @@ class Directory:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class DeliveryPath:
     """Where a notification goes: its list and the channel that carries it."""
 
     notification_list: NotificationList
     channel: Channel
 
 
-def resolve(directory: Directory, list_name: str) -> Route | PermanentFailure:
+def resolve(directory: Directory, list_name: str) -> DeliveryPath | PermanentFailure:
     """The route of a list, or the reason why there is none; that reason parks at once."""
     notification_list = directory.lists.get(list_name)
     if notification_list is None:
@@ -85,7 +85,7 @@ def resolve(directory: Directory, list_name: str) -> Route | PermanentFailure:
             f"list {list_name!r} is of type {notification_list.type!r}, its channel {channel.name!r} is not",
             phase="resolve",
         )
-    return Route(notification_list, channel)
+    return DeliveryPath(notification_list, channel)
 
 
 def refuse_site(notification_list: NotificationList, site: str) -> PermanentFailure | None:

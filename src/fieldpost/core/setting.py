@@ -50,7 +50,7 @@ class SettingInForce:
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class EffectiveSettings:
     """The settings that one node works by; it read them once, at its start."""
 
     node_id: str = ""

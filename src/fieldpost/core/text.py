@@ -60,7 +60,7 @@ def check_body(value: object) -> str:
     return _check_text(value, "body", BODY_BYTES_MAX)
 
 
-def cut(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
+def truncate(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
     """The text as one that may be stored: no NUL, no lone surrogate, at most so many bytes of UTF-8."""
     encoded = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
     if len(encoded) <= bytes_max:

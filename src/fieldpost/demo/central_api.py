@@ -10,7 +10,7 @@ from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput
 
 TIMEOUT_S = 10.0
 
-Answer = dict[str, Any]
+ApiObject = dict[str, Any]
 
 _KINDS: dict[int, type[FieldpostError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
 
@@ -32,20 +32,20 @@ class CentralApi:
     ) -> None:
         await self._session.close()
 
-    async def get(self, *path: str, **query: str | int) -> Answer:
+    async def get(self, *path: str, **query: str | int) -> ApiObject:
         return await self._ask("GET", path, params=query)
 
-    async def post(self, *path: str, body: object) -> Answer:
+    async def post(self, *path: str, body: object) -> ApiObject:
         return await self._ask("POST", path, json=body)
 
-    async def patch(self, *path: str, body: object) -> Answer:
+    async def patch(self, *path: str, body: object) -> ApiObject:
         return await self._ask("PATCH", path, json=body)
 
-    async def _ask(self, method: str, path: tuple[str, ...], **given: Any) -> Answer:
+    async def _ask(self, method: str, path: tuple[str, ...], **given: Any) -> ApiObject:
         url = "/".join([self._url, "api", "v1", *(quote(part, safe="") for part in path)])
         try:
             async with self._session.request(method, url, **given) as response:
-                answer: Answer = await response.json(content_type=None)
+                answer: ApiObject = await response.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
             raise Unavailable("central.unreachable", f"central does not answer: {reason}") from error

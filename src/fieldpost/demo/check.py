@@ -9,7 +9,7 @@ import aiohttp
 from fieldpost.core.errors import NotFound, Unavailable
 from fieldpost.core.times import from_text
 from fieldpost.demo.central_api import CentralApi
-from fieldpost.demo.protocol import Sent
+from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.scenario import FLAKY, GONE, HEALTHY, REFUSALS, SITES
 
 TIMEOUT_S = 5.0
@@ -24,7 +24,7 @@ class Finding:
         return f"  {'ok  ' if self.is_so else 'NOT '} {self.text}"
 
 
-async def look(api: CentralApi, inbox_url: str, sent: Iterable[Sent]) -> list[Finding]:
+async def look(api: CentralApi, inbox_url: str, sent: Iterable[SentByScript]) -> list[Finding]:
     """One finding per promise. Raises FieldpostError when somebody does not answer."""
     mails = await _mails(inbox_url)
     told = list(sent)
@@ -35,7 +35,7 @@ async def look(api: CentralApi, inbox_url: str, sent: Iterable[Sent]) -> list[Fi
     ]
 
 
-def _arrived(sent: list[Sent], mails: dict[str, str]) -> Finding:
+def _arrived(sent: list[SentByScript], mails: dict[str, str]) -> Finding:
     here = [one for one in sent if one.notification_id in mails]
     missing = [role.name for role in SITES if not any(one.site == role.name for one in here)]
     if missing:
@@ -45,7 +45,7 @@ def _arrived(sent: list[Sent], mails: dict[str, str]) -> Finding:
     return Finding(True, f"{len(here)} notifications sent at {sites} are in the inbox, within {slowest:.1f} s")
 
 
-async def _retried(api: CentralApi, in_inbox: list[Sent]) -> Finding:
+async def _retried(api: CentralApi, in_inbox: list[SentByScript]) -> Finding:
     for one in in_inbox:
         found = await api.get("notifications", one.notification_id)
         outcomes = [attempt["outcome"] for attempt in found["attempts"]]
@@ -56,7 +56,7 @@ async def _retried(api: CentralApi, in_inbox: list[Sent]) -> Finding:
     return Finding(False, "one was refused, retried and delivered")
 
 
-async def _parked(api: CentralApi, sent: list[Sent]) -> Finding:
+async def _parked(api: CentralApi, sent: list[SentByScript]) -> Finding:
     for one in sent:
         with suppress(NotFound):  # not yet forwarded
             found = await api.get("notifications", one.notification_id)

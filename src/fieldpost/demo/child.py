@@ -22,7 +22,7 @@ import msgspec
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import to_text
-from fieldpost.demo.protocol import AgentPart, CentralPart, Failed, Part, Report, ScriptPart, Sent, Serves
+from fieldpost.demo.protocol import AgentPart, CentralPart, DemoPart, Failed, Report, ScriptPart, SentByScript, Serves
 from fieldpost.demo.scenario import SITES
 
 ORPHAN_GRACE_S = 5.0
@@ -31,7 +31,7 @@ AGENT_INTERVAL_S = 2.0
 
 def main() -> None:
     """Play the part until SIGTERM; 0 when it ended in order."""
-    part = msgspec.json.decode(sys.stdin.buffer.readline(), type=Part)
+    part = msgspec.json.decode(sys.stdin.buffer.readline(), type=DemoPart)
     threading.Thread(target=_end_with_the_demo, name="tether", daemon=True).start()
     try:
         _run(_play(part))
@@ -48,7 +48,7 @@ def _end_with_the_demo() -> None:
     os._exit(1)
 
 
-async def _play(part: Part) -> None:
+async def _play(part: DemoPart) -> None:
     from fieldpost.run import logs
 
     logs.configure("info")
@@ -68,7 +68,7 @@ async def _central(part: CentralPart) -> None:
     from fieldpost.central.access.passwords import SYLLABLES, readable_password
     from fieldpost.central.dispatch.options import DispatchOptions
     from fieldpost.run.central import Started, run_central
-    from fieldpost.run.settings import CentralOptions, Settings
+    from fieldpost.run.settings import CentralOptions, CentralSettings
 
     # The demo shows a login that can be typed at once, so it chooses the password itself.
     password = readable_password(secrets.token_bytes(SYLLABLES))
@@ -79,7 +79,7 @@ async def _central(part: CentralPart) -> None:
         _report(Serves(told.url, str(told.token_file)))
 
     options = CentralOptions(folder=part.folder, store=part.store, port=part.port)
-    settings = Settings(central=options, dispatch=DispatchOptions(grace_s=5.0))
+    settings = CentralSettings(central=options, dispatch=DispatchOptions(grace_s=5.0))
     try:
         await run_central(settings, started, first_password=password)
     except ConfigError as error:
@@ -108,7 +108,7 @@ async def _script(part: ScriptPart, clock: Clock) -> None:
             sent_at = clock.now()
             recipients = site.notify.to(words.list_name)
             sent_id = recipients.send(words.subject, words.body, instance=words.instance, script=role.script)
-            _report(Sent(sent_id, part.site, words.list_name, words.subject, to_text(sent_at)))
+            _report(SentByScript(sent_id, part.site, words.list_name, words.subject, to_text(sent_at)))
             wait_s = part.pause_s
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from fieldpost.clock import Clock
-from fieldpost.demo.protocol import Failed, Part, Report
+from fieldpost.demo.protocol import DemoPart, Failed, Report
 
 DEATHS_MAX = 3
 DEATHS_WITHIN_S = 30.0
@@ -34,7 +34,7 @@ class Child:
     def __init__(
         self,
         name: str,
-        part: Part,
+        part: DemoPart,
         log_file: Path,
         lock_handle: int,
         clock: Clock,

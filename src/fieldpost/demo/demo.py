@@ -25,7 +25,7 @@ from fieldpost.demo.inbox import Inbox
 from fieldpost.demo.lock import DemoLock
 from fieldpost.demo.mail_store import MailStore
 from fieldpost.demo.processes import Processes
-from fieldpost.demo.protocol import Sent
+from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.setup import furnish
 from fieldpost.demo.terminal import Terminal
 
@@ -81,7 +81,7 @@ class Demo:
         self._terminal = Terminal(self._stopping.set, is_brief=options.is_check)
         self._processes: Processes | None = None
         self._is_unwinding = False
-        self._sent: list[Sent] = []
+        self._sent: list[SentByScript] = []
         self._findings: list[check.Finding] = []
 
     async def run(self) -> int:
@@ -139,7 +139,7 @@ class Demo:
             follower = Follower(api, central.url, self._terminal, catcher.arrived_at)
             await follower.begin()
 
-            def sent(report: Sent) -> None:
+            def sent(report: SentByScript) -> None:
                 if options.is_check:
                     self._sent.append(report)
                 follower.sent(report)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fieldpost.core.times import from_text
-from fieldpost.demo.central_api import Answer, CentralApi
-from fieldpost.demo.protocol import Sent
+from fieldpost.demo.central_api import ApiObject, CentralApi
+from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.terminal import Terminal
 
 PAGE = 200
@@ -46,7 +46,7 @@ class Follower:
             many = f"{len(found)}{' or more' if len(found) == PAGE else ''}"
             self._terminal.say(f"Going on with {many} notifications of earlier runs; {parked} are parked.")
 
-    def sent(self, sent: Sent) -> None:
+    def sent(self, sent: SentByScript) -> None:
         """A script has sent."""
         if sent.notification_id not in self._known:
             self._tell_sent(sent.notification_id, _moment(sent.sent_at), sent.site, sent.subject, sent.list_name)
@@ -68,7 +68,7 @@ class Follower:
         for at, site, word, text in sorted(event for event in events if event is not None):
             self._terminal.event(at, site, word, text)
 
-    def _event(self, one: Answer, known: _Known, as_of: datetime) -> tuple[datetime, str, str, str] | None:
+    def _event(self, one: ApiObject, known: _Known, as_of: datetime) -> tuple[datetime, str, str, str] | None:
         """When, at which site, what happened; None when it is nothing to tell."""
         site, what, reason = one["source_site"], f"{one['subject']} → {one['list_name']}", one["last_error"]
         at = _moment(one["last_attempt_at"] or one["created_at"])

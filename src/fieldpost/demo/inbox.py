@@ -43,7 +43,7 @@ class Mailbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InboxRow:
     """One mail in the list."""
 
     number: int
@@ -178,9 +178,9 @@ def _concerns(mail: ReceivedMail, address: str) -> bool:
     return any(address.casefold() in party.casefold() for party in (mail.sender, *mail.recipients))
 
 
-def _row(mail: ReceivedMail, address: str = "") -> Row:
+def _row(mail: ReceivedMail, address: str = "") -> InboxRow:
     fieldpost_id = mail.header(ID_HEADER)
-    return Row(
+    return InboxRow(
         number=mail.number,
         received_at=mail.received_at,
         sender=mail.header("From") or mail.sender,
@@ -193,7 +193,7 @@ def _row(mail: ReceivedMail, address: str = "") -> Row:
     )
 
 
-def _to_json(row: Row) -> dict[str, object]:
+def _to_json(row: InboxRow) -> dict[str, object]:
     return {
         "number": row.number,
         "received_at": times.to_text(row.received_at),

@@ -11,7 +11,7 @@ import msgspec
 
 from fieldpost.clock import Clock
 from fieldpost.demo.children import Child, stop_together
-from fieldpost.demo.protocol import AgentPart, CentralPart, Part, Report, ScriptPart, Sent, Serves
+from fieldpost.demo.protocol import AgentPart, CentralPart, DemoPart, Report, ScriptPart, SentByScript, Serves
 from fieldpost.demo.scenario import SITES
 from fieldpost.demo.terminal import Terminal
 from fieldpost.demo.welcome import Login
@@ -70,11 +70,11 @@ class Processes:
         self._central.append(central)
         return await serves
 
-    def start_sites(self, pause_s: float, on_sent: Callable[[Sent], None]) -> None:
+    def start_sites(self, pause_s: float, on_sent: Callable[[SentByScript], None]) -> None:
         """The agents, and the scripts that send every so many seconds."""
 
         def heard(report: Report) -> None:
-            if isinstance(report, Sent):
+            if isinstance(report, SentByScript):
                 on_sent(report)
 
         for number, role in enumerate(SITES):
@@ -94,7 +94,7 @@ class Processes:
     def _login_file(self) -> Path:
         return self._folder / "login.json"
 
-    def _start(self, name: str, part: Part, on_report: Callable[[Report], None]) -> Child:
+    def _start(self, name: str, part: DemoPart, on_report: Callable[[Report], None]) -> Child:
         child = Child(
             name,
             part,

@@ -29,7 +29,7 @@ class ScriptPart(msgspec.Struct, frozen=True, tag="script", forbid_unknown_field
     pause_s: float
 
 
-Part = CentralPart | AgentPart | ScriptPart
+DemoPart = CentralPart | AgentPart | ScriptPart
 
 
 class Serves(msgspec.Struct, frozen=True, tag="serves"):
@@ -40,7 +40,7 @@ class Serves(msgspec.Struct, frozen=True, tag="serves"):
     """Holds the API token that the first start made, unless that was for another folder."""
 
 
-class Sent(msgspec.Struct, frozen=True, tag="sent"):
+class SentByScript(msgspec.Struct, frozen=True, tag="sent"):
     """A script has sent; the id is what `send()` returned."""
 
     notification_id: str
@@ -56,4 +56,4 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     text: str
 
 
-Report = Serves | Sent | Failed
+Report = Serves | SentByScript | Failed

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from fieldpost.core.errors import ConfigError, Denied
-from fieldpost.demo.central_api import Answer, CentralApi
+from fieldpost.demo.central_api import ApiObject, CentralApi
 from fieldpost.demo.child import keep_secret
 from fieldpost.demo.scenario import CHANNEL, FROM_ADDRESS, MAILBOXES, RETRY_DELAY_S, SITES
 from fieldpost.site.config.folder import SETTINGS_FILE, TOKEN_FILE, read_folder
@@ -29,7 +29,7 @@ async def furnish(api: CentralApi, central_url: str, folder: Path, smtp_port: in
 
 
 async def _channel(api: CentralApi, smtp_port: int) -> None:
-    settings: Answer = {
+    settings: ApiObject = {
         "host": "127.0.0.1",
         "port": smtp_port,
         "tls": "none",

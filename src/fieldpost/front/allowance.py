@@ -21,7 +21,7 @@ PAUSE_S = 1.0
 """A connection whose site is in debt is not read for so long, however fast it sends."""
 
 
-class Lane(StrEnum):
+class LinkKind(StrEnum):
     """What a connection of the link is for."""
 
     DATA = "data"
@@ -61,11 +61,11 @@ class Allowances:
     def __init__(self, options: FrontOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
-        self._connections: Counter[tuple[str, Lane]] = Counter()
-        self._buckets: dict[tuple[str, Lane], tuple[Bucket, Bucket]] = {}
+        self._connections: Counter[tuple[str, LinkKind]] = Counter()
+        self._buckets: dict[tuple[str, LinkKind], tuple[Bucket, Bucket]] = {}
 
     @contextmanager
-    def connection(self, site: str, lane: Lane = Lane.DATA) -> Iterator[None]:
+    def connection(self, site: str, lane: LinkKind = LinkKind.DATA) -> Iterator[None]:
         """Held while a connection, or a request that is being read, is the site's; TooMuch when it has too many."""
         count, count_max = self._connections[site, lane], self._options.connections_per_site
         if count >= count_max:
@@ -78,14 +78,14 @@ class Allowances:
             if not self._connections[site, lane]:
                 del self._connections[site, lane]
 
-    def check(self, site: str, lane: Lane = Lane.DATA) -> None:
+    def check(self, site: str, lane: LinkKind = LinkKind.DATA) -> None:
         """Raise TooMuch while the site is in debt."""
         now = self._clock.monotonic()
         wait_s = max(bucket.debt_s(now) for bucket in self._of(site, lane))
         if wait_s > 0:
             raise TooMuch("link.quota", "the site has sent more than it may for now", wait_s)
 
-    def charge(self, site: str, lane: Lane = Lane.DATA, *, items: int = 0, bytes: int = 0) -> None:
+    def charge(self, site: str, lane: LinkKind = LinkKind.DATA, *, items: int = 0, bytes: int = 0) -> None:
         by_items, by_bytes = self._of(site, lane)
         by_items.charge(items)
         by_bytes.charge(bytes)
@@ -93,7 +93,7 @@ class Allowances:
     async def pause(self) -> None:
         await self._clock.sleep(PAUSE_S)
 
-    def _of(self, site: str, lane: Lane) -> tuple[Bucket, Bucket]:
+    def _of(self, site: str, lane: LinkKind) -> tuple[Bucket, Bucket]:
         found = self._buckets.get((site, lane))
         if found is None:
             rates = (self._options.items_per_s, self._options.bytes_per_s)

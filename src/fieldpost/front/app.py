@@ -12,15 +12,15 @@ from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.setting import InForce
+from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.allowance import Allowances
 from fieldpost.front.api import routes as api
-from fieldpost.front.backend import Rooms
-from fieldpost.front.change_feed import Pulse
-from fieldpost.front.command_sender import Errands
-from fieldpost.front.connections import Links
+from fieldpost.front.backend import Backend
+from fieldpost.front.change_feed import ChangeFeed
+from fieldpost.front.command_sender import CommandSender
+from fieldpost.front.connections import ControlConnections
 from fieldpost.front.console.serve import Console
-from fieldpost.front.guard import Guard
+from fieldpost.front.guard import ResponseGuard
 from fieldpost.front.http.problems import http_problem
 from fieldpost.front.http.serving import RouteTable
 from fieldpost.front.link import routes as link
@@ -34,7 +34,7 @@ def create_app(
     ingest: Ingest,
     options: FrontOptions | None = None,
     clock: Clock | None = None,
-    in_force: InForce | None = None,
+    in_force: EffectiveSettings | None = None,
 ) -> FastAPI:
     """One for a process, behind a `server.Server`, which keeps the limits that only a server can.
 
@@ -43,18 +43,18 @@ def create_app(
     """
     clock = clock or SystemClock()
     options = options or FrontOptions()
-    links = Links()
-    errands = Errands(links, operate.intents, ingest.reports, clock)
-    rooms = Rooms(
+    links = ControlConnections()
+    errands = CommandSender(links, operate.intents, ingest.reports, clock)
+    rooms = Backend(
         operate,
         watch,
         ingest,
         Allowances(options, clock),
         links,
         errands,
-        Pulse(watch.signals.marks),
+        ChangeFeed(watch.signals.marks),
         options,
-        in_force or InForce(),
+        in_force or EffectiveSettings(),
     )
     table = RouteTable((*api.ROUTES, *link.ROUTES), link.SOCKETS)
     console = Console(rooms)
@@ -83,6 +83,6 @@ def create_app(
     app.state.errands = errands
     table.add_to(app, rooms)
     console.add_routes(app)
-    app.add_middleware(Guard)
+    app.add_middleware(ResponseGuard)
     app.add_middleware(Proxies, trusted=options.proxies())
     return app

@@ -23,7 +23,7 @@ LISTENERS_MAX = 500
 Marks = Mapping[str, str]
 
 
-class Pulse:
+class ChangeFeed:
     """One for a node. `look` gives a mark for each topic, which differs when something there has changed."""
 
     def __init__(self, look: Callable[[], Awaitable[Marks]]) -> None:

@@ -17,7 +17,7 @@ from fieldpost.central.operate.intents import Intents
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, Unavailable
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome
-from fieldpost.front.connections import ControlLink, Links
+from fieldpost.front.connections import ControlConnections, ControlLink
 from fieldpost.link.messages import CommandResult
 
 log = structlog.get_logger()
@@ -32,10 +32,10 @@ INTENTS_MAX = 100
 EXPIRE_EVERY_S = 30.0
 
 
-class Errands:
+class CommandSender:
     """One for a node."""
 
-    def __init__(self, links: Links, intents: Intents, reports: Reports, clock: Clock) -> None:
+    def __init__(self, links: ControlConnections, intents: Intents, reports: Reports, clock: Clock) -> None:
         self._links = links
         self._intents = intents
         self._reports = reports

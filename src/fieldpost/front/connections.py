@@ -12,7 +12,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from fieldpost.core.errors import Unavailable
 from fieldpost.link.codec import encode
-from fieldpost.link.messages import Hello, Message
+from fieldpost.link.messages import Hello, LinkMessage
 
 SEND_S = 25.0
 """How long a message may take to be handed over; a site that takes none for so long is not there."""
@@ -33,7 +33,7 @@ class ControlLink:
         self._send = send
         self._is_over = False
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: LinkMessage) -> None:
         """Say this to the site. Raises Unavailable when the connection is over or the site takes nothing."""
         if self._is_over:
             raise Unavailable("link.not_connected", f"the site {self.site} is not connected now")
@@ -64,15 +64,15 @@ class PolledLink(ControlLink):
         super().__init__(site, self._keep)
         self.task: asyncio.Task[None] | None = None
         """What notices that the site asks no more."""
-        self._waiting: list[Message] = []
+        self._waiting: list[LinkMessage] = []
         self._asked = asyncio.Event()
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: LinkMessage) -> None:
         if self.is_over or len(self._waiting) >= WAITING_MAX:
             raise Unavailable("link.not_connected", f"the site {self.site} does not ask now")
         self._waiting.append(message)
 
-    def take(self) -> list[Message]:
+    def take(self) -> list[LinkMessage]:
         """What waits, for the site that asks just now."""
         self._asked.set()
         taken, self._waiting = self._waiting, []
@@ -90,7 +90,7 @@ class PolledLink(ControlLink):
         raise AssertionError("it has no line of its own")
 
 
-class Links:
+class ControlConnections:
     """One for a node."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 INTERNAL_CODE = "internal"
 
 
-class Guard:
+class ResponseGuard:
     """The outermost layer of the application."""
 
     def __init__(self, app: ASGIApp) -> None:

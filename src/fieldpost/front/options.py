@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from fieldpost.core.errors import ConfigError
 
-Network = IPv4Network | IPv6Network
+ProxyNetwork = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class FrontOptions:
     def has_tls(self) -> bool:
         return bool(self.tls_cert)
 
-    def proxies(self) -> tuple[Network, ...]:
+    def proxies(self) -> tuple[ProxyNetwork, ...]:
         """The networks of the trusted proxies."""
         try:
             return tuple(ip_network(text) for text in self.trusted_proxies.split())

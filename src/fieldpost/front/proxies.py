@@ -10,13 +10,13 @@ from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fieldpost.front.options import Network
+from fieldpost.front.options import ProxyNetwork
 
 
 class Proxies:
     """Tells the layers below who calls."""
 
-    def __init__(self, app: ASGIApp, trusted: Sequence[Network]) -> None:
+    def __init__(self, app: ASGIApp, trusted: Sequence[ProxyNetwork]) -> None:
         self._app = app
         self._trusted = trusted
 
@@ -40,7 +40,7 @@ class Proxies:
         return seen
 
 
-def caller(passed_on: Sequence[str], peer: str, trusted: Sequence[Network]) -> str:
+def caller(passed_on: Sequence[str], peer: str, trusted: Sequence[ProxyNetwork]) -> str:
     """The address that a chain of trusted proxies vouches for: the last one that is none of them."""
     address = peer
     for text in reversed(passed_on):
@@ -53,7 +53,7 @@ def caller(passed_on: Sequence[str], peer: str, trusted: Sequence[Network]) -> s
     return address
 
 
-def is_within(address: str, networks: Iterable[Network]) -> bool:
+def is_within(address: str, networks: Iterable[ProxyNetwork]) -> bool:
     try:
         found = ip_address(address)
     except ValueError:

@@ -24,7 +24,7 @@ PONG_S = 15.0
 log = structlog.get_logger()
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Serves until told to stop (`should_exit`); signals are the process's affair, not the server's."""
 
     def __init__(

@@ -62,7 +62,7 @@ class WireConfig(uvicorn.Config):
             log.info("connection.refused", code=code, client=client[0] if client else None, count=count)
 
 
-class Deadline:
+class ReadDeadline:
     """Calls `on_late` when the time is over; with a rate, every byte that arrives buys some more."""
 
     def __init__(self, loop: AbstractEventLoop, on_late: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._wire = cast(WireConfig, self.config)
         self._options = self._wire.options
-        self._deadline = Deadline(self.loop, self._too_late)
+        self._deadline = ReadDeadline(self.loop, self._too_late)
         self._is_between = True
         """Between requests: the last one is whole, and nothing of the next has come."""
         self._is_head = True
@@ -219,7 +219,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._wire = cast(WireConfig, self.config)
         self._grace_s = self._wire.options.body_grace_s
-        self._deadline = Deadline(self.loop, self._too_late)
+        self._deadline = ReadDeadline(self.loop, self._too_late)
         self._size = 0
         """Bytes of the message that is coming in."""
 

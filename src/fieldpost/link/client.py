@@ -15,11 +15,11 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import Denied, FieldpostError, Unavailable
 from fieldpost.link.addresses import Addresses, NoWebSocket
 from fieldpost.link.codec import compress, encode
-from fieldpost.link.connection import LOST, Connection, open_connection, open_http
+from fieldpost.link.connection import LOST, LinkConnection, open_connection, open_http
 from fieldpost.link.endpoint import DATA_PATH, Endpoint
-from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, Message, Refusal, Submit
+from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, LinkMessage, Refusal, Submit
 from fieldpost.link.post import post_submit
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 
 WEBSOCKET_AGAIN_S = 600.0
 """After a proxy refused the WebSocket, POST is used for so long before it is tried again."""
@@ -28,12 +28,12 @@ WEBSOCKET_AGAIN_S = 600.0
 class LinkClient:
     """A sender's data connection to central."""
 
-    def __init__(self, endpoint: Callable[[], Endpoint], session: Session, clock: Clock) -> None:
+    def __init__(self, endpoint: Callable[[], Endpoint], session: LinkSession, clock: Clock) -> None:
         """`endpoint` is asked at each connection, so that a rotated token is noticed."""
         self._endpoint = endpoint
         self._session = session
         self._clock = clock
-        self._connection: Connection | None = None
+        self._connection: LinkConnection | None = None
         self._addresses = Addresses()
         self._opening = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Ack | Refusal]] = {}
@@ -64,7 +64,7 @@ class LinkClient:
             await self._http.close()
             self._http = None
 
-    async def _connected(self) -> Connection | None:
+    async def _connected(self) -> LinkConnection | None:
         """The connection, opened if need be; None while a WebSocket cannot be had and POST is to be used."""
         async with self._opening:
             if self._post_until is not None and self._clock.monotonic() < self._post_until:
@@ -76,14 +76,14 @@ class LinkClient:
                 self._connection = await self._connect()
             return self._connection
 
-    async def _connect(self) -> Connection | None:
+    async def _connect(self) -> LinkConnection | None:
         http = self._http = self._http or open_http()
 
-        def open_one(endpoint: Endpoint) -> Awaitable[Connection]:
+        def open_one(endpoint: Endpoint) -> Awaitable[LinkConnection]:
             return open_connection(http, endpoint, DATA_PATH, self._clock, self._heard)
 
         try:
-            connection = await self._addresses.reach(self._endpoint(), open_one, Connection.close)
+            connection = await self._addresses.reach(self._endpoint(), open_one, LinkConnection.close)
         except NoWebSocket:
             self._post_until = self._clock.monotonic() + WEBSOCKET_AGAIN_S
             return None
@@ -91,7 +91,7 @@ class LinkClient:
         self._session.greeted(connection.greeting)
         return connection
 
-    async def _submit(self, connection: Connection, submit: Submit, data: bytes) -> Ack | Refusal:
+    async def _submit(self, connection: LinkConnection, submit: Submit, data: bytes) -> Ack | Refusal:
         answer: asyncio.Future[Ack | Refusal] = asyncio.get_running_loop().create_future()
         self._waiting[submit.seq] = answer
         wire = compress(data) if self._session.is_compression_worth(len(data)) else data
@@ -109,7 +109,7 @@ class LinkClient:
         finally:
             self._waiting.pop(submit.seq, None)
 
-    async def _heard(self, message: Message) -> None:
+    async def _heard(self, message: LinkMessage) -> None:
         if isinstance(message, Hello):
             self._session.greeted(message)
         elif isinstance(message, Ack | Refusal) and self._session.answered(message, self._clock.monotonic()):

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 from fieldpost.link.messages import (
     FRAME_BYTES_MAX,
     ITEMS_MAX,
@@ -28,7 +28,7 @@ from fieldpost.link.messages import (
     SEQ_MAX,
     Ack,
     Item,
-    Message,
+    LinkMessage,
     Result,
     Seq,
     Submit,
@@ -55,7 +55,7 @@ class _Numbered(msgspec.Struct):
 
 
 _encoder = msgspec.json.Encoder()
-_message: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_message: msgspec.json.Decoder[LinkMessage] = msgspec.json.Decoder(LinkMessage)
 _numbered = msgspec.json.Decoder(_Numbered)
 _batches: dict[bytes, msgspec.json.Decoder[Submit] | msgspec.json.Decoder[Ack]] = {
     b'{"t":"submit"': msgspec.json.Decoder(Submit),
@@ -69,7 +69,7 @@ def encode(message: msgspec.Struct) -> bytes:
     return _encoder.encode(message)
 
 
-def decode(data: bytes) -> Message:
+def decode(data: bytes) -> LinkMessage:
     """The message, or InvalidInput saying what is wrong and where."""
     plain = _as_written(data)
     if plain is not None:
@@ -214,14 +214,14 @@ def _converted(value: Any, kind: Any) -> Any:
 
 
 def _unfit(error: msgspec.DecodeError) -> InvalidInput:
-    return InvalidInput(UNFIT, f"the message does not fit the protocol: {cut(str(error), SAID_BYTES_MAX)}")
+    return InvalidInput(UNFIT, f"the message does not fit the protocol: {truncate(str(error), SAID_BYTES_MAX)}")
 
 
 def _name(item: object) -> str:
     """The id that an unfit item goes by, if it has one."""
     match item:
         case {"notification_id": str(name)}:
-            return cut(name, 64)
+            return truncate(name, 64)
         case _:
             return ""
 
@@ -234,7 +234,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         # Counted in one pass: there may be hundreds of thousands of them.
-        twice = cut(Counter(name for name, _ in pairs).most_common(1)[0][0], 64)
+        twice = truncate(Counter(name for name, _ in pairs).most_common(1)[0][0], 64)
         raise InvalidInput("json.duplicate_key", f"the key {twice!r} occurs twice", field=twice)
     return fields
 

@@ -18,7 +18,7 @@ from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.link.addresses import NoWebSocket
 from fieldpost.link.codec import decode, decompress, encode
 from fieldpost.link.endpoint import Endpoint, denied
-from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, ZLIB, Hello, Message, Refusal
+from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, ZLIB, Hello, LinkMessage, Refusal
 
 CONNECT_S = 15.0
 """How long a connection may take to open, name resolution, TLS and greeting included."""
@@ -33,11 +33,11 @@ LOST = "link.lost"
 WebSocket = aiohttp.ClientWebSocketResponse[bool]
 
 
-class Connection:
+class LinkConnection:
     """A greeted connection. `heard` is given each message; at its end `over` is set and `ended` told why."""
 
     def __init__(
-        self, websocket: WebSocket, greeting: Hello, clock: Clock, heard: Callable[[Message], Awaitable[None]]
+        self, websocket: WebSocket, greeting: Hello, clock: Clock, heard: Callable[[LinkMessage], Awaitable[None]]
     ) -> None:
         self.greeting = greeting
         self.over = asyncio.Event()
@@ -131,8 +131,8 @@ async def open_connection(
     endpoint: Endpoint,
     path: str,
     clock: Clock,
-    heard: Callable[[Message], Awaitable[None]],
-) -> Connection:
+    heard: Callable[[LinkMessage], Awaitable[None]],
+) -> LinkConnection:
     """A greeted connection. Raises Denied or Unavailable, of which NoWebSocket is one."""
     try:
         async with asyncio.timeout(CONNECT_S):
@@ -156,7 +156,7 @@ async def open_connection(
         raise Unavailable("link.timeout", f"central did not greet within {CONNECT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise unreachable(error) from error
-    return Connection(websocket, greeting, clock, heard)
+    return LinkConnection(websocket, greeting, clock, heard)
 
 
 def open_http() -> aiohttp.ClientSession:

@@ -17,9 +17,9 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, Unavailable
 from fieldpost.link.addresses import Addresses, NoWebSocket
 from fieldpost.link.codec import encode
-from fieldpost.link.connection import LOST, Connection, open_connection, open_http
+from fieldpost.link.connection import LOST, LinkConnection, open_connection, open_http
 from fieldpost.link.endpoint import CONTROL_PATH, Endpoint
-from fieldpost.link.messages import Hello, Message, Refusal
+from fieldpost.link.messages import Hello, LinkMessage, Refusal
 from fieldpost.link.polling import Polling, open_polling
 
 INTERVAL_S = 10.0
@@ -27,7 +27,7 @@ INTERVAL_S = 10.0
 SEND_S = 25.0
 """How long a message may take to be handed over before the line counts as dead."""
 
-Handler = Callable[[Message], Awaitable[Message | None]]
+ControlHandler = Callable[[LinkMessage], Awaitable[LinkMessage | None]]
 
 _log = structlog.stdlib.get_logger("fieldpost.link")
 
@@ -38,7 +38,7 @@ class ControlClient:
     def __init__(
         self,
         endpoint: Callable[[], Endpoint],
-        handler: Handler,
+        handler: ControlHandler,
         clock: Clock,
         random: Random,
         interval_s: float = INTERVAL_S,
@@ -50,7 +50,7 @@ class ControlClient:
         self._random = random
         self._interval_s = interval_s
         self._addresses = Addresses()
-        self._connection: Connection | Polling | None = None
+        self._connection: LinkConnection | Polling | None = None
         self._trouble: str | None = None
 
     @property
@@ -62,7 +62,7 @@ class ControlClient:
         """What central said at the beginning of this connection; None while there is none."""
         return self._connection.greeting if self._connection is not None and self.is_connected else None
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: LinkMessage) -> None:
         """Say this to central. Raises Unavailable when there is no connection, or it breaks."""
         if self._connection is None or self._connection.is_closed:
             raise Unavailable("link.not_connected", "there is no control connection to central now")
@@ -100,22 +100,22 @@ class ControlClient:
         finally:
             await http.close()
 
-    async def _open(self, http: aiohttp.ClientSession) -> Connection | Polling:
+    async def _open(self, http: aiohttp.ClientSession) -> LinkConnection | Polling:
         """A WebSocket where one can be had, else the same by POST, at any of central's addresses."""
         endpoint = self._endpoint()
 
-        def by_websocket(one: Endpoint) -> Awaitable[Connection]:
+        def by_websocket(one: Endpoint) -> Awaitable[LinkConnection]:
             return open_connection(http, one, CONTROL_PATH, self._clock, self._take)
 
         def by_post(one: Endpoint) -> Awaitable[Polling]:
             return open_polling(http, one, self._take)
 
         try:
-            return await self._addresses.reach(endpoint, by_websocket, Connection.close)
+            return await self._addresses.reach(endpoint, by_websocket, LinkConnection.close)
         except NoWebSocket:
             return await self._addresses.reach(endpoint, by_post, Polling.close)
 
-    async def _take(self, message: Message) -> None:
+    async def _take(self, message: LinkMessage) -> None:
         if isinstance(message, Hello | Refusal):
             return
         try:

@@ -217,7 +217,7 @@ class Health(msgspec.Struct, frozen=True, tag_field="t", tag="health", omit_defa
     uptime_s: float = 0.0
 
 
-Message = (
+LinkMessage = (
     Hello
     | Submit
     | Ack
@@ -235,4 +235,4 @@ Message = (
 class Said(msgspec.Struct, frozen=True):
     """What central has to say to a sender that asks by `POST /link/v1/control`, where no WebSocket can be had."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[LinkMessage, ...]

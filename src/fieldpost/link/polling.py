@@ -16,7 +16,7 @@ from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.link.codec import decode_as, encode
 from fieldpost.link.connection import LOST, say, trusting, unreachable
 from fieldpost.link.endpoint import CONTROL_PATH, Endpoint, denied
-from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Hello, Message, Said
+from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Hello, LinkMessage, Said
 
 ASK_S = 5.0
 """Between two questions: so long what central says may wait."""
@@ -32,14 +32,14 @@ class Polling:
     """A control connection by POST."""
 
     def __init__(
-        self, http: aiohttp.ClientSession, endpoint: Endpoint, heard: Callable[[Message], Awaitable[None]]
+        self, http: aiohttp.ClientSession, endpoint: Endpoint, heard: Callable[[LinkMessage], Awaitable[None]]
     ) -> None:
         self.greeting = Hello(PROTOCOL, "")
         self.over = asyncio.Event()
         self._http = http
         self._endpoint = endpoint
         self._heard = heard
-        self._said: asyncio.Queue[Message] = asyncio.Queue()
+        self._said: asyncio.Queue[LinkMessage] = asyncio.Queue()
         self._tasks = [asyncio.create_task(self._ask(), name="link-asker")]
         self._tasks.append(asyncio.create_task(self._hear(), name="link-reader"))
 
@@ -84,7 +84,7 @@ class Polling:
 
 
 async def open_polling(
-    http: aiohttp.ClientSession, endpoint: Endpoint, heard: Callable[[Message], Awaitable[None]]
+    http: aiohttp.ClientSession, endpoint: Endpoint, heard: Callable[[LinkMessage], Awaitable[None]]
 ) -> Polling:
     """A connection by POST to an address that answers so. Raises Denied or Unavailable."""
     said = await post_control(http, endpoint, _FIRST_QUESTION)
@@ -94,7 +94,7 @@ async def open_polling(
     return polling
 
 
-async def post_control(http: aiohttp.ClientSession, endpoint: Endpoint, data: bytes) -> tuple[Message, ...]:
+async def post_control(http: aiohttp.ClientSession, endpoint: Endpoint, data: bytes) -> tuple[LinkMessage, ...]:
     """Say one message, and hear what central has to say."""
     headers = {"Authorization": endpoint.authorization, "Content-Type": "application/json"}
     url = endpoint.at(CONTROL_PATH)

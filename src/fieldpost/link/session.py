@@ -59,7 +59,7 @@ class InFlight:
     """In bytes, as it travels."""
 
 
-class Session:
+class LinkSession:
     """One sender's side; it outlives connections, since what it learnt of the line holds for the next one too."""
 
     def __init__(self, items_max: int = ITEMS_MAX, bytes_max: int = BYTES_MAX) -> None:

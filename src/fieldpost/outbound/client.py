@@ -23,7 +23,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from fieldpost.outbound.connect import STAGGER_S
-from fieldpost.outbound.guard import Blocked, Guard
+from fieldpost.outbound.guard import AddressGuard, Blocked
 from fieldpost.outbound.ranges import Address
 
 ANSWER_BYTES_MAX = 64 * 1024
@@ -31,7 +31,7 @@ CONNECTIONS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What the other side said."""
 
     status: int
@@ -59,7 +59,7 @@ class NoAnswer(Exception):
 class HttpClient:
     """Requests under one guard. Holds connections open for reuse; `close` gives them back."""
 
-    def __init__(self, guard: Guard, tls_context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, guard: AddressGuard, tls_context: ssl.SSLContext | None = None) -> None:
         self._guard = guard
         self._tls_context = tls_context
         self._session: aiohttp.ClientSession | None = None
@@ -73,7 +73,7 @@ class HttpClient:
         body: bytes,
         timeout_s: float,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """One request to a URL as `check_url` gave it. Raises Blocked, NoAnswer."""
         sent = _Sent(bool(body))
         heard: _Heard | None = None
@@ -148,7 +148,7 @@ class HttpClient:
 class _JudgingResolver(AbstractResolver):
     """Gives aiohttp what the guard has judged, and notes it for the request."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
 
     async def resolve(
@@ -250,5 +250,5 @@ class _Heard:
         del self._body[limit:]
         self._response.close()
 
-    def answer(self) -> Answer:
-        return Answer(self._response.status, self._response.headers, bytes(self._body), self._is_whole)
+    def answer(self) -> HttpAnswer:
+        return HttpAnswer(self._response.status, self._response.headers, bytes(self._body), self._is_whole)

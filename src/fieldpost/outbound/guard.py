@@ -36,7 +36,7 @@ async def resolve_by_system(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-class Guard:
+class AddressGuard:
     """Judges hosts in one mode."""
 
     def __init__(self, mode: Mode, allowed: Allowed | None = None, resolve: Resolve = resolve_by_system) -> None:

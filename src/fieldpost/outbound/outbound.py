@@ -4,9 +4,9 @@ import ssl
 
 from fieldpost.clock import Clock
 from fieldpost.outbound.client import HttpClient
-from fieldpost.outbound.guard import Guard, Resolve, resolve_by_system
+from fieldpost.outbound.guard import AddressGuard, Resolve, resolve_by_system
 from fieldpost.outbound.options import OutboundOptions
-from fieldpost.outbound.tokens import Tokens
+from fieldpost.outbound.tokens import OAuthTokens
 
 
 class Outbound:
@@ -21,13 +21,13 @@ class Outbound:
         clock: Clock | None = None,
     ) -> None:
         allowed = (options or OutboundOptions()).allowed()
-        self.strict = Guard("strict", allowed, resolve)
+        self.strict = AddressGuard("strict", allowed, resolve)
         """For what subscribers type."""
-        self.admin = Guard("admin", allowed, resolve)
+        self.admin = AddressGuard("admin", allowed, resolve)
         """For what an administrator or a site's own file defines."""
         self.strict_http = HttpClient(self.strict, tls_context)
         self.admin_http = HttpClient(self.admin, tls_context)
-        self.tokens = Tokens(self.admin_http, clock)
+        self.tokens = OAuthTokens(self.admin_http, clock)
 
     async def close(self) -> None:
         await self.tokens.close()

@@ -18,7 +18,7 @@ from typing import Literal
 from fieldpost.core.errors import InvalidInput
 
 Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpNetwork = IPv4Network | IPv6Network
 Mode = Literal["strict", "admin"]
 
 _NEVER: tuple[tuple[str, str], ...] = (
@@ -65,7 +65,7 @@ class Allowed:
 
     names: frozenset[str] = frozenset()
     addresses: frozenset[Address] = frozenset()
-    networks: tuple[Network, ...] = field(default=())
+    networks: tuple[IpNetwork, ...] = field(default=())
 
 
 def parse_allowed(entries: Iterable[str]) -> Allowed:
@@ -105,7 +105,7 @@ def refusal(address: Address, host: str, mode: Mode, allowed: Allowed) -> str | 
     return None
 
 
-def _within(address: Address, networks: tuple[tuple[Network, str], ...]) -> str | None:
+def _within(address: Address, networks: tuple[tuple[IpNetwork, str], ...]) -> str | None:
     return next((what for network, what in networks if address.version == network.version and address in network), None)
 
 

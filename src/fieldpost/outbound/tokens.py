@@ -18,7 +18,7 @@ from yarl import URL
 
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.secret import Secret
-from fieldpost.outbound.client import Answer, HttpClient, NoAnswer
+from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
 from fieldpost.outbound.guard import Blocked
 
 FETCH_TIMEOUT_S = 30.0
@@ -45,7 +45,7 @@ class NoToken(Exception):
     """There is no token to be had now; the text says why and holds no secret."""
 
 
-class Tokens:
+class OAuthTokens:
     """Fetches and keeps tokens. Safe for any number of callers at a time."""
 
     def __init__(self, client: HttpClient, clock: Clock | None = None, timeout_s: float = FETCH_TIMEOUT_S) -> None:
@@ -127,7 +127,7 @@ class _Token:
     ends_at: float
 
 
-def _token(url: str, answer: Answer, asked_at: float) -> _Token:
+def _token(url: str, answer: HttpAnswer, asked_at: float) -> _Token:
     """What the server gave. Of its words only the error code is repeated: the rest may hold what it was told."""
     said = _object(answer.body)
     if answer.status != 200:

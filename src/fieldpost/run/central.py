@@ -24,20 +24,20 @@ from fieldpost.central.store.engine.store import Store, open_store, parse_url
 from fieldpost.central.store.figures import leases, nodes
 from fieldpost.central.store.notifications import claims
 from fieldpost.central.store.schema.migrate import upgrade_async
-from fieldpost.central.upkeep.upkeep import Upkeep
+from fieldpost.central.upkeep.upkeep import CentralUpkeep
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
-from fieldpost.core.setting import InForce
+from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
-from fieldpost.front.server import Server
+from fieldpost.front.server import HttpServer
 from fieldpost.front.tls import Certificate
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.run import gc_tuning, logs
 from fieldpost.run.effective_settings import Origins, in_force
-from fieldpost.run.settings import Settings
+from fieldpost.run.settings import CentralSettings
 from fieldpost.run.signals import stop_on_signals
 
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ class Started:
 
 
 async def run_central(
-    settings: Settings,
+    settings: CentralSettings,
     on_started: Callable[[Started], None],
     *,
     stopping: asyncio.Event | None = None,
@@ -109,7 +109,7 @@ async def migrate(url: str) -> None:
 
 
 async def _serve(
-    settings: Settings,
+    settings: CentralSettings,
     store: Store,
     folder: Path,
     on_started: Callable[[Started], None],
@@ -133,7 +133,7 @@ async def _serve(
     rng = random.Random(secrets.randbits(64))
     dispatcher = Dispatcher(store, found, node_id, clock, rng, settings.dispatch, keyring, metrics)
     sweep_interval_s = settings.dispatch.interval_s
-    upkeep = Upkeep.over(
+    upkeep = CentralUpkeep.over(
         store,
         node_id,
         clock,
@@ -142,10 +142,10 @@ async def _serve(
         settings.watch.freshness,
     )
     watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
-    shown = InForce(node_id, in_force(settings, origins))
+    shown = EffectiveSettings(node_id, in_force(settings, origins))
     app = create_app(operate, watch, ingest, settings.front, clock, shown)
     certificate = Certificate(settings.front) if settings.front.has_tls else None
-    server = Server(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
+    server = HttpServer(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
     await _announce_node(store, node_id)
     first = await operate.accounts.first_start(first_password)
     started = _introduce(first, server.url, settings, folder)
@@ -241,7 +241,7 @@ def _make_folder(name: str) -> Path:
     return folder
 
 
-def _introduce(first: FirstAccount | None, url: str, settings: Settings, folder: Path) -> Started:
+def _introduce(first: FirstAccount | None, url: str, settings: CentralSettings, folder: Path) -> Started:
     """What is told, and what is kept in files that their owner alone may read, for whoever did not see it."""
     token_file, link_file = folder / TOKEN_FILE, folder / LINK_FILE
     if first is None:

@@ -21,23 +21,23 @@ from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.nodes import Centre, NodeState, look
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, room_check
 from fieldpost.core.errors import Conflict, FieldpostError
 from fieldpost.run.exposure import exposure_check
-from fieldpost.run.settings import Settings
+from fieldpost.run.settings import CentralSettings
 
 CLOCK_WARNING = timedelta(seconds=5)
 ASK_S = 5.0
 
 
-async def examine(settings: Settings, clock: Clock | None = None, *, file: Path | None = None) -> Diagnosis:
+async def examine(settings: CentralSettings, clock: Clock | None = None, *, file: Path | None = None) -> Diagnosis:
     """Look at everything; what cannot be looked at is a check that fails, not an error. The settings are of `file`."""
     exposed = exposure_check(file)
     found = await _examine(settings, clock or SystemClock())
     return Diagnosis((*([exposed] if exposed else []), *found))
 
 
-async def _examine(settings: Settings, clock: Clock) -> list[Check]:
+async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
     url = settings.central.store_url
     parsed = parse_url(url)
     is_embedded = parsed.get_backend_name() == "sqlite"
@@ -45,13 +45,13 @@ async def _examine(settings: Settings, clock: Clock) -> list[Check]:
     disk = disk_check(database.parent if database else Path(settings.central.folder))
     if database is not None and not database.exists():
         missing = f"there is no database {database}: `fieldpost central` makes it at its first start"
-        return [disk, Check("store", Verdict.FAILING, missing)]
+        return [disk, Check("store", CheckVerdict.FAILING, missing)]
     try:
         with StoreLock(url):
             return [disk, *await _of_store(url, is_embedded, clock)]
     except Conflict as held:
         told = await asyncio.to_thread(_ask, settings.central.host, settings.central.port)
-        return [disk, Check("store", Verdict.OK, f"{held.message}; it is asked instead"), *told]
+        return [disk, Check("store", CheckVerdict.OK, f"{held.message}; it is asked instead"), *told]
 
 
 async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:
@@ -60,11 +60,11 @@ async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:
         found = [await _clock_check(store, is_embedded, clock)]
         found += await store.read(_look, store)
     except FieldpostError as error:
-        return [Check("store", Verdict.FAILING, error.message)]
+        return [Check("store", CheckVerdict.FAILING, error.message)]
     finally:
         await store.close()
     kind = "SQLite" if is_embedded else "PostgreSQL"
-    return [Check("store", Verdict.OK, f"the {kind} store answers"), *found]
+    return [Check("store", CheckVerdict.OK, f"the {kind} store answers"), *found]
 
 
 def _look(conn: Connection, store: Store) -> list[Check]:
@@ -80,14 +80,14 @@ def _nodes_checks(centre: Centre) -> Iterator[Check]:
     counts = {state: sum(node.state is state for node in centre.nodes) for state in NodeState}
     running, lost = counts[NodeState.RUNNING], counts[NodeState.LOST]
     detail = f"{running} running, {lost} lost"
-    yield Check("nodes", Verdict.WARNING if lost or not running else Verdict.OK, detail)
+    yield Check("nodes", CheckVerdict.WARNING if lost or not running else CheckVerdict.OK, detail)
     if running:
         yield leader_check(centre)
 
 
 async def _clock_check(store: Store, is_embedded: bool, clock: Clock) -> Check:
     if is_embedded:
-        return Check("clock", Verdict.OK, "the store goes by this machine's clock")
+        return Check("clock", CheckVerdict.OK, "the store goes by this machine's clock")
     before = clock.now()
     theirs = await store.read(moment, None)
     ours = before + (clock.now() - before) / 2
@@ -99,7 +99,7 @@ def clock_check(ahead: timedelta) -> Check:
     seconds = ahead.total_seconds()
     where = "ahead of" if seconds > 0 else "behind"
     detail = f"this machine's clock is {abs(seconds):.1f} s {where} the database's"
-    return Check("clock", Verdict.WARNING if abs(ahead) > CLOCK_WARNING else Verdict.OK, detail)
+    return Check("clock", CheckVerdict.WARNING if abs(ahead) > CLOCK_WARNING else CheckVerdict.OK, detail)
 
 
 def disk_check(folder: Path) -> Check:
@@ -108,7 +108,7 @@ def disk_check(folder: Path) -> Check:
     try:
         free = shutil.disk_usage(place).free
     except OSError as error:
-        return Check("disk", Verdict.FAILING, f"{place} cannot be looked at: {error.strerror or error}")
+        return Check("disk", CheckVerdict.FAILING, f"{place} cannot be looked at: {error.strerror or error}")
     return room_check(free, str(place))
 
 
@@ -118,9 +118,9 @@ def _ask(host: str, port: int) -> list[Check]:
     try:
         connection.request("GET", "/readyz", headers={"Accept": "application/json"})
         told = json.loads(connection.getresponse().read(65536))
-        return [Check(f"central's {c['name']}", Verdict(c["status"]), str(c["detail"])) for c in told["checks"]]
+        return [Check(f"central's {c['name']}", CheckVerdict(c["status"]), str(c["detail"])) for c in told["checks"]]
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
         reason = str(error) or type(error).__name__
-        return [Check("central", Verdict.FAILING, f"what should answer at {host} port {port} does not: {reason}")]
+        return [Check("central", CheckVerdict.FAILING, f"what should answer at {host} port {port} does not: {reason}")]
     finally:
         connection.close()

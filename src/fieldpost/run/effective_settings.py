@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldpost.core.setting import SettingInForce, shown
-from fieldpost.run.settings import DEFAULT_FILE, PREFIX, Settings, given, load
+from fieldpost.run.settings import DEFAULT_FILE, PREFIX, CentralSettings, given, load
 
 DEFAULT = "default"
 PROGRAM = "the program that started it"
@@ -19,7 +19,7 @@ Origins = Mapping[str, str]
 """Where values come from, by `section.name`; what is not there is the default."""
 
 
-def origins(settings: Settings, file: Path | None, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def origins(settings: CentralSettings, file: Path | None, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Where the values of these settings came from, of which the command line may have replaced some."""
     read = load(file, environ)
     in_file, in_environment = given(file, environ)
@@ -31,7 +31,7 @@ def origins(settings: Settings, file: Path | None, environ: Mapping[str, str] | 
     return found
 
 
-def in_force(settings: Settings, origins: Origins | None = None) -> tuple[SettingInForce, ...]:
+def in_force(settings: CentralSettings, origins: Origins | None = None) -> tuple[SettingInForce, ...]:
     """Every setting as this process has it; without origins what is no default was set by the program itself."""
     return tuple(_in_force(settings, origins))
 
@@ -43,7 +43,9 @@ def variable(section: str, name: str) -> str:
 
 def secret_keys() -> frozenset[str]:
     """The settings that are secrets, as `section.name`."""
-    return frozenset(f"{section}.{option.name}" for section, option, _ in _options(Settings()) if _is_secret(option))
+    return frozenset(
+        f"{section}.{option.name}" for section, option, _ in _options(CentralSettings()) if _is_secret(option)
+    )
 
 
 def field_words(kind: type[Any]) -> dict[str, str]:
@@ -61,7 +63,7 @@ def field_words(kind: type[Any]) -> dict[str, str]:
     return words
 
 
-def _in_force(settings: Settings, origins: Origins | None) -> Iterator[SettingInForce]:
+def _in_force(settings: CentralSettings, origins: Origins | None) -> Iterator[SettingInForce]:
     words = {section.name: _words_of(type(getattr(settings, section.name))) for section in fields(settings)}
     for section, option, value in _options(settings):
         is_secret = _is_secret(option)
@@ -90,7 +92,7 @@ def _words_of(kind: type[Any]) -> dict[str, str]:
         return {}
 
 
-def _options(settings: Settings) -> Iterator[tuple[str, Field[Any], Any]]:
+def _options(settings: CentralSettings) -> Iterator[tuple[str, Field[Any], Any]]:
     for section in fields(settings):
         room = getattr(settings, section.name)
         for option in fields(room):

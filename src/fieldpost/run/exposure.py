@@ -6,7 +6,7 @@ Where the mode of a file is not ours to choose, as with those handed to a contai
 import os
 from pathlib import Path
 
-from fieldpost.core.checks import Check, Verdict
+from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.setting import open_secrets
 from fieldpost.run.effective_settings import secret_keys, variable
@@ -25,7 +25,7 @@ def exposure_check(file: Path | None) -> Check | None:
     """What the doctor says of it, or None where there is nothing to say."""
     path = file or DEFAULT_FILE
     keys = _exposed(file)
-    return Check("settings", Verdict.FAILING, f"{_detail(path, keys)}: chmod 600 {path}") if keys else None
+    return Check("settings", CheckVerdict.FAILING, f"{_detail(path, keys)}: chmod 600 {path}") if keys else None
 
 
 def _exposed(file: Path | None) -> tuple[str, ...]:

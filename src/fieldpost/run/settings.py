@@ -68,7 +68,7 @@ class LogOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CentralSettings:
     """All settings of a central process."""
 
     central: CentralOptions = field(default_factory=CentralOptions)
@@ -90,10 +90,10 @@ class Settings:
             raise ConfigError("settings.oidc", "oidc.issuer needs front.public_url", field="front.public_url")
 
 
-def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> CentralSettings:
     """The settings from this file (else ./fieldpost.toml, if there is one) and the environment."""
     found = _read_file(file)
-    sections = {section.name: section for section in fields(Settings)}
+    sections = {section.name: section for section in fields(CentralSettings)}
     for name, value in _from_environment(os.environ if environ is None else environ).items():
         section, _, key = name.partition(".")
         if section in sections:
@@ -111,7 +111,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
         default = sections[name].default_factory
         assert default is not MISSING, "every section has a default"
         rooms[name] = _room(type(default()), name, table)
-    return Settings(**rooms)
+    return CentralSettings(**rooms)
 
 
 def given(file: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[set[str], set[str]]:

@@ -10,7 +10,7 @@ import structlog
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.link.client import LinkClient
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.site.buffer.agent_lock import AgentLock
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.connection import refuse_read_only
@@ -24,7 +24,7 @@ from fieldpost.site.forwarding.forwarder import Forwarder
 from fieldpost.site.local.server import LocalApi
 from fieldpost.site.repair.damage import refuse_damaged
 from fieldpost.site.reporting.control import Control
-from fieldpost.site.upkeep import Upkeep
+from fieldpost.site.upkeep import BufferUpkeep
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
@@ -68,10 +68,10 @@ class Agent:
             except ConfigError as error:
                 _log.warning("definition.unusable", name=definition.name, code=error.code, error=str(error))
 
-    def _parts(self, buffer: Buffer) -> "list[Part]":
+    def _parts(self, buffer: Buffer) -> "list[AgentTask]":
         """All that runs; each on its own, so that a slow external system never delays a notification."""
         folder, clock = self._folder, self._clock
-        session = Session(self._options.batch_items, self._options.batch_bytes)
+        session = LinkSession(self._options.batch_items, self._options.batch_bytes)
         central = CentralCarrier(LinkClient(folder.endpoint, session, clock), session)
         external = ExternalCarrier(clock, folder.outbound)
         database = DatabaseCarrier(clock, folder.outbound)
@@ -80,12 +80,12 @@ class Agent:
             forwarder,
             CallForwarder(buffer, external, folder.externals, clock, calls=folder.calls, forward=self._options),
             CallForwarder(buffer, database, folder.databases, clock, calls=folder.calls, forward=self._options),
-            Upkeep(buffer, clock, tracking=folder.tracking, events=folder.events),
+            BufferUpkeep(buffer, clock, tracking=folder.tracking, events=folder.events),
             Control(folder, buffer, lambda: forwarder.health, clock, self._random),
             LocalApi(folder, buffer, clock, health=lambda: forwarder.health),
         ]
 
-    async def _run_with_grace(self, parts: "Sequence[Part]", stopping: asyncio.Event) -> None:
+    async def _run_with_grace(self, parts: "Sequence[AgentTask]", stopping: asyncio.Event) -> None:
         """Run all until told to stop, or until one ends, which it does only by a failure; then give the grace time."""
         running = [asyncio.create_task(part.run(stopping), name=type(part).__name__) for part in parts]
         stopped = asyncio.create_task(stopping.wait())
@@ -102,7 +102,7 @@ class Agent:
                 raise result
 
 
-class Part(Protocol):
+class AgentTask(Protocol):
     """One of the things that an agent runs."""
 
     async def run(self, stopping: asyncio.Event) -> None:

@@ -63,13 +63,13 @@ class Notify:
         self._endpoint = endpoint
         self._clock = clock
 
-    def to(self, list_name: str) -> "Recipients":
+    def to(self, list_name: str) -> "ListSender":
         """The list to notify. Any list, of any type: whom it means, and by which channel, is decided at central.
 
         Raises InvalidInput if the name is empty, too long or holds control characters. Whether the list exists is
         found out at central.
         """
-        return Recipients(self._buffer, self._clock, check_list_name(list_name))
+        return ListSender(self._buffer, self._clock, check_list_name(list_name))
 
     def status(self, notification_id: NotificationId | str) -> NotificationStatus:
         """Where the notification stands: answered from the buffer while it is there, else asked of central.
@@ -103,7 +103,7 @@ class Notify:
         return _from_answer(notification_id, answer)
 
 
-class Recipients:
+class ListSender:
     """A list that `notify.to` named."""
 
     def __init__(self, buffer: Buffer, clock: Clock, list_name: str) -> None:

@@ -31,7 +31,7 @@ BATCH = 1_000
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
-class Upkeep:
+class BufferUpkeep:
     """Sweeps one site's buffer, once a minute."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 T = TypeVar("T")
 
 
-class Server(Protocol):
+class ThreadedServer(Protocol):
     """What a server needs to have for a thread to run it."""
 
     async def __aexit__(
@@ -27,7 +27,7 @@ class Server(Protocol):
     async def until(self, is_so: Callable[[], bool], *, timeout_s: float, what: str) -> None: ...
 
 
-S = TypeVar("S", bound=Server)
+S = TypeVar("S", bound=ThreadedServer)
 
 
 class Gate:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost.run.central import Started, run_central
-from fieldpost.run.settings import CentralOptions, Settings
+from fieldpost.run.settings import CentralOptions, CentralSettings
 from support.adapter_packages import ADAPTER, install_adapters
 from support.centre import DEADLINE_S
 
@@ -31,7 +31,7 @@ async def test_a_node_loads_its_adapters_once_and_closes_them_when_it_stops(
         lives.append([*sys.modules["acme_telling"].life])
         stopping.set()
 
-    settings = Settings(central=CentralOptions(folder=str(tmp_path / "data"), port=0))
+    settings = CentralSettings(central=CentralOptions(folder=str(tmp_path / "data"), port=0))
     async with asyncio.timeout(DEADLINE_S):
         await run_central(settings, on_started, stopping=stopping)
 

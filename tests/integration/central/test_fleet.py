@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fieldpost.central.access.accounts import Accounts
-from fieldpost.central.operate.sites import Sites
+from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.store.sites import mirrors, sites
 from fieldpost.core.actor import Actor, Role
@@ -38,7 +38,7 @@ class Counting:
 
 
 async def test_tokens_of_a_fleet_are_looked_up_in_sets_and_each_judged_for_itself(centre: Centre) -> None:
-    acts = Sites(centre.store, centre.clock)
+    acts = SiteActions(centre.store, centre.clock)
     added = [await acts.add(ADMIN, f"site-{number}") for number in range(COUNT)]
     await acts.revoke(ADMIN, "site-3")
     foreign = added[4].token[:-1] + ("a" if added[4].token[-1] != "a" else "b")
@@ -52,7 +52,7 @@ async def test_tokens_of_a_fleet_are_looked_up_in_sets_and_each_judged_for_itsel
 
 
 async def test_a_token_that_is_revoked_is_refused_by_the_next_look(centre: Centre) -> None:
-    acts, accounts = Sites(centre.store, centre.clock), Accounts(centre.store, centre.clock)
+    acts, accounts = SiteActions(centre.store, centre.clock), Accounts(centre.store, centre.clock)
     token = (await acts.add(ADMIN, "plant-7")).token
     assert await accounts.by_site_token(token) == "plant-7"
     await acts.revoke(ADMIN, "plant-7")
@@ -60,12 +60,12 @@ async def test_a_token_that_is_revoked_is_refused_by_the_next_look(centre: Centr
 
 
 async def test_all_that_spoke_together_are_noted_together(centre: Centre, clock: ManualClock) -> None:
-    acts = Sites(centre.store, clock)
+    acts = SiteActions(centre.store, clock)
     for number in range(COUNT):
         await acts.add(ADMIN, f"site-{number}")
     clock.advance(5)
     store = Counting(centre.store)
-    noting = Sites(store, clock)
+    noting = SiteActions(store, clock)
     await asyncio.gather(*(noting.saw(f"site-{number}") for number in range(COUNT - 1)))
     seen = {record.name: record.last_seen_at for record in await centre.store.read(sites.all_sites)}
     assert seen == {f"site-{number}": clock.now() if number < COUNT - 1 else None for number in range(COUNT)}

@@ -7,8 +7,8 @@ import pytest
 
 from fieldpost.central.store.engine import store
 from fieldpost.central.watch import health
-from fieldpost.central.watch.health import Health
-from fieldpost.core.checks import Verdict
+from fieldpost.central.watch.health import HealthReader
+from fieldpost.core.checks import CheckVerdict
 from fieldpost.testing import ManualClock
 from support.centre import open_centre
 
@@ -32,8 +32,8 @@ async def test_a_log_that_a_long_read_keeps_from_being_written_back_is_told(
 
     async with open_centre(sqlite_url, clock) as centre:
 
-        async def verdict() -> Verdict:
-            checks = (await Health(centre.store, clock).readiness()).checks
+        async def verdict() -> CheckVerdict:
+            checks = (await HealthReader(centre.store, clock).readiness()).checks
             return next(check.verdict for check in checks if check.name == "log")
 
         async def write(count: int) -> None:
@@ -41,7 +41,7 @@ async def test_a_log_that_a_long_read_keeps_from_being_written_back_is_told(
                 await centre.send_many(10, body="x" * 100_000)
 
         await write(20)
-        assert await verdict() is Verdict.OK, "without a reader the log is written back as it grows"
+        assert await verdict() is CheckVerdict.OK, "without a reader the log is written back as it grows"
         size = centre.store.log_bytes()
         assert size is not None
         assert size < 12 * MIB
@@ -53,10 +53,10 @@ async def test_a_log_that_a_long_read_keeps_from_being_written_back_is_told(
         assert reader.stdout is not None
         assert await reader.stdout.readline() == b"reading\n"
         await write(20)
-        assert await verdict() is Verdict.WARNING
-        assert (await Health(centre.store, clock).readiness()).is_ready, "it goes on all the same"
+        assert await verdict() is CheckVerdict.WARNING
+        assert (await HealthReader(centre.store, clock).readiness()).is_ready, "it goes on all the same"
         reader.kill()
         await reader.wait()
         await write(2)
-        assert await verdict() is Verdict.OK
+        assert await verdict() is CheckVerdict.OK
         assert (centre.store.log_bytes() or 0) <= 6 * MIB, "it has shrunk again"

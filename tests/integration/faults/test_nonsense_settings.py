@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.operate.channels import Channels
+from fieldpost.central.operate.channels import ChannelActions
 from fieldpost.central.store.figures import kpis
 from fieldpost.clock import SystemClock
 from fieldpost.core.breaker import BreakerState
@@ -46,7 +46,7 @@ async def test_nonsense_in_a_channels_settings_costs_nothing_but_time(
     ):
         adapter = EmailAdapter()
         centre.adapters = {"email": adapter}
-        channels = Channels(centre.store, centre.adapters, centre.clock, centre.keyring)
+        channels = ChannelActions(centre.store, centre.adapters, centre.clock, centre.keyring)
         right = {
             "host": "127.0.0.1",
             "port": server.port,

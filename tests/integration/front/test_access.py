@@ -14,7 +14,7 @@ from fieldpost.front.api import routes as api_routes
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.request import PageRoute
 from fieldpost.front.console.pages import PAGES, STATIC
-from fieldpost.front.http.call import Route
+from fieldpost.front.http.call import ApiRoute
 from fieldpost.front.link import routes as link_routes
 from fieldpost.front.link.routes import SOCKETS
 from support.front import ADMIN, OPERATOR, VIEWER, Front
@@ -154,7 +154,7 @@ async def test_a_wrong_authorization_is_refused(
     assert ("www-authenticate" in response.headers) == (status == 401)
 
 
-async def call(client: httpx2.AsyncClient, route: Route | PageRoute, csrf: str = "") -> httpx2.Response:
+async def call(client: httpx2.AsyncClient, route: ApiRoute | PageRoute, csrf: str = "") -> httpx2.Response:
     path = re.sub(r"\{[^}]*\}", ID, route.path)
     if route.method == "GET":
         return await client.get(path)

@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from sqlalchemy import Connection, text
 
-from fieldpost.central.operate.channels import Channels
+from fieldpost.central.operate.channels import ChannelActions
 from fieldpost.central.operate.secrets import Secrets, _reseal
-from fieldpost.central.secrets.keyring import Key, Keyring, key_id_of
+from fieldpost.central.secrets.keyring import Keyring, SecretKey, key_id_of
 from fieldpost.central.store.notifications import lists
 from fieldpost.core.errors import Conflict
 from fieldpost.core.secret import Secret
@@ -26,7 +26,7 @@ MAIL = {
     "auth": "basic",
     "username": "alerts@plant.example",
 }
-NEW_KEY = Key.of(b"n" * 32)
+NEW_KEY = SecretKey.of(b"n" * 32)
 
 
 async def add(client: httpx2.AsyncClient, name: str = "mail", **body: Any) -> dict[str, Any]:
@@ -175,11 +175,11 @@ async def test_a_default_that_lists_rely_on_is_not_removed(front: Front) -> None
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def with_ring(front: Front, *keys: Key) -> tuple[Channels, Secrets, Keyring]:
+def with_ring(front: Front, *keys: SecretKey) -> tuple[ChannelActions, Secrets, Keyring]:
     """The same store as a node sees it that was started with these keys."""
     ring = Keyring(keys)
     store, clock = front.centre.store, front.clock
-    return Channels(store, front.operate.channels._adapters, clock, ring), Secrets(store, clock, ring), ring
+    return ChannelActions(store, front.operate.channels._adapters, clock, ring), Secrets(store, clock, ring), ring
 
 
 @pytest.mark.fault(67)
@@ -204,7 +204,7 @@ async def test_rotation_seals_everything_under_the_new_key_and_the_old_one_can_g
     async with front.client("admin") as client:
         for number in range(120):
             await add(client, f"mail{number}", is_default=False, secrets={"password": f"{CANARY}{number}"})
-    old = Key.of(bytes(32))
+    old = SecretKey.of(bytes(32))
     assert (await with_ring(front, old)[1].state()).counts == {old.key_id: 120}
     channels, secrets, _ = with_ring(front, NEW_KEY, old)
     rotated = await secrets.rotate(ADMIN)
@@ -221,7 +221,7 @@ async def test_a_rotation_that_was_broken_off_goes_on_where_it_was(front: Front)
     async with front.client("admin") as client:
         for number in range(60):
             await add(client, f"mail{number:03}", is_default=False)
-    old = Key.of(bytes(32))
+    old = SecretKey.of(bytes(32))
     _, secrets, ring = with_ring(front, NEW_KEY, old)
     await front.centre.store.write(_reseal, ring, NEW_KEY.key_id, "")  # one batch, and then the end
     assert (await secrets.state()).counts == {NEW_KEY.key_id: 50, old.key_id: 10}
@@ -231,7 +231,7 @@ async def test_a_rotation_that_was_broken_off_goes_on_where_it_was(front: Front)
 async def test_rotation_leaves_alone_what_it_cannot_read_and_says_so(front: Front) -> None:
     async with front.client("admin") as client:
         await add(client)
-        lost = Keyring([Key.of(b"l" * 32)])
+        lost = Keyring([SecretKey.of(b"l" * 32)])
         sealed = lost.seal(Secret("x"), "mail", "password", bytes(12))
         channel = await front.operate.channels.get("mail")
         await front.centre.store.write(

@@ -11,7 +11,7 @@ import pytest
 
 from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.store.figures import kpis, samples
-from fieldpost.core.bulk import Verb
+from fieldpost.core.bulk import BulkVerb
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.outcome import Held, TransientFailure
 from fieldpost.core.times import to_text
@@ -118,7 +118,7 @@ async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front
 
 async def test_a_bulk_act_under_way_shows_how_far_it_is(quick: Front) -> None:
     parked = [await quick.park(), await quick.park()]
-    act = await quick.operate.bulk_acts.start(OPERATOR, Verb.RETRY, [Chosen(one) for one in parked], "mended")
+    act = await quick.operate.bulk_acts.start(OPERATOR, BulkVerb.RETRY, [Chosen(one) for one in parked], "mended")
     text = (await seen(quick)).text
     assert f'href="/bulk-acts/{act.act_id}"' in text
     assert "0 of 2" in text

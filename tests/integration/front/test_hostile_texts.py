@@ -12,7 +12,7 @@ import pytest
 from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.actor import Role
-from fieldpost.core.bulk import Verb
+from fieldpost.core.bulk import BulkVerb
 from fieldpost.core.outcome import Held, PermanentFailure
 from fieldpost.core.sites.intent import IntentKind
 from fieldpost.core.times import to_text
@@ -105,7 +105,7 @@ async def _fill(world: World) -> None:
         "ops", SAID, "x" * 250_000, site=SITE, script=EVIL, instance=EVIL, execution_id=EVIL, parent_execution_id=EVIL
     )
     await centre.deliver()
-    act = await operate.bulk_acts.start(OPERATOR, Verb.RETRY, [Chosen(parked, 1)], EVIL)
+    act = await operate.bulk_acts.start(OPERATOR, BulkVerb.RETRY, [Chosen(parked, 1)], EVIL)
     await operate.tokens.add(ADMIN, EVIL, Role.VIEWER)
     call = CallRow(
         operation_id=world.make_id(),

@@ -12,7 +12,7 @@ from fieldpost.central.store.accounts import identities
 from fieldpost.core.outcome import TransientFailure
 from fieldpost.link.codec import decode, decode_as, encode
 from fieldpost.link.credentials import prefix_of
-from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Ack, Hello, Message, Refusal, StatusAnswer, Submit
+from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Ack, Hello, LinkMessage, Refusal, StatusAnswer, Submit
 from support.front import ADMIN, Front, served
 
 UNKNOWN = "0198c8a0-0000-7000-8000-000000000001"
@@ -222,7 +222,7 @@ async def test_a_site_cannot_submit_as_another(front: Front, site: Site, way: st
     item = front.centre.item(site="plant-8")
     if way == "post":
         _, body = await site.post(encode(Submit(1, (item,))))
-        ack: Message = decode_as(body, Ack)
+        ack: LinkMessage = decode_as(body, Ack)
     else:
         websocket = await site.connect()
         await send(websocket, 1, [item])
@@ -244,6 +244,6 @@ async def send(websocket: "aiohttp.ClientWebSocketResponse[bool]", seq: int, ite
     await websocket.send_bytes(encode(Submit(seq, tuple(items))))  # type: ignore[arg-type]
 
 
-async def receive(websocket: "aiohttp.ClientWebSocketResponse[bool]") -> Message:
+async def receive(websocket: "aiohttp.ClientWebSocketResponse[bool]") -> LinkMessage:
     async with asyncio.timeout(20):
         return decode(await websocket.receive_bytes())

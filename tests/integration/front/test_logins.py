@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.access.account_options import AccountOptions
-from fieldpost.central.access.logins import Logins, Origin, Session, TooManyLogins
+from fieldpost.central.access.logins import Logins, NewSession, Origin, TooManyLogins
 from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -181,7 +181,7 @@ async def test_a_link_is_good_once(front: Front) -> None:
     results = await asyncio.gather(
         *(logins.use_link(link.token, f"{GOOD} {number}", HERE) for number in range(3)), return_exceptions=True
     )
-    won = [result for result in results if isinstance(result, Session)]
+    won = [result for result in results if isinstance(result, NewSession)]
     assert [type(result) for result in results if result not in won] == [NotFound, NotFound]
     assert len(won) == 1
     assert await front.operate.accounts.by_session(session.token) is None, "sessions from before end"
@@ -242,7 +242,7 @@ async def test_two_who_change_a_password_at_once_do_not_both_succeed(front: Fron
     results = await asyncio.gather(
         *(logins.change_password(VIEWER, old, f"{GOOD} {n}") for n in range(2)), return_exceptions=True
     )
-    assert sum(isinstance(result, Session) for result in results) == 1
+    assert sum(isinstance(result, NewSession) for result in results) == 1
     assert sum(isinstance(result, Conflict | Denied) for result in results) == 1
 
 

@@ -18,7 +18,7 @@ from fieldpost.core.errors import ConfigError
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
 from fieldpost.outbound.outbound import Outbound
-from fieldpost.run.settings import Settings
+from fieldpost.run.settings import CentralSettings
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, URL, Front, open_front
 from support.oidc_provider import CLIENT_ID, CLIENT_SECRET, STRANGER, OidcProvider, oidc_provider
@@ -222,5 +222,7 @@ def test_settings_that_do_not_fit_together_are_refused(missing: str) -> None:
     if missing == "https":
         given["issuer"] = "http://id.example.org"
     with pytest.raises(ConfigError) as refused:
-        Settings(oidc=OidcOptions(**given), front=FrontOptions(public_url="" if missing == "public_url" else URL))
+        CentralSettings(
+            oidc=OidcOptions(**given), front=FrontOptions(public_url="" if missing == "public_url" else URL)
+        )
     assert refused.value.code == "settings.oidc"

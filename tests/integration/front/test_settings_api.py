@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.core.setting import InForce
+from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
 from fieldpost.run.effective_settings import in_force
-from fieldpost.run.settings import Settings
+from fieldpost.run.settings import CentralSettings
 from fieldpost.testing import ManualClock
 from support.commands import Cli
 from support.front import Front, open_front, served
@@ -19,14 +19,14 @@ from support.front import Front, open_front, served
 @pytest.fixture
 async def front(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
     """One whose dispatcher has slots of its own choice, and whose key came by the environment."""
-    settings = Settings()
+    settings = CentralSettings()
     settings = replace(
         settings,
         dispatch=replace(settings.dispatch, slots=7),
         secrets=replace(settings.secrets, key="canary"),
     )
     async with open_front(sqlite_url, clock) as opened:
-        shown = InForce("node-1", in_force(settings))
+        shown = EffectiveSettings("node-1", in_force(settings))
         yield replace(opened, app=create_app(opened.operate, opened.watch, opened.centre.ingest, in_force=shown))
 
 

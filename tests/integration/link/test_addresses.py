@@ -15,10 +15,10 @@ from fieldpost.core.errors import ConfigError, Denied, Unavailable
 from fieldpost.link import addresses, connection
 from fieldpost.link.addresses import Addresses, NoWebSocket
 from fieldpost.link.client import LinkClient
-from fieldpost.link.connection import LOST, Connection
+from fieldpost.link.connection import LOST, LinkConnection
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Ack, Item, StatusAnswer
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.link.status import ask_status
 from support.link_central import link_central
 from support.ports import closed_port
@@ -31,7 +31,7 @@ def item(name: str = "1") -> Item:
 
 @asynccontextmanager
 async def client_of(*urls: str, ca_file: Path | None = None) -> AsyncIterator[LinkClient]:
-    client = LinkClient(lambda: Endpoint(urls[0], TOKEN, ca_file, urls[1:]), Session(), SystemClock())
+    client = LinkClient(lambda: Endpoint(urls[0], TOKEN, ca_file, urls[1:]), LinkSession(), SystemClock())
     try:
         yield client
     finally:
@@ -81,7 +81,7 @@ async def test_an_address_that_greets_and_never_answers_is_left_for_the_next(mon
     async with link_central() as mute, link_central() as central, client_of(mute.url, central.url) as client:
         mute.next.extend(["silence"] * 10)
         with monkeypatch.context() as hasty:
-            hasty.setattr(Session, "patience_s", lambda self, size: 0.2)
+            hasty.setattr(LinkSession, "patience_s", lambda self, size: 0.2)
             with pytest.raises(Unavailable) as caught:
                 await client.submit([item("1")])
         assert caught.value.code == LOST
@@ -124,12 +124,12 @@ async def test_posts_too_find_the_address_that_answers() -> None:
 
 
 async def test_posts_begin_at_the_address_that_has_answered_the_websocket_by_a_refusal() -> None:
-    async def open_one(one: Endpoint) -> Connection:
+    async def open_one(one: Endpoint) -> LinkConnection:
         raise NoWebSocket("HTTP 426") if one.url == "http://proxied" else Unavailable("link.timeout", "silence")
 
     known, endpoint = Addresses(), Endpoint("http://silent", TOKEN, None, ("http://proxied",))
     with pytest.raises(NoWebSocket):
-        await known.reach(endpoint, open_one, Connection.close)
+        await known.reach(endpoint, open_one, LinkConnection.close)
     assert [one.url for one in known.ordered(endpoint)] == ["http://proxied", "http://silent"]
 
 

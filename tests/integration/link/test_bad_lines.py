@@ -25,8 +25,8 @@ from fieldpost.link.client import LinkClient
 from fieldpost.link.codec import decode, decompress, encode
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Message, Refusal, Submit
-from fieldpost.link.session import Session
+from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, LinkMessage, Refusal, Submit
+from fieldpost.link.session import LinkSession
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
@@ -42,10 +42,10 @@ DEADLINE_S = 30.0
 @asynccontextmanager
 async def site_over(
     front: Front, url: str, folder: Path, clock: Clock | None = None, interval_s: float = 0.05
-) -> AsyncIterator[tuple[Site, Forwarder, Session]]:
+) -> AsyncIterator[tuple[Site, Forwarder, LinkSession]]:
     token = front.tokens["site"]
     with Site.create(folder / "site", "plant-7", url, token) as site:
-        known, time = Session(), clock or SystemClock()
+        known, time = LinkSession(), clock or SystemClock()
         client = LinkClient(lambda: Endpoint(url, token), known, time)
         options = ForwardOptions(interval_s=interval_s)
         forwarder = Forwarder(site._buffer, CentralCarrier(client, known), options, time, Random(1))
@@ -144,7 +144,7 @@ async def test_a_half_open_line_is_given_up_in_time_and_left_for_a_new_connectio
     front: Front, line: BadLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a batch is under way its answer is missed; while nothing is, the pongs are. Both within half a minute."""
-    quick = Session()
+    quick = LinkSession()
     quick.sent(quick.submit([]), 100_000, 0.0)
     quick.answered(Ack(1, (), 500), 0.1)
     assert quick.patience_s(500_000) <= 30, "on a line that is known to be quick"
@@ -179,7 +179,7 @@ async def test_both_ends_notice_a_half_open_control_connection_and_the_site_open
     ):
         monkeypatch.setattr(module, name, value)
 
-    async def handle(message: Message) -> Message | None:
+    async def handle(message: LinkMessage) -> LinkMessage | None:
         raise AssertionError(message)
 
     links = front.app.state.rooms.links

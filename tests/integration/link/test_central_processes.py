@@ -18,7 +18,7 @@ from fieldpost.central.store.engine.store import parse_url, sqlite_module
 from fieldpost.clock import SystemClock
 from fieldpost.core.ids import new_id
 from fieldpost.link.codec import decode, encode
-from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, Message, Refusal, Submit
+from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, LinkMessage, Refusal, Submit
 from fieldpost.testing import MailServer
 from support.cluster import Cluster
 from support.need import cannot_have
@@ -76,7 +76,7 @@ async def websocket_to(url: str, token: str) -> AsyncIterator[Any]:
         yield websocket
 
 
-async def receive(websocket: Any) -> Message:
+async def receive(websocket: Any) -> LinkMessage:
     async with asyncio.timeout(DEADLINE_S):
         while (frame := await websocket.receive()).type is aiohttp.WSMsgType.PING:
             await websocket.pong(frame.data)

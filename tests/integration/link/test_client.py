@@ -15,7 +15,7 @@ from fieldpost.link.client import LinkClient
 from fieldpost.link.connection import LOST
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Item, Refusal
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from support.link_central import LinkCentral, link_central
 from support.ports import closed_port
 from support.site_folders import TOKEN
@@ -28,8 +28,8 @@ async def central() -> AsyncIterator[LinkCentral]:
 
 
 @asynccontextmanager
-async def client_of(url: str, session: Session | None = None) -> AsyncIterator[LinkClient]:
-    client = LinkClient(lambda: Endpoint(url, TOKEN), session or Session(), SystemClock())
+async def client_of(url: str, session: LinkSession | None = None) -> AsyncIterator[LinkClient]:
+    client = LinkClient(lambda: Endpoint(url, TOKEN), session or LinkSession(), SystemClock())
     try:
         yield client
     finally:
@@ -70,7 +70,7 @@ async def test_answers_find_their_questions_when_several_are_under_way(client: L
 async def test_what_central_grants_is_known_after_the_greeting(central: LinkCentral) -> None:
     central.greeting = Hello(1, "x", credits=3)
     central.credits = 8
-    session = Session()
+    session = LinkSession()
     async with client_of(central.url, session) as client:
         await client._connect()
         assert session.credits == 3
@@ -110,11 +110,11 @@ async def test_a_connection_that_breaks_before_the_ack_is_lost_and_the_next_one_
 async def test_an_answer_that_never_comes_is_not_waited_for_for_ever(
     central: LinkCentral, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = Session()
+    session = LinkSession()
     central.next.append("silence")
     async with client_of(central.url, session) as client:
         with monkeypatch.context() as hasty:
-            hasty.setattr(Session, "patience_s", lambda self, size: 0.2)
+            hasty.setattr(LinkSession, "patience_s", lambda self, size: 0.2)
             with pytest.raises(Unavailable) as caught:
                 await client.submit([item("1")])
         assert caught.value.code == LOST

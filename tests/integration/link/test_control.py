@@ -11,7 +11,7 @@ from fieldpost.central.store.accounts import identities
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.front.app import create_app
-from fieldpost.front.backend import Rooms
+from fieldpost.front.backend import Backend
 from fieldpost.front.options import FrontOptions
 from fieldpost.link import credentials
 from fieldpost.link.client import LinkClient
@@ -19,8 +19,8 @@ from fieldpost.link.codec import encode
 from fieldpost.link.connection import LOST
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import Ack, Health, Hello, Message, Reconcile, Refusal, Submit
-from fieldpost.link.session import Session
+from fieldpost.link.messages import Ack, Health, Hello, LinkMessage, Reconcile, Refusal, Submit
+from fieldpost.link.session import LinkSession
 from support.front import Front, served
 from support.line import Line, receive
 from support.link_central import link_central
@@ -29,12 +29,12 @@ from support.running_central import until
 from support.site_folders import TOKEN
 
 
-async def heard_nothing(message: Message) -> Message | None:
+async def heard_nothing(message: LinkMessage) -> LinkMessage | None:
     raise AssertionError(message)
 
 
 async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts(front: Front) -> None:
-    rooms: Rooms = front.app.state.rooms
+    rooms: Backend = front.app.state.rooms
     async with served(front.app) as url:
         client = ControlClient(lambda: Endpoint(url, front.tokens["site"]), heard_nothing, SystemClock(), Random(1))
         assert not client.is_connected
@@ -53,9 +53,9 @@ async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts
 
 
 async def test_what_central_says_is_handled_and_answered_and_a_mistake_costs_only_its_answer(front: Front) -> None:
-    heard: list[Message] = []
+    heard: list[LinkMessage] = []
 
-    async def handle(message: Message) -> Message | None:
+    async def handle(message: LinkMessage) -> LinkMessage | None:
         heard.append(message)
         match message:
             case Reconcile(after=1):
@@ -66,7 +66,7 @@ async def test_what_central_says_is_handled_and_answered_and_a_mistake_costs_onl
                 raise RuntimeError("a bug")
         return None
 
-    answers: list[Message] = []
+    answers: list[LinkMessage] = []
     async with link_central() as central:
         central.hear_control = answers.append
         client = ControlClient(lambda: Endpoint(central.url, TOKEN), handle, SystemClock(), Random(1), interval_s=0.05)
@@ -116,7 +116,7 @@ async def test_a_rotated_token_is_noticed_without_a_restart_on_both_connections(
     """The site's file has the new token before the old one is revoked; nothing else is needed."""
     async with served(front.app) as url:
         token = {"now": front.tokens["site"]}
-        client = LinkClient(lambda: Endpoint(url, token["now"]), Session(), SystemClock())
+        client = LinkClient(lambda: Endpoint(url, token["now"]), LinkSession(), SystemClock())
         control = ControlClient(
             lambda: Endpoint(url, token["now"]), heard_nothing, SystemClock(), Random(1), interval_s=0.02
         )

@@ -20,7 +20,7 @@ from fieldpost.link.client import LinkClient
 from fieldpost.link.codec import encode
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Refusal, Submit
-from fieldpost.link.session import RATE_FLOOR, Session
+from fieldpost.link.session import RATE_FLOOR, LinkSession
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, Front, served
 from support.line import DEADLINE_S, Line, Raw, receive, submit_of, without_bugs
@@ -339,7 +339,7 @@ async def test_a_sites_connections_are_bounded_and_no_others(front: Front, caplo
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await stack.enter_async_context(line.websocket())
         assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "5")
-        client = LinkClient(lambda: Endpoint(line.url, line.token), Session(), front.clock)
+        client = LinkClient(lambda: Endpoint(line.url, line.token), LinkSession(), front.clock)
         with pytest.raises(Unavailable, match="429"):
             await client.submit([front.centre.item()])
         await client.close()

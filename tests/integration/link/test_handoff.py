@@ -19,7 +19,7 @@ from fieldpost.core.sites.message import Category, Message
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import Ack, Item, Refusal, Submit
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
@@ -36,7 +36,7 @@ NOTHING_S = 0.3
 async def forwarding(line: Line, folder: Path, clock: ManualClock) -> AsyncIterator[tuple[Site, Forwarder]]:
     """A real site, with its buffer and its forwarder, that sends to this central."""
     with Site.create(folder, "plant-7", line.url, line.token) as site:
-        options, session = ForwardOptions(), Session()
+        options, session = ForwardOptions(), LinkSession()
         client = LinkClient(lambda: Endpoint(line.url, line.token), session, clock)
         forwarder = Forwarder(site._buffer, CentralCarrier(client, session), options, clock, Random(1))
         try:

@@ -12,7 +12,7 @@ from fieldpost.core.ids import new_id
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import ACCEPTED, Ack, Item
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from support.running_central import RunningCentral, call
 
 DEADLINE_S = 60.0
@@ -50,7 +50,7 @@ async def test_with_sixty_four_files_sites_take_turns_and_none_loses_anything(pg
 async def send_all(url: str, token: str, heard: set[str], gate: asyncio.Event) -> list[Item]:
     """Send four, over a connection that is given up only after somebody was turned away."""
     clock = SystemClock()
-    session = Session()
+    session = LinkSession()
     client = LinkClient(lambda: Endpoint(url, token), session, clock)
     items = [Item(new_id(clock.now(), os.urandom(10)), "ops", "Pump", "stopped") for _ in range(4)]
     async with asyncio.timeout(DEADLINE_S):

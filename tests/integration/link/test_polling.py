@@ -15,7 +15,7 @@ from fieldpost.front import connections
 from fieldpost.link import polling
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import Health, Message, Reconcile, ReconcileAnswer, Refusal
+from fieldpost.link.messages import Health, LinkMessage, Reconcile, ReconcileAnswer, Refusal
 from support.front import Front, served
 from support.loops import running
 from support.running_central import until
@@ -54,8 +54,8 @@ async def without_websockets(url: str) -> AsyncIterator[str]:
             await runner.cleanup()
 
 
-def client_of(front: Front, url: str, handler: Callable[[Message], object]) -> ControlClient:
-    async def handle(message: Message) -> Message | None:
+def client_of(front: Front, url: str, handler: Callable[[LinkMessage], object]) -> ControlClient:
+    async def handle(message: LinkMessage) -> LinkMessage | None:
         return handler(message)  # type: ignore[return-value]
 
     endpoint = Endpoint(url, front.tokens["site"])
@@ -63,9 +63,9 @@ def client_of(front: Front, url: str, handler: Callable[[Message], object]) -> C
 
 
 async def test_without_websockets_both_ends_speak_all_the_same(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Message] = []
+    asked: list[LinkMessage] = []
 
-    def handler(message: Message) -> Message | None:
+    def handler(message: LinkMessage) -> LinkMessage | None:
         asked.append(message)
         if not isinstance(message, Reconcile):
             return None
@@ -102,7 +102,7 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
     rooms = front.app.state.rooms
 
     async def begin(url: str) -> connections.PolledLink:
-        asked: list[Message] = []
+        asked: list[LinkMessage] = []
         client = client_of(front, url, asked.append)
         async with running(client):
             await until(lambda: client.is_connected and rooms.links.of("plant-7"))

@@ -15,10 +15,10 @@ from fieldpost.central.store.sites import cached_calls, mirrors
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.clock import SystemClock
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
-from fieldpost.front.command_sender import Errands
+from fieldpost.front.command_sender import CommandSender
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.endpoint import CONTROL_PATH
-from fieldpost.link.messages import Command, Hello, Message, Reconcile
+from fieldpost.link.messages import Command, Hello, LinkMessage, Reconcile
 from fieldpost.site.buffer import event_log
 from fieldpost.site.config.folder import read_folder
 from fieldpost.site.config.options import ReportOptions
@@ -61,9 +61,9 @@ def calls(tmp_path: Path) -> Iterator[Calls]:
     opened.close()
 
 
-def errands_of(front: Front) -> Errands:
+def errands_of(front: Front) -> CommandSender:
     errands = front.app.state.errands
-    assert isinstance(errands, Errands)
+    assert isinstance(errands, CommandSender)
     return errands
 
 
@@ -295,7 +295,7 @@ async def raw_site(url: str, token: str) -> AsyncIterator["aiohttp.ClientWebSock
         yield line
 
 
-async def heard(line: "aiohttp.ClientWebSocketResponse[bool]", kind: type[Message]) -> Any:
+async def heard(line: "aiohttp.ClientWebSocketResponse[bool]", kind: type[LinkMessage]) -> Any:
     """The next message of this kind."""
     async with asyncio.timeout(DEADLINE_S):
         while True:

@@ -12,8 +12,8 @@ import trustme
 from aiohttp import web
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.outbound.client import Answer, HttpClient, NoAnswer
-from fieldpost.outbound.guard import Blocked, Guard
+from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
+from fieldpost.outbound.guard import AddressGuard, Blocked
 from fieldpost.outbound.ranges import parse_allowed
 from fieldpost.outbound.url import check_url
 
@@ -89,10 +89,10 @@ async def served() -> AsyncIterator[Web]:
 
 
 def client(names: Names | None = None, **options: Any) -> HttpClient:
-    return HttpClient(Guard("strict", ALLOWED, names or Names([PUBLIC])), **options)
+    return HttpClient(AddressGuard("strict", ALLOWED, names or Names([PUBLIC])), **options)
 
 
-async def ask(http: HttpClient, url: str, **changes: Any) -> Answer:
+async def ask(http: HttpClient, url: str, **changes: Any) -> HttpAnswer:
     options: dict[str, Any] = {"headers": {}, "body": b"hello", "timeout_s": 30.0} | changes
     try:
         return await http.request("POST", check_url(url, "strict"), **options)
@@ -128,7 +128,7 @@ async def test_a_request_goes_to_the_judged_address_under_its_own_name(served: W
 )
 async def test_spellings_of_this_machine_are_refused(served: Web, host: str) -> None:
     """Names are resolved by the machine here, as it reads such spellings."""
-    http = HttpClient(Guard("strict", ALLOWED))
+    http = HttpClient(AddressGuard("strict", ALLOWED))
     with pytest.raises((Blocked, NoAnswer, InvalidInput)) as caught:
         await ask(http, f"http://{host}:{served.port}/")
     assert served.seen == []

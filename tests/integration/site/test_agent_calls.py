@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from fieldpost import Site
-from fieldpost.core.checks import Check, Verdict
+from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.ids import OperationId
 from fieldpost.core.sites.message import OperationStatus
 from fieldpost.site.repair.doctor import examine
@@ -142,9 +142,9 @@ def test_the_doctor_tells_of_an_authority_that_cannot_be_read(folder: Path) -> N
         (found,) = [one for one in examine(folder, datetime.now(UTC)).diagnosis.checks if one.name == "authority"]
         return found
 
-    assert (authority().verdict, "ca.pem" in authority().detail) == (Verdict.FAILING, True)
+    assert (authority().verdict, "ca.pem" in authority().detail) == (CheckVerdict.FAILING, True)
     trustme.CA().cert_pem.write_to_path(folder / "ca.pem")
-    assert authority().verdict is Verdict.OK
+    assert authority().verdict is CheckVerdict.OK
 
 
 def test_a_definition_that_lacks_its_secret_is_told_by_agent_and_doctor_and_holds_up_nothing_else(folder: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_definition_that_lacks_its_secret_is_told_by_agent_and_doctor_and_hold
             f'[external.other]\nurl = "{server.url}"\n{tries}',
         )
         failing = [check for check in examine(folder, datetime.now(UTC)).diagnosis.checks if check.name != "agent"]
-        (check,) = [check for check in failing if check.verdict is Verdict.FAILING]
+        (check,) = [check for check in failing if check.verdict is CheckVerdict.FAILING]
         assert check.name == "definition erp"
         assert "erp.secret" in check.detail
         with Site.open(folder) as site, agent_of(folder) as agent:

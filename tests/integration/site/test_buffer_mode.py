@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost import Site
-from fieldpost.core.checks import Verdict
+from fieldpost.core.checks import CheckVerdict
 from fieldpost.site.repair.doctor import examine
 from fieldpost.site.repair.salvage import salvage
 from support.site_folders import make_site
@@ -115,7 +115,7 @@ def test_the_doctor_warns_of_a_buffer_that_everybody_can_read_and_not_of_a_group
     def warned(mode: int) -> list[str]:
         (tmp_path / "site" / "buffer.db").chmod(mode)
         checks = examine(tmp_path / "site", NOW).diagnosis.checks
-        return [check.detail for check in checks if check.name == "access" and check.verdict is Verdict.WARNING]
+        return [check.detail for check in checks if check.name == "access" and check.verdict is CheckVerdict.WARNING]
 
     assert warned(0o600) == warned(0o660) == []
     assert "(mode 0644): chmod o= " in warned(0o644)[0]

@@ -9,7 +9,7 @@ import pytest
 
 from fieldpost.core.ids import OperationId, new_id
 from fieldpost.core.notification import Provenance
-from fieldpost.core.sites.forwarding import Answer, Clear, Taken, TryAgain
+from fieldpost.core.sites.forwarding import CarrierAnswer, Clear, Taken, TryAgain
 from fieldpost.core.sites.message import Category, Message, MessageStatus, Operation, OperationStatus
 from fieldpost.site.agent import Agent
 from fieldpost.site.buffer.calls import _CLAIM, _DUE_TARGETS, _NEXT_DUE
@@ -216,7 +216,7 @@ class Slow:
         self.under_way: list[str] = []
         self.seen: list[str] = []
 
-    async def attempt(self, message: Message, _: External | None) -> Answer:
+    async def attempt(self, message: Message, _: External | None) -> CarrierAnswer:
         self.seen.append(message.target)
         if message.target == "erp":
             self.under_way.append(message.message_id)
@@ -274,7 +274,7 @@ class Broken:
 
     category = Category.EXTERNAL_CALL
 
-    async def attempt(self, message: Message, definition: External | None) -> Answer:
+    async def attempt(self, message: Message, definition: External | None) -> CarrierAnswer:
         raise ZeroDivisionError("a mistake of ours")
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Command, CommandResult, Item
 from fieldpost.site.buffer import event_log
 from fieldpost.site.reporting import commands
-from fieldpost.site.reporting.commands import Commands
+from fieldpost.site.reporting.commands import CommandHandler
 from fieldpost.testing import ManualClock
 from support.calls import Calls
 
@@ -33,7 +33,7 @@ def command(calls: Calls, kind: str, message_id: str | None = None, **arguments:
 
 
 def apply(calls: Calls, asked: Command) -> CommandResult:
-    return Commands(calls.buffer, calls.clock).apply(asked)
+    return CommandHandler(calls.buffer, calls.clock).apply(asked)
 
 
 def rejected(calls: Calls, subject: str = "Pump 3 stopped") -> str:

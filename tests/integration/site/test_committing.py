@@ -16,7 +16,7 @@ from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.committer import Committer
 from fieldpost.site.buffer.connection import connect
 from fieldpost.site.buffer.rows import Rows
-from fieldpost.site.buffer.writes import Turn, apply_all
+from fieldpost.site.buffer.writes import Write, apply_all
 from support.site_writers import ENDLESS, MANY, add, ids_in, start
 
 
@@ -249,8 +249,8 @@ def test_every_id_that_a_killed_writer_had_returned_is_in_the_buffer(path: Path)
 def test_of_rows_that_go_in_together_only_the_one_that_breaks_a_rule_fails(path: Path) -> None:
     rows = Rows("messages", ("message_id", "category", "target", "payload", "created_at"))
 
-    def turn(message_id: str) -> Turn[None]:
-        return Turn(None, True, rows, (message_id, "notification", "central", "{}", 1))
+    def turn(message_id: str) -> Write[None]:
+        return Write(None, True, rows, (message_id, "notification", "central", "{}", 1))
 
     Buffer(path).close()
     committer = Committer(path)

@@ -9,7 +9,7 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.sites.forwarding import Answer, NotNow, Taken
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Taken
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.link.session import Room
 from fieldpost.site.buffer.rows import Outgoing
@@ -29,16 +29,16 @@ class HeldCarrier:
     may_go_on = True
 
     def __init__(self) -> None:
-        self.under_way: list[tuple[list[str], asyncio.Future[Answer | Exception]]] = []
+        self.under_way: list[tuple[list[str], asyncio.Future[CarrierAnswer | Exception]]] = []
         self.carried: list[str] = []
         self._news = asyncio.Condition()
 
     def room(self) -> Room:
         return Room(BATCH if len(self.under_way) < DEPTH else 0, 1_000_000)
 
-    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[Answer]:
+    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[CarrierAnswer]:
         ids = [message.message_id for message in messages]
-        answer: asyncio.Future[Answer | Exception] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[CarrierAnswer | Exception] = asyncio.get_running_loop().create_future()
         self.under_way.append((ids, answer))
         self.carried += ids
         async with self._news:
@@ -61,7 +61,7 @@ class HeldCarrier:
                 await asyncio.sleep(0.005)
         return not sweeping.done()
 
-    def answer(self, place: int, answer: Answer | Exception) -> list[str]:
+    def answer(self, place: int, answer: CarrierAnswer | Exception) -> list[str]:
         ids, future = self.under_way[place]
         future.set_result(answer)
         return ids

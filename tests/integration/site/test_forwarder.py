@@ -17,7 +17,7 @@ from fieldpost.core.sites.message import Category, Message, MessageStatus, Rejec
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.messages import LATER, REJECTED, Item, Refusal, Result
-from fieldpost.link.session import Session
+from fieldpost.link.session import LinkSession
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers.central import CentralCarrier
 from fieldpost.site.config.options import ForwardOptions
@@ -51,7 +51,7 @@ async def forwarder_of(
     site: Site, url: str, clock: Clock | None = None, options: ForwardOptions | None = None
 ) -> AsyncIterator[Forwarder]:
     options = options or ForwardOptions()
-    session = Session(options.batch_items, options.batch_bytes)
+    session = LinkSession(options.batch_items, options.batch_bytes)
     client = LinkClient(lambda: Endpoint(url, TOKEN), session, clock or SystemClock())
     carrier = CentralCarrier(client, session)
     forwarder = Forwarder(site._buffer, carrier, options, clock or SystemClock(), Random(1))
@@ -405,7 +405,7 @@ async def test_a_bug_in_a_carrier_keeps_everything_and_the_forwarder_alive(site:
         async def _submit(self, items: object, search: object) -> dict[str, object]:  # type: ignore[override]
             raise ZeroDivisionError("a bug")
 
-    session = Session()
+    session = LinkSession()
     client = LinkClient(lambda: Endpoint("http://127.0.0.1:9", TOKEN), session, clock)
     forwarder = Forwarder(site._buffer, Broken(client, session), ForwardOptions(), clock, Random(1))
     send(site, 2)

@@ -11,7 +11,7 @@ from fieldpost import Site
 from fieldpost.core.errors import Conflict, InvalidInput, OperationFailed
 from fieldpost.core.sites.forwarding import Clear
 from fieldpost.core.sites.message import Category
-from fieldpost.site.upkeep import Upkeep
+from fieldpost.site.upkeep import BufferUpkeep
 from support.plant import Plant
 
 SENDING = """
@@ -96,7 +96,7 @@ def test_processes_that_send_the_same_at_once_make_one_of_each(plant: Plant) -> 
 
 def test_a_key_is_forgotten_after_its_time(plant: Plant) -> None:
     first = plant.site.notify.to("ops").send("s", "b", key="k")
-    upkeep = Upkeep(plant.site._buffer, plant.clock)
+    upkeep = BufferUpkeep(plant.site._buffer, plant.clock)
     plant.clock.advance(7 * 86_400)
     asyncio.run(upkeep.sweep())
     assert plant.site.notify.to("ops").send("s", "b", key="k") == first

@@ -13,7 +13,7 @@ from fieldpost.core.sites.message import Category, OperationStatus
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.reserve import RESERVE_FILE, SPENT_FILE
 from fieldpost.site.config.options import BufferOptions
-from fieldpost.site.upkeep import Upkeep
+from fieldpost.site.upkeep import BufferUpkeep
 from fieldpost.testing import ManualClock
 from support.disks import enlarge, fill_up, small_disk
 from support.plant import Plant, running_plant
@@ -159,7 +159,7 @@ async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_ther
         make_site(disk / "site").close()
         clock = ManualClock()
         site = Site.open(disk / "site", clock=clock)
-        upkeep = Upkeep(site._buffer, clock)
+        upkeep = BufferUpkeep(site._buffer, clock)
         reserve = disk / "site" / RESERVE_FILE
         assert not reserve.exists(), "a script needs none"
         await upkeep.sweep()

@@ -10,12 +10,12 @@ import fieldpost
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.sites.forwarding import Park
 from fieldpost.core.times import to_microseconds
-from fieldpost.link.messages import Message, Reconcile, TelemetryAck
-from fieldpost.link.messages import Telemetry as Told
+from fieldpost.link.messages import LinkMessage, Reconcile, TelemetryAck
+from fieldpost.link.messages import TelemetrySender as Told
 from fieldpost.site.config.options import ReportOptions
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.reporting.health import HealthReport
-from fieldpost.site.reporting.telemetry import Telemetry
+from fieldpost.site.reporting.telemetry import TelemetrySender
 from fieldpost.testing import ManualClock
 from support.calls import Calls
 
@@ -104,12 +104,12 @@ class Line:
 
     def __init__(self) -> None:
         self.sent: list[Told] = []
-        self.telemetry: Telemetry | None = None
+        self.telemetry: TelemetrySender | None = None
         self.is_open = True
         self.acks = True
         self.stands_at: int | None = None
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: LinkMessage) -> None:
         if not self.is_open:
             raise Unavailable("link.not_connected", "there is no connection")
         assert isinstance(message, Told)
@@ -128,7 +128,7 @@ async def test_telemetry_begins_where_central_stopped_asking_and_tells_each_chan
     calls: Calls, clock: ManualClock
 ) -> None:
     line = Line()
-    line.telemetry = telemetry = Telemetry(calls.tracking, line.send, clock)
+    line.telemetry = telemetry = TelemetrySender(calls.tracking, line.send, clock)
     one = calls.issue()
     assert await telemetry.sweep() == 0
     telemetry.answer(Reconcile(0))
@@ -148,7 +148,7 @@ async def test_what_was_not_acknowledged_is_told_again_and_nothing_waits_for_it(
 ) -> None:
     monkeypatch.setattr("fieldpost.site.reporting.telemetry.ACK_S", 0.01)
     line = Line()
-    line.telemetry = telemetry = Telemetry(calls.tracking, line.send, clock)
+    line.telemetry = telemetry = TelemetrySender(calls.tracking, line.send, clock)
     telemetry.answer(Reconcile(0))
     line.acks = False
     calls.issue()
@@ -165,7 +165,7 @@ async def test_what_was_not_acknowledged_is_told_again_and_nothing_waits_for_it(
 @pytest.mark.req("TEL-02", "TEL-04")
 async def test_telemetry_goes_back_to_where_central_stands(calls: Calls, clock: ManualClock) -> None:
     line = Line()
-    line.telemetry = telemetry = Telemetry(calls.tracking, line.send, clock)
+    line.telemetry = telemetry = TelemetrySender(calls.tracking, line.send, clock)
     first, _ = calls.issue(), calls.issue()
     telemetry.answer(Reconcile(0))
     line.stands_at = 1
@@ -176,7 +176,7 @@ async def test_telemetry_goes_back_to_where_central_stands(calls: Calls, clock: 
 
 async def test_telemetry_can_be_switched_off(calls: Calls, clock: ManualClock) -> None:
     line = Line()
-    line.telemetry = telemetry = Telemetry(calls.tracking, line.send, clock, is_on=False)
+    line.telemetry = telemetry = TelemetrySender(calls.tracking, line.send, clock, is_on=False)
     telemetry.answer(Reconcile(0))
     calls.issue()
     assert await telemetry.sweep() == 0

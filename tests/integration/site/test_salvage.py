@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.core.checks import Verdict
+from fieldpost.core.checks import CheckVerdict
 from fieldpost.core.errors import NotFound, Unavailable
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect, salvage_mark
@@ -182,7 +182,7 @@ def test_a_log_that_was_cut_short_is_refused_and_what_precedes_the_cut_is_kept(p
         refuse_damaged(path)
     assert caught.value.code == "buffer.corrupt"
     assert "cut short" in caught.value.message
-    assert check("log", path) is Verdict.FAILING
+    assert check("log", path) is CheckVerdict.FAILING
     done = salvage(path, NOW)
     kept = payloads(path)
     assert list(kept) == sent[: len(kept)], "all that was committed before the cut"
@@ -195,7 +195,7 @@ def test_what_was_committed_behind_a_damage_in_the_log_is_kept_too(path: Path) -
     sent = killed_writer(path, 60)
     # Somewhere in the middle, in a page image; SQLite would see nothing from here on, and write over it.
     overwrite(log_of(path), 32 + (24 + PAGE) * 40 + 24 + 100, b"\xa5" * 64)
-    assert check("log", path) is Verdict.FAILING
+    assert check("log", path) is CheckVerdict.FAILING
     with pytest.raises(Unavailable):
         refuse_damaged(path)
     salvage(path, NOW)
@@ -231,7 +231,7 @@ def test_a_buffer_that_was_emptied_or_lost_is_refused_and_its_log_left_alone(tmp
         with pytest.raises(Unavailable, match=said) as caught:
             refused()
         assert caught.value.code == "buffer.corrupt"
-    assert check("buffer", path) is Verdict.FAILING
+    assert check("buffer", path) is CheckVerdict.FAILING
     assert b"buffer.corrupt" in fieldpost("site", "--folder", folder).stderr
     assert log_of(path).read_bytes() == log
     assert path.exists() is not is_removed
@@ -262,7 +262,7 @@ def test_a_buffer_that_was_emptied_is_refused_also_where_there_is_no_log(path: P
     for look in (lambda: Buffer(path), lambda: refuse_damaged(path)):
         with pytest.raises(Unavailable, match="it is empty"):
             look()
-    assert check("buffer", path) is Verdict.FAILING
+    assert check("buffer", path) is CheckVerdict.FAILING
 
 
 @pytest.mark.parametrize(
@@ -316,13 +316,13 @@ def test_the_doctor_finds_an_index_that_knows_another_id_than_its_table(path: Pa
     content = path.read_bytes()
     places = [place for place in range(len(content)) if content.startswith(sent[1].encode(), place)]
     [in_index] = [place for place in places if content[place // PAGE * PAGE] == INDEX_LEAF]
-    assert check("buffer", path) is Verdict.OK
+    assert check("buffer", path) is CheckVerdict.OK
     overwrite(path, in_index, sent[1].encode()[:-1] + b"x")
-    assert check("buffer", path) is Verdict.FAILING
-    assert check("buffer", path, is_quick=True) is Verdict.OK, "which is what a quick look leaves out"
+    assert check("buffer", path) is CheckVerdict.FAILING
+    assert check("buffer", path, is_quick=True) is CheckVerdict.OK, "which is what a quick look leaves out"
 
 
-def check(name: str, path: Path, *, is_quick: bool = False) -> Verdict:
+def check(name: str, path: Path, *, is_quick: bool = False) -> CheckVerdict:
     diagnosis = examine(path.parent, NOW, is_quick=is_quick).diagnosis
     return next(one.verdict for one in diagnosis.checks if one.name == name)
 

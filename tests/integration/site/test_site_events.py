@@ -9,7 +9,7 @@ import pytest
 
 from fieldpost import Site
 from fieldpost.core.errors import OperationFailed, Unavailable
-from fieldpost.core.sites.forwarding import Answer, Box, Clear, TryAgain
+from fieldpost.core.sites.forwarding import Box, CarrierAnswer, Clear, TryAgain
 from fieldpost.core.sites.message import Category
 from fieldpost.link.session import Room
 from fieldpost.site.buffer import event_log
@@ -17,7 +17,7 @@ from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.event_log import EventFilter, EventKind, SiteEvent
 from fieldpost.site.config.options import EventOptions, ForwardOptions
 from fieldpost.site.forwarding.forwarder import Forwarder
-from fieldpost.site.upkeep import Upkeep
+from fieldpost.site.upkeep import BufferUpkeep
 from fieldpost.testing import ManualClock
 from support.plant import RETRIES_MAX, Plant
 from support.site_folders import make_site
@@ -100,7 +100,7 @@ class Line:
     def room(self) -> Room:
         return Room(100, 10_000)
 
-    async def carry(self, messages: object) -> list[Answer]:
+    async def carry(self, messages: object) -> list[CarrierAnswer]:
         from fieldpost.core.sites.forwarding import Taken
 
         if self.error is not None:
@@ -131,7 +131,7 @@ async def test_trouble_on_the_way_to_central_is_told_once_per_kind_and_when_it_i
 
 
 def test_a_notification_that_waits_too_long_is_told_once_until_none_does(site: Site, clock: ManualClock) -> None:
-    upkeep = Upkeep(site._buffer, clock, events=EventOptions(waiting_s=600))
+    upkeep = BufferUpkeep(site._buffer, clock, events=EventOptions(waiting_s=600))
     waiting = site.notify.to("ops").send("s", "b")
     for seconds, count in ((600, 0), (1, 1), (600, 1)):
         clock.advance(seconds)
@@ -167,7 +167,7 @@ def test_entries_go_after_thirty_days(site: Site, clock: ManualClock) -> None:
     fill(site._buffer, clock, 3)
     clock.advance(30 * 86_400)
     fill(site._buffer, clock, 2)
-    upkeep = Upkeep(site._buffer, clock)
+    upkeep = BufferUpkeep(site._buffer, clock)
     asyncio.run(upkeep.sweep())
     assert len(told(site)) == 5
     clock.advance(1)
@@ -181,7 +181,7 @@ def test_entries_go_after_thirty_days(site: Site, clock: ManualClock) -> None:
 def test_beyond_its_size_the_log_loses_its_oldest_entries_first(site: Site, clock: ManualClock) -> None:
     options = EventOptions(bytes_max=65_536)
     fill(site._buffer, clock, 2_500)
-    asyncio.run(Upkeep(site._buffer, clock, events=options).sweep())
+    asyncio.run(BufferUpkeep(site._buffer, clock, events=options).sweep())
     left = told(site, EventFilter())
     count, size = site._buffer.read(event_log.size)
     assert 65_536 - 300 < size <= 65_536
@@ -194,7 +194,7 @@ def test_beyond_its_size_the_log_loses_its_oldest_entries_first(site: Site, cloc
 def test_a_sequence_is_not_used_again_when_all_is_gone(site: Site, clock: ManualClock) -> None:
     fill(site._buffer, clock, 3)
     clock.advance(90 * 86_400)
-    asyncio.run(Upkeep(site._buffer, clock).sweep())
+    asyncio.run(BufferUpkeep(site._buffer, clock).sweep())
     assert told(site) == []
     fill(site._buffer, clock, 1)
     assert told(site)[0].sequence == 4

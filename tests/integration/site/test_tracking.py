@@ -13,7 +13,7 @@ from fieldpost.site.buffer import event_log, keys, tracking
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect
 from fieldpost.site.config.options import EventOptions, TrackingOptions
-from fieldpost.site.upkeep import Upkeep
+from fieldpost.site.upkeep import BufferUpkeep
 from support.plant import RETRIES_MAX, Plant
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
@@ -126,7 +126,7 @@ def test_a_record_stays_seven_days_after_its_end_and_a_parked_one_for_ever(plant
     ended = plant.record(delivered).terminal_at
     assert ended is not None
     plant.clock.advance((ended + timedelta(days=7) - plant.clock.now()).total_seconds())
-    upkeep = Upkeep(plant.site._buffer, plant.clock)
+    upkeep = BufferUpkeep(plant.site._buffer, plant.clock)
     asyncio.run(upkeep.sweep())
     assert plant.record(delivered).is_delivered
     assert plant.record(failed).status is OperationStatus.FAILED
@@ -149,9 +149,9 @@ def test_a_record_stays_seven_days_after_its_end_and_a_parked_one_for_ever(plant
 def test_the_retention_is_a_setting(plant: Plant) -> None:
     operation_id = plant.site.external("erp").call("GET", "/")
     plant.clock.advance(86_401)
-    asyncio.run(Upkeep(plant.site._buffer, plant.clock, tracking=TrackingOptions(retention_days=2)).sweep())
+    asyncio.run(BufferUpkeep(plant.site._buffer, plant.clock, tracking=TrackingOptions(retention_days=2)).sweep())
     assert plant.record(operation_id).is_delivered
-    asyncio.run(Upkeep(plant.site._buffer, plant.clock, tracking=TrackingOptions(retention_days=1)).sweep())
+    asyncio.run(BufferUpkeep(plant.site._buffer, plant.clock, tracking=TrackingOptions(retention_days=1)).sweep())
     with pytest.raises(NotFound):
         plant.record(operation_id)
 
@@ -221,7 +221,7 @@ async def test_upkeep_runs_beside_the_rest_and_stops_when_told(plant: Plant) -> 
     plant.site.external("erp").call("GET", "/")
     plant.clock.advance(8 * 86_400)
     stopping = asyncio.Event()
-    upkeep = Upkeep(plant.site._buffer, plant.clock, events=EventOptions())
+    upkeep = BufferUpkeep(plant.site._buffer, plant.clock, events=EventOptions())
     running = asyncio.create_task(upkeep.run(stopping))
     await plant.clock.wait_sleepers(1)
     assert plant.site.tracking.changed_since(0, 10) == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fieldpost.core.bulk import BulkAct, BulkStatus, Judgement, Tried, Verb, judge, parked_only
+from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, Judgement, Tried, judge, parked_only
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Status
 from fieldpost.core.search.filters import Filter
@@ -16,7 +16,7 @@ BUSY = fingerprint_key("451 server 7 is busy")
 
 
 def an_act(**more: Any) -> BulkAct:
-    given = {"verb": Verb.RETRY, "actor": "olga", "reason": "mended", "wanted": {}, "as_of": NOW, "created_at": NOW}
+    given = {"verb": BulkVerb.RETRY, "actor": "olga", "reason": "mended", "wanted": {}, "as_of": NOW, "created_at": NOW}
     return BulkAct(**{"act_id": "019a8b3c-0000-7000-8000-000000000001", "in_stages": True, **given, **more})
 
 

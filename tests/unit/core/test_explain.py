@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.explain import Claim, explain, parts
+from fieldpost.core.explain import ClaimState, explain, parts
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.core.outcome import Held
 from support.sample import FAILED, MINUTE, NOW, REACHED, a_notification
 
-NOBODY = Claim(None, None)
-RUNNING = Claim("node-a", NOW + MINUTE)
-RUN_OUT = Claim("node-a", NOW)
+NOBODY = ClaimState(None, None)
+RUNNING = ClaimState("node-a", NOW + MINUTE)
+RUN_OUT = ClaimState("node-a", NOW)
 A = Target("a@example.org")
 LATER = {"due_at": NOW + MINUTE}
 BEHIND = {"held_by": "channel:mail", "held_reason": "connection refused", "due_at": NOW + MINUTE}
@@ -39,7 +39,7 @@ def retrying(**more: Any) -> Notification:
     return a_notification(Status.RETRYING, A, **more)
 
 
-SENTENCES: dict[str, tuple[Notification, Claim, Breaker | None, str]] = {
+SENTENCES: dict[str, tuple[Notification, ClaimState, Breaker | None, str]] = {
     "delivered": (
         a_notification(Status.DELIVERED, replace(A, status=REACHED), Target("b@example.org", REACHED)),
         NOBODY,
@@ -186,7 +186,9 @@ SENTENCES: dict[str, tuple[Notification, Claim, Breaker | None, str]] = {
 
 
 @pytest.mark.parametrize(("n", "claim", "breaker", "sentence"), SENTENCES.values(), ids=SENTENCES.keys())
-def test_each_situation_has_its_sentence(n: Notification, claim: Claim, breaker: Breaker | None, sentence: str) -> None:
+def test_each_situation_has_its_sentence(
+    n: Notification, claim: ClaimState, breaker: Breaker | None, sentence: str
+) -> None:
     assert explain(n, claim, breaker, NOW) == sentence
 
 
@@ -222,8 +224,8 @@ breakers = st.builds(
 )
 
 
-@given(notifications, st.builds(Claim, names, moments, st.integers(0, 4)), st.none() | breakers)
-def test_whatever_a_row_holds_there_is_a_sentence(n: Notification, claim: Claim, breaker: Breaker | None) -> None:
+@given(notifications, st.builds(ClaimState, names, moments, st.integers(0, 4)), st.none() | breakers)
+def test_whatever_a_row_holds_there_is_a_sentence(n: Notification, claim: ClaimState, breaker: Breaker | None) -> None:
     assert explain(n, claim, breaker, NOW).endswith(".")
 
 

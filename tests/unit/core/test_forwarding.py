@@ -7,10 +7,10 @@ import pytest
 from fieldpost.core.sites.forwarding import (
     CALL_WAIT_MAX,
     WAIT_MAX,
-    Answer,
     Box,
     CallDecision,
     CallPolicy,
+    CarrierAnswer,
     Clear,
     Fail,
     NotNow,
@@ -107,7 +107,7 @@ def test_an_error_text_of_central_is_cut_to_what_may_be_stored() -> None:
 POLICY = CallPolicy(timedelta(seconds=60), 3)
 
 
-def call(answer: Answer, *, count: int = 0, first: bool = False, caller: bool = False) -> CallDecision:
+def call(answer: CarrierAnswer, *, count: int = 0, first: bool = False, caller: bool = False) -> CallDecision:
     return decide_call(answer, POLICY, NOW, retry_count=count, is_first=first, is_caller=caller)
 
 

@@ -5,21 +5,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fieldpost.core.kpi import KPIS, NAMES, NOTHING, Row, Thresholds, compute, compute_by_site, fold, is_stuck
+from fieldpost.core.kpi import KPIS, NAMES, NOTHING, KpiRow, Thresholds, compute, compute_by_site, fold, is_stuck
 from fieldpost.core.notification import Status
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 BY = Thresholds()
 MICROSECOND = timedelta(microseconds=1)
-PENDING = Row("plant-7", Status.PENDING, NOW, due_at=NOW)
+PENDING = KpiRow("plant-7", Status.PENDING, NOW, due_at=NOW)
 OLD = replace(PENDING, created_at=NOW - timedelta(hours=1), due_at=NOW - timedelta(hours=1))
 
 
-def figure(name: str, *rows: Row) -> float:
+def figure(name: str, *rows: KpiRow) -> float:
     return compute(rows, NOW, BY)[name]
 
 
-def of_each_status() -> list[Row]:
+def of_each_status() -> list[KpiRow]:
     return [replace(PENDING, status=status) for status in Status]
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_overdue_before_it_has_arrived_for_so_long_however_clocks_wer
 
 @pytest.mark.req("KPI-05", "CFG-08")
 def test_delivered_last_interval_counts_the_trailing_minute() -> None:
-    delivered = Row("plant-7", Status.DELIVERED, NOW - timedelta(hours=1), delivered_at=NOW - timedelta(minutes=1))
+    delivered = KpiRow("plant-7", Status.DELIVERED, NOW - timedelta(hours=1), delivered_at=NOW - timedelta(minutes=1))
     assert figure("delivered_last_interval", delivered) == 0
     assert figure("delivered_last_interval", replace(delivered, delivered_at=delivered.delivered_at + MICROSECOND)) == 1
     assert figure("delivered_last_interval", *of_each_status()) == 0

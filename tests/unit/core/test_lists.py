@@ -2,7 +2,7 @@
 
 import pytest
 
-from fieldpost.core.lists import Channel, Directory, NotificationList, Route, resolve
+from fieldpost.core.lists import Channel, DeliveryPath, Directory, NotificationList, resolve
 from fieldpost.core.outcome import PermanentFailure
 
 OPS = NotificationList("ops", "email")
@@ -12,7 +12,7 @@ DEFAULT = Channel("main", "email", {}, is_default=True)
 CHAT = Channel("chat", "teams", {}, is_default=True)
 
 
-def route(notification_list: NotificationList, *channels: Channel) -> Route | PermanentFailure:
+def route(notification_list: NotificationList, *channels: Channel) -> DeliveryPath | PermanentFailure:
     directory = Directory({notification_list.name: notification_list}, {c.name: c for c in channels})
     return resolve(directory, notification_list.name)
 
@@ -35,7 +35,7 @@ def with_channel(name: str) -> NotificationList:
 def test_a_list_goes_by_its_own_channel_else_the_default_else_the_only_one_of_its_type(
     notification_list: NotificationList, channels: tuple[Channel, ...], chosen: Channel
 ) -> None:
-    assert route(notification_list, *channels) == Route(notification_list, chosen)
+    assert route(notification_list, *channels) == DeliveryPath(notification_list, chosen)
 
 
 @pytest.mark.req("ADP-11")

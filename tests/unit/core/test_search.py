@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.search.filters import FIELDS, WORD_LENGTH_MAX, WORDS_MAX, Filter, parse, parse_moment, words
+from fieldpost.core.search.filters import FIELDS, WORD_LENGTH_MAX, WORDS_MAX, Filter, parse, parse_moment, tokenize
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.times import from_microseconds
 
@@ -38,22 +38,22 @@ LIVE_STATUSES = tuple(status for status in Status if status in LIVE)
     ],
 )
 def test_a_text_is_cut_into_words_without_regard_to_case(text: str, found: tuple[str, ...]) -> None:
-    assert words(text) == tuple(unicodedata.normalize("NFKC", word) for word in found)
+    assert tokenize(text) == tuple(unicodedata.normalize("NFKC", word) for word in found)
 
 
 @given(st.text())
 def test_words_are_found_again_whatever_case_and_form_they_are_written_in(text: str) -> None:
-    found = words(text)
-    assert words(" ".join(found)) == found
-    assert set(words(unicodedata.normalize("NFD", text))) == set(words(unicodedata.normalize("NFC", text)))
+    found = tokenize(text)
+    assert tokenize(" ".join(found)) == found
+    assert set(tokenize(unicodedata.normalize("NFD", text))) == set(tokenize(unicodedata.normalize("NFC", text)))
     assert len(set(found)) == len(found)
     assert all(0 < len(word) <= WORD_LENGTH_MAX for word in found)
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127)))
 def test_plain_text_has_the_same_words_by_the_short_way_and_by_the_long(text: str) -> None:
-    assert set(words(text)) <= set(words(text + " é"))
-    assert set(words(text + " é")) - set(words(text)) == {"é"}
+    assert set(tokenize(text)) <= set(tokenize(text + " é"))
+    assert set(tokenize(text + " é")) - set(tokenize(text)) == {"é"}
 
 
 def test_all_given_words_must_occur_whole() -> None:

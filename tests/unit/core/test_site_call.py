@@ -6,15 +6,15 @@ from datetime import timedelta
 import pytest
 
 from fieldpost.core.sites.call_mirror import (
+    BufferPosition,
     Mirror,
-    Standing,
     Stretch,
-    answered,
+    apply_answer,
+    apply_telemetry,
     by_central,
     ended_round,
-    joins_on,
+    is_contiguous,
     reread,
-    told,
     wins,
 )
 from support.sample import MINUTE, NOW
@@ -56,16 +56,16 @@ def test_a_report_wins_by_its_version_and_a_later_round_over_all(
     ],
 )
 def test_telemetry_moves_the_cursor_only_where_nothing_is_missing(after: int, until: int, cursor: int) -> None:
-    assert told(KNOWN, SITE, stretch(after, until), NOW).cursor == cursor
+    assert apply_telemetry(KNOWN, SITE, stretch(after, until), NOW).cursor == cursor
 
 
 def test_the_first_word_of_a_site_begins_its_mirror() -> None:
-    assert told(None, SITE, stretch(0, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=3, high=3)
-    assert told(None, SITE, stretch(2, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=0, high=3)
+    assert apply_telemetry(None, SITE, stretch(0, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=3, high=3)
+    assert apply_telemetry(None, SITE, stretch(2, 3), NOW) == Mirror(site=SITE, incarnation="first", cursor=0, high=3)
 
 
 def test_telemetry_of_another_buffer_begins_a_new_round_and_is_told() -> None:
-    after = told(KNOWN, SITE, stretch(0, 2, "second"), NOW)
+    after = apply_telemetry(KNOWN, SITE, stretch(0, 2, "second"), NOW)
     assert after == Mirror(
         site=SITE,
         incarnation="second",
@@ -80,81 +80,81 @@ def test_telemetry_of_another_buffer_begins_a_new_round_and_is_told() -> None:
 
 @pytest.mark.req("RES-38", "TEL-03")
 def test_an_answer_that_has_no_more_makes_the_mirror_whole() -> None:
-    part, is_whole = answered(KNOWN, SITE, stretch(10, 15), Standing(20, True), NOW)
+    part, is_whole = apply_answer(KNOWN, SITE, stretch(10, 15), BufferPosition(20, True), NOW)
     assert (part.cursor, part.reconciled_at, is_whole) == (15, None, False)
-    rest, is_whole = answered(part, SITE, stretch(15, 20), Standing(20, False), NOW)
+    rest, is_whole = apply_answer(part, SITE, stretch(15, 20), BufferPosition(20, False), NOW)
     assert (rest.cursor, rest.reconciled_at, is_whole) == (20, NOW, True)
     assert not ended_round(part, rest, is_whole)
 
 
 def test_a_buffer_that_has_gone_back_is_read_anew() -> None:
     before = replace(KNOWN, cursor=100)
-    after, is_whole = answered(before, SITE, stretch(100, 100), Standing(60, False), NOW)
+    after, is_whole = apply_answer(before, SITE, stretch(100, 100), BufferPosition(60, False), NOW)
     assert (after.cursor, after.round, after.replaced_count, is_whole) == (0, 2, 1, False)
-    part, is_whole = answered(after, SITE, stretch(0, 50), Standing(61, True), NOW)
+    part, is_whole = apply_answer(after, SITE, stretch(0, 50), BufferPosition(61, True), NOW)
     assert (part.cursor, part.is_rereading, is_whole) == (50, True, False)
-    rest, is_whole = answered(part, SITE, stretch(50, 61), Standing(61, False), NOW)
+    rest, is_whole = apply_answer(part, SITE, stretch(50, 61), BufferPosition(61, False), NOW)
     assert (rest.cursor, rest.is_rereading, rest.replaced_count) == (61, False, 1)
     assert ended_round(part, rest, is_whole)
 
 
 def test_a_buffer_that_has_gone_back_while_it_was_being_read_is_noticed_too() -> None:
     """It has all that was read, and not what it was known to have beyond."""
-    part, _ = answered(KNOWN, SITE, stretch(10, 12), Standing(20, True), NOW)
+    part, _ = apply_answer(KNOWN, SITE, stretch(10, 12), BufferPosition(20, True), NOW)
     assert (part.cursor, part.high) == (12, 20)
-    after, is_whole = answered(part, SITE, stretch(12, 13), Standing(13, False, has_gone_back=True), NOW)
+    after, is_whole = apply_answer(part, SITE, stretch(12, 13), BufferPosition(13, False, has_gone_back=True), NOW)
     assert (after.cursor, after.high, after.replaced_count, is_whole) == (0, 0, 1, False)
 
 
 def test_what_does_not_join_on_to_the_cursor_is_not_taken() -> None:
     for after, until, may in ((10, 15, True), (3, 15, True), (3, 8, True), (12, 15, False)):
-        assert joins_on(told(KNOWN, SITE, stretch(after, until), NOW), stretch(after, until)) is may
+        assert is_contiguous(apply_telemetry(KNOWN, SITE, stretch(after, until), NOW), stretch(after, until)) is may
 
 
 def test_an_answer_older_than_telemetry_is_not_taken_for_a_buffer_gone_back() -> None:
     """The site read its newest change, then telemetry overtook the answer."""
-    overtaken = told(KNOWN, SITE, stretch(10, 30), NOW)
-    after, is_whole = answered(overtaken, SITE, stretch(10, 25), Standing(25, False), NOW)
+    overtaken = apply_telemetry(KNOWN, SITE, stretch(10, 30), NOW)
+    after, is_whole = apply_answer(overtaken, SITE, stretch(10, 25), BufferPosition(25, False), NOW)
     assert (after.cursor, after.replaced_count, is_whole) == (30, 0, True)
 
 
 def test_another_buffer_that_answers_from_the_middle_is_asked_again_from_its_beginning() -> None:
-    after, is_whole = answered(KNOWN, SITE, stretch(10, 12, "second"), Standing(12, False), NOW)
+    after, is_whole = apply_answer(KNOWN, SITE, stretch(10, 12, "second"), BufferPosition(12, False), NOW)
     assert (after.incarnation, after.cursor, after.round, is_whole) == ("second", 0, 2, False)
 
 
 def test_another_buffer_that_answers_from_its_beginning_is_whole_at_once() -> None:
     empty = replace(KNOWN, cursor=0)
-    after, is_whole = answered(empty, SITE, stretch(0, 12, "second"), Standing(12, False), NOW)
+    after, is_whole = apply_answer(empty, SITE, stretch(0, 12, "second"), BufferPosition(12, False), NOW)
     assert (after.cursor, after.is_rereading, is_whole) == (12, False, True)
     assert ended_round(empty, after, is_whole)
 
 
 def test_a_buffer_that_forgot_what_central_never_heard_is_read_anew_and_not_called_replaced() -> None:
-    after, is_whole = answered(KNOWN, SITE, stretch(10, 20, forgotten=12), Standing(20, False), NOW)
+    after, is_whole = apply_answer(KNOWN, SITE, stretch(10, 20, forgotten=12), BufferPosition(20, False), NOW)
     assert (after.cursor, after.round, after.is_rereading, after.replaced_count, is_whole) == (0, 2, True, 0, False)
-    rest, is_whole = answered(after, SITE, stretch(0, 20, forgotten=12), Standing(20, False), NOW)
+    rest, is_whole = apply_answer(after, SITE, stretch(0, 20, forgotten=12), BufferPosition(20, False), NOW)
     assert (rest.cursor, rest.round, is_whole) == (20, 2, True)
-    heard, is_whole = answered(KNOWN, SITE, stretch(10, 20, forgotten=10), Standing(20, False), NOW)
+    heard, is_whole = apply_answer(KNOWN, SITE, stretch(10, 20, forgotten=10), BufferPosition(20, False), NOW)
     assert (heard.round, is_whole) == (1, True)
 
 
 def test_telemetry_does_not_step_over_what_was_purged_untold() -> None:
-    after = told(KNOWN, SITE, stretch(10, 20, forgotten=12), NOW)
+    after = apply_telemetry(KNOWN, SITE, stretch(10, 20, forgotten=12), NOW)
     assert (after.cursor, after.round, after.is_rereading) == (0, 2, True)
-    assert told(KNOWN, SITE, stretch(10, 20, forgotten=9), NOW).cursor == 20
+    assert apply_telemetry(KNOWN, SITE, stretch(10, 20, forgotten=9), NOW).cursor == 20
 
 
 def test_a_new_mirror_minds_nothing_that_was_purged_before_it_began() -> None:
-    part, is_whole = answered(None, SITE, stretch(0, 5, forgotten=90), Standing(100, True), NOW)
+    part, is_whole = apply_answer(None, SITE, stretch(0, 5, forgotten=90), BufferPosition(100, True), NOW)
     assert (part.cursor, part.round, is_whole) == (5, 1, False)
-    rest, is_whole = answered(part, SITE, stretch(5, 100, forgotten=90), Standing(100, False), NOW)
+    rest, is_whole = apply_answer(part, SITE, stretch(5, 100, forgotten=90), BufferPosition(100, False), NOW)
     assert (rest.cursor, rest.round, is_whole) == (100, 1, True)
 
 
 def test_an_answer_to_a_question_of_an_earlier_round_leaves_the_mirror_incomplete() -> None:
     again = reread(KNOWN, 0)
-    after, is_whole = answered(again, SITE, stretch(10, 20), Standing(20, False), NOW)
+    after, is_whole = apply_answer(again, SITE, stretch(10, 20), BufferPosition(20, False), NOW)
     assert (after.cursor, after.is_rereading, is_whole) == (0, True, False)
 
 

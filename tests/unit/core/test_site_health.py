@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from fieldpost.core.sites.health import (
-    Figures,
     Freshness,
+    HealthFigures,
     LinkState,
     SiteHealth,
     SiteReport,
@@ -20,7 +20,7 @@ from fieldpost.core.sites.health import (
 from support.sample import MINUTE, NOW
 
 BY = Freshness()
-QUIET = Figures(state="online", depth=0, oldest_age_s=0, parked=0, rejected=0, disk_free_bytes=1000)
+QUIET = HealthFigures(state="online", depth=0, oldest_age_s=0, parked=0, rejected=0, disk_free_bytes=1000)
 
 
 @pytest.mark.req("DEC-26")

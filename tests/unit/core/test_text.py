@@ -146,14 +146,14 @@ def test_what_was_taken_under_one_rule_is_judged_anew_under_another() -> None:
 
 @given(st.text(max_size=300), st.integers(3, 200))
 def test_cut_gives_what_both_stores_can_keep(given_text: str, limit: int) -> None:
-    made = text.cut(given_text, limit)
+    made = text.truncate(given_text, limit)
     assert len(made.encode()) <= limit
     assert "\x00" not in made
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300), st.integers(3, 200))
 def test_cut_leaves_what_fits_and_marks_what_does_not(given_text: str, limit: int) -> None:
-    made = text.cut(given_text, limit)
+    made = text.truncate(given_text, limit)
     if len(given_text.encode()) <= limit:
         assert made == given_text
     else:
@@ -162,8 +162,8 @@ def test_cut_leaves_what_fits_and_marks_what_does_not(given_text: str, limit: in
 
 
 def test_cut_never_leaves_half_a_character() -> None:
-    assert text.cut("€" * 10, 10) == "€€…"
-    assert text.cut("a\x00b\udc80c") == "a\N{REPLACEMENT CHARACTER}b?c"
+    assert text.truncate("€" * 10, 10) == "€€…"
+    assert text.truncate("a\x00b\udc80c") == "a\N{REPLACEMENT CHARACTER}b?c"
 
 
 @pytest.mark.parametrize("bad", [".", ".."])

@@ -4,7 +4,7 @@ import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.operate.channels import ChannelType, Trial
-from fieldpost.core.adapter import Phase, SettingField
+from fieldpost.core.adapter import AttemptPhase, SettingField
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel
 from fieldpost.core.outcome import Delivered, Held
@@ -17,7 +17,7 @@ FIELDS = (
     SettingField(name="password", doc=""),
 )
 KIND = ChannelType(
-    "pager", frozenset({"password"}), FIELDS, (Phase("call", "Call", "look"), Phase("say", "Say", "ask"))
+    "pager", frozenset({"password"}), FIELDS, (AttemptPhase("call", "Call", "look"), AttemptPhase("say", "Say", "ask"))
 )
 BARE = ChannelType("pager", frozenset({"password"}))
 CHANNEL = Channel("c", "pager", {"host": "a", "port": 5, "wait_s": 2.5, "beyond": "kept"}, secrets={"password": "…"})

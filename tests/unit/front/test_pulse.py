@@ -6,7 +6,7 @@ import pytest
 
 from fieldpost.core.errors import Unavailable
 from fieldpost.front import change_feed as beats
-from fieldpost.front.change_feed import LISTENERS_MAX, Pulse
+from fieldpost.front.change_feed import LISTENERS_MAX, ChangeFeed
 
 
 class Store:
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_each_listener_hears_where_something_changed_and_one_look_serves_all() -> None:
     store = Store()
-    pulse = Pulse(store.look)
+    pulse = ChangeFeed(store.look)
     listening = [pulse.changes() for _ in range(20)]
     assert await asyncio.gather(*(anext(one) for one in listening)) == [frozenset()] * 20, "what they begin from"
     before = store.looks
@@ -46,7 +46,7 @@ async def test_each_listener_hears_where_something_changed_and_one_look_serves_a
 
 async def test_nobody_looks_while_nobody_listens() -> None:
     store = Store()
-    pulse = Pulse(store.look)
+    pulse = ChangeFeed(store.look)
     listening = pulse.changes()
     await anext(listening)
     await listening.aclose()
@@ -62,7 +62,7 @@ async def test_nobody_looks_while_nobody_listens() -> None:
 
 async def test_a_store_that_is_away_ends_nothing() -> None:
     store = Store()
-    pulse = Pulse(store.look)
+    pulse = ChangeFeed(store.look)
     listening = pulse.changes()
     await anext(listening)
     store.is_away = True
@@ -74,7 +74,7 @@ async def test_a_store_that_is_away_ends_nothing() -> None:
 
 
 async def test_a_node_that_stops_lets_its_listeners_go() -> None:
-    pulse = Pulse(Store().look)
+    pulse = ChangeFeed(Store().look)
 
     async def listen() -> int:
         return len([beat async for beat in pulse.changes()])
@@ -87,7 +87,7 @@ async def test_a_node_that_stops_lets_its_listeners_go() -> None:
 
 
 async def test_there_is_room_for_so_many_and_no_more() -> None:
-    pulse = Pulse(Store().look)
+    pulse = ChangeFeed(Store().look)
     listening = [pulse.changes() for _ in range(LISTENERS_MAX)]
     pulse.check_room()
     await asyncio.gather(*(anext(one) for one in listening))

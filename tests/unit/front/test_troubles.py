@@ -10,11 +10,11 @@ from fieldpost.central.watch.channels import ChannelState
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState, worst_first
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key
-from fieldpost.core.checks import Check, Verdict
+from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.kpi import NOTHING, Thresholds
 from fieldpost.core.lists import Channel
 from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport, link_state
-from fieldpost.front.console.issues import Seen, all_is_well, troubles
+from fieldpost.front.console.issues import HealthInputs, all_is_well, troubles
 from support.sample import MINUTE, NOW
 
 
@@ -40,19 +40,19 @@ def node(host: str, state: NodeState, started: timedelta, silent: timedelta = ti
     return Node(record, state, False)
 
 
-def seen(figures: dict[str, float] | None = None, **more: Any) -> Seen:
+def seen(figures: dict[str, float] | None = None, **more: Any) -> HealthInputs:
     """A quiet centre, but for what is given."""
     given: dict[str, Any] = {
         "sites": [site("north"), site("south")],
         "channels": [channel("mail")],
         "centre": Centre((), {}, NOW),
-        "checks": [Check("store", Verdict.OK, "the store answers")],
+        "checks": [Check("store", CheckVerdict.OK, "the store answers")],
         "keys": [],
     }
-    return Seen(as_of=NOW, figures={**NOTHING, **(figures or {})}, by=Thresholds(), **given | more)
+    return HealthInputs(as_of=NOW, figures={**NOTHING, **(figures or {})}, by=Thresholds(), **given | more)
 
 
-def said(judged: Seen) -> list[str]:
+def said(judged: HealthInputs) -> list[str]:
     return [trouble.text for trouble in troubles(judged)]
 
 
@@ -91,7 +91,10 @@ def test_the_worst_comes_first() -> None:
         ],
         channels=[BLOCKED],
         keys=["the secret of channel 'mail' cannot be opened"],
-        checks=[Check("dispatcher", Verdict.FAILING, "silent"), Check("leader", Verdict.WARNING, "no node leads")],
+        checks=[
+            Check("dispatcher", CheckVerdict.FAILING, "silent"),
+            Check("leader", CheckVerdict.WARNING, "no node leads"),
+        ],
     )
     assert said(judged) == [
         "Central cannot do its work (dispatcher): silent.",

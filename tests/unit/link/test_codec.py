@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.link.codec import VALUES_MAX, check_json, compress, decode, decompress, encode, salvage, seq_of
-from fieldpost.link.messages import FRAME_BYTES_MAX, ITEMS_MAX, Ack, Item, Message, Result, Submit
+from fieldpost.link.messages import FRAME_BYTES_MAX, ITEMS_MAX, Ack, Item, LinkMessage, Result, Submit
 
 BATCH = Submit(
     7, (Item("id-1", "ops", "Pump „3“ \u2028", 'a "b" \\ \n', script="watch.py"), Item("id-2", "ops", "", ""))
@@ -150,18 +150,18 @@ def test_a_message_of_just_the_limit_unpacks() -> None:
     assert len(decompress(zlib.compress(bytes(FRAME_BYTES_MAX)))) == FRAME_BYTES_MAX
 
 
-def outcome(read: Callable[[bytes], Message], data: bytes) -> Message | str:
+def outcome(read: Callable[[bytes], LinkMessage], data: bytes) -> LinkMessage | str:
     try:
         return read(data)
     except InvalidInput as error:
         return error.code
 
 
-def read_twice(data: bytes) -> Message:
+def read_twice(data: bytes) -> LinkMessage:
     """The rule that `decode` keeps, the slow way: strict first, typed afterwards."""
     check_json(data)
     try:
-        return msgspec.json.decode(data, type=Message)
+        return msgspec.json.decode(data, type=LinkMessage)
     except msgspec.DecodeError as error:
         raise InvalidInput("link.invalid", str(error)) from None
 

@@ -1,14 +1,14 @@
 """The conversation without the socket."""
 
 from fieldpost.link.messages import ITEMS_MAX, ZLIB, Ack, Hello, Item, Refusal, Submit
-from fieldpost.link.session import ANSWER_S, BYTES_MIN, FIRST_BYTES, IN_FLIGHT_MAX, PASS_S, Session
+from fieldpost.link.session import ANSWER_S, BYTES_MIN, FIRST_BYTES, IN_FLIGHT_MAX, PASS_S, LinkSession
 
 
 def items(count: int) -> list[Item]:
     return [Item(f"id-{number}", "ops", "s", "b") for number in range(count)]
 
 
-def send(session: Session, count: int = 1, size: int = 100, at: float = 0.0) -> Submit:
+def send(session: LinkSession, count: int = 1, size: int = 100, at: float = 0.0) -> Submit:
     submit = session.submit(items(count))
     session.sent(submit, size, at)
     return submit
@@ -19,12 +19,12 @@ def ack(submit: Submit, credits: int = ITEMS_MAX) -> Ack:
 
 
 def test_each_message_has_a_number_of_its_own() -> None:
-    session = Session()
+    session = LinkSession()
     assert [send(session).seq for _ in range(3)] == [1, 2, 3]
 
 
 def test_an_answer_ends_exactly_what_it_is_to() -> None:
-    session = Session()
+    session = LinkSession()
     first, second = send(session), send(session)
     answered = session.answered(ack(second), 1.0)
     assert answered is not None
@@ -33,7 +33,7 @@ def test_an_answer_ends_exactly_what_it_is_to() -> None:
 
 
 def test_an_answer_to_nothing_in_flight_is_ignored() -> None:
-    session = Session()
+    session = LinkSession()
     submit = send(session)
     session.lost()
     assert session.answered(ack(submit), 1.0) is None
@@ -41,7 +41,7 @@ def test_an_answer_to_nothing_in_flight_is_ignored() -> None:
 
 
 def test_what_had_no_answer_when_the_connection_ended_is_to_be_sent_again() -> None:
-    session = Session()
+    session = LinkSession()
     first, second, third = send(session), send(session), send(session)
     session.answered(ack(second), 1.0)
     assert [lost.submit for lost in session.lost()] == [first, third]
@@ -49,7 +49,7 @@ def test_what_had_no_answer_when_the_connection_ended_is_to_be_sent_again() -> N
 
 
 def test_credits_bound_what_may_be_sent_next() -> None:
-    session = Session()
+    session = LinkSession()
     session.greeted(Hello(1, "x", credits=40))
     assert session.room().items == 40
     submit = send(session, count=15)
@@ -59,7 +59,7 @@ def test_credits_bound_what_may_be_sent_next() -> None:
 
 
 def test_what_is_left_of_the_credits_is_not_dribbled_away_while_answers_are_to_come() -> None:
-    session = Session()
+    session = LinkSession()
     session.greeted(Hello(1, "x", credits=40))
     submit = send(session, count=30)
     assert session.room().items == 0
@@ -68,14 +68,14 @@ def test_what_is_left_of_the_credits_is_not_dribbled_away_while_answers_are_to_c
 
 
 def test_with_many_credits_several_batches_travel_at_once_and_never_more_than_four() -> None:
-    session = Session()
+    session = LinkSession()
     session.greeted(Hello(1, "x", credits=600))
     assert session.room().items == 300
     send(session, count=300)
     assert session.room().items == 300
     send(session, count=300)
     assert session.room().items == 0
-    session = Session()
+    session = LinkSession()
     session.greeted(Hello(1, "x", credits=10**6))
     for _ in range(IN_FLIGHT_MAX):
         assert session.room().items == ITEMS_MAX
@@ -86,7 +86,7 @@ def test_with_many_credits_several_batches_travel_at_once_and_never_more_than_fo
 
 
 def test_compression_is_for_lines_on_which_bytes_are_dear() -> None:
-    session = Session()
+    session = LinkSession()
     assert not session.is_compression_worth(100_000), "central has not said that it understands it"
     session.greeted(Hello(1, "x", accepts=("brotli", ZLIB)))
     assert session.is_compression_worth(100_000)
@@ -103,7 +103,7 @@ def test_compression_is_for_lines_on_which_bytes_are_dear() -> None:
 
 
 def test_a_batch_grows_by_what_it_holds_and_the_line_is_judged_by_what_travels() -> None:
-    session = Session()
+    session = LinkSession()
     for at in range(20):
         submit = session.submit(items(1))
         session.sent(submit, session.room().bytes, at, wire_size=2000)
@@ -113,7 +113,7 @@ def test_a_batch_grows_by_what_it_holds_and_the_line_is_judged_by_what_travels()
 
 
 def test_an_answer_is_waited_for_as_long_as_what_travels_before_it_needs() -> None:
-    session = Session()
+    session = LinkSession()
     session.answered(ack(send(session, size=10_000, at=0.0)), 10.0)
     alone = session.patience_s(10_000)
     send(session, size=50_000, at=10.0)
@@ -121,7 +121,7 @@ def test_an_answer_is_waited_for_as_long_as_what_travels_before_it_needs() -> No
 
 
 def test_without_credits_one_item_may_still_ask() -> None:
-    session = Session()
+    session = LinkSession()
     session.answered(ack(send(session), credits=0), 0.1)
     assert session.credits == 0
     assert session.room().items == 1
@@ -129,7 +129,7 @@ def test_without_credits_one_item_may_still_ask() -> None:
 
 def test_a_batch_shrinks_to_what_passes_in_five_seconds() -> None:
     """A line of 1,000 bytes a second."""
-    session = Session()
+    session = LinkSession()
     now = 0.0
     for _ in range(10):
         size = session.room().bytes
@@ -140,21 +140,21 @@ def test_a_batch_shrinks_to_what_passes_in_five_seconds() -> None:
 
 
 def test_a_batch_grows_while_the_line_is_quick() -> None:
-    session = Session()
+    session = LinkSession()
     for _ in range(20):
         session.answered(ack(send(session, size=session.room().bytes, at=0.0)), 0.05)
     assert session.room().bytes > 50 * FIRST_BYTES
 
 
 def test_a_small_batch_says_nothing_about_a_larger_one() -> None:
-    session = Session()
+    session = LinkSession()
     before = session.room().bytes
     session.answered(ack(send(session, size=10, at=0.0)), 0.001)
     assert session.room().bytes == before
 
 
 def test_a_lost_batch_is_followed_by_a_much_smaller_one_but_never_by_none() -> None:
-    session = Session()
+    session = LinkSession()
     for _ in range(20):
         before = session.room().bytes
         send(session)
@@ -163,28 +163,28 @@ def test_a_lost_batch_is_followed_by_a_much_smaller_one_but_never_by_none() -> N
 
 
 def test_losing_an_idle_connection_says_nothing_about_the_line() -> None:
-    session = Session()
+    session = LinkSession()
     before = session.room()
     session.lost()
     assert session.room() == before
 
 
 def test_on_a_quick_line_a_dead_central_is_noticed_within_half_a_minute() -> None:
-    session = Session()
+    session = LinkSession()
     session.answered(ack(send(session, size=100_000, at=0.0)), 0.1)
     assert session.patience_s(250_000) <= 30
 
 
 def test_one_large_item_on_a_slow_line_is_waited_for() -> None:
     """256 KiB at 8 kbit/s take 262 s, and could never pass if the wait were shorter."""
-    session = Session()
+    session = LinkSession()
     session.answered(ack(send(session, size=10_000, at=0.0)), 10.0)
     assert session.patience_s(262_144) > ANSWER_S + 262
 
 
 def test_a_busy_central_does_not_make_the_line_look_slow() -> None:
     """Each answer takes six seconds, of which central had the message for nearly all."""
-    session = Session()
+    session = LinkSession()
     session.greeted(Hello(1, "x", accepts=(ZLIB,)))
     for at in range(0, 100, 10):
         submit = send(session, size=session.room().bytes, at=at)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fieldpost.core.checks import Verdict
+from fieldpost.core.checks import CheckVerdict
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.setting import SettingInForce, open_secrets, shown
 from fieldpost.run.doctor import examine
 from fieldpost.run.effective_settings import in_force, origins, secret_keys
 from fieldpost.run.exposure import refuse_exposure
-from fieldpost.run.settings import Settings, load
+from fieldpost.run.settings import CentralSettings, load
 
 ENVIRONMENT = {
     "FIELDPOST_DISPATCH__SLOTS": "32",
@@ -33,7 +33,11 @@ def by_key(tmp_path: Path) -> dict[str, SettingInForce]:
 
 
 def test_every_setting_is_there_with_its_words(by_key: dict[str, SettingInForce]) -> None:
-    expected = [f"{s.name}.{option.name}" for s in fields(Settings) for option in fields(getattr(Settings(), s.name))]
+    expected = [
+        f"{s.name}.{option.name}"
+        for s in fields(CentralSettings)
+        for option in fields(getattr(CentralSettings(), s.name))
+    ]
     assert list(by_key) == expected
     assert all(one.says for one in by_key.values())
 
@@ -76,7 +80,7 @@ def test_a_password_in_an_address_is_not_shown(value: str | int, expected: str |
 
 
 def test_settings_that_a_program_made_say_so() -> None:
-    settings = Settings()
+    settings = CentralSettings()
     told = in_force(replace(settings, dispatch=replace(settings.dispatch, slots=7)))
     assert [one.key for one in told if one.origin != "default"] == ["dispatch.slots"]
 
@@ -112,6 +116,6 @@ async def test_the_doctor_fails_on_a_secret_that_all_can_read(tmp_path: Path) ->
     file.write_text(f"[central]\nfolder = '{tmp_path}'\n[secrets]\nkey = 'canary'\n")
     file.chmod(0o644)
     first, *_ = (await examine(load(file, {}), file=file)).checks
-    assert (first.name, first.verdict, "(secrets.key)" in first.detail) == ("settings", Verdict.FAILING, True)
+    assert (first.name, first.verdict, "(secrets.key)" in first.detail) == ("settings", CheckVerdict.FAILING, True)
     file.chmod(0o600)
     assert "settings" not in [check.name for check in (await examine(load(file, {}), file=file)).checks]

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError
-from fieldpost.run.settings import Settings, load
+from fieldpost.run.settings import CentralSettings, load
 
 
-def from_file(tmp_path: Path, text: str, **environ: str) -> Settings:
+def from_file(tmp_path: Path, text: str, **environ: str) -> CentralSettings:
     file = tmp_path / "fieldpost.toml"
     file.write_text(text)
     return load(file, environ)
@@ -18,7 +18,7 @@ def from_file(tmp_path: Path, text: str, **environ: str) -> Settings:
 def test_without_a_file_every_setting_has_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load(None, {})
-    assert settings == Settings()
+    assert settings == CentralSettings()
     assert (settings.dispatch.interval_s, settings.dispatch.batch_size) == (10, 100)
     assert (settings.watch.stuck_after_s, settings.watch.delivered_window_s) == (600, 60)
     assert (settings.upkeep.terminal_retention_days, settings.upkeep.purge_interval_s) == (365, 86400)
@@ -43,7 +43,7 @@ def test_options_bind_from_the_sections_of_the_file(tmp_path: Path) -> None:
     assert (settings.dispatch.interval_s, settings.dispatch.batch_size) == (3, 50)
     assert (settings.upkeep.terminal_retention_days, settings.upkeep.purge_interval_s) == (30, 3600)
     assert (settings.watch.stuck_after_s, settings.watch.delivered_window_s) == (120, 300)
-    assert settings.dispatch.slots == Settings().dispatch.slots
+    assert settings.dispatch.slots == CentralSettings().dispatch.slots
 
 
 @pytest.mark.req("CFG-09")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError
-from fieldpost.run.settings import FILE_BYTES_MAX, Settings, load
+from fieldpost.run.settings import FILE_BYTES_MAX, CentralSettings, load
 
 
 def refused(file: Path, content: bytes) -> ConfigError:
@@ -37,7 +37,7 @@ def test_a_file_that_is_no_settings_file_is_refused_by_its_name_and_line(tmp_pat
             error.message,
         )
     file.write_bytes(b"")
-    assert load(file, {}) == Settings(), "an empty one says nothing"
+    assert load(file, {}) == CentralSettings(), "an empty one says nothing"
     file.write_bytes(b"[central]\n\tport\t=\t9\t\n")
     assert load(file, {}).central.port == 9, "tabs are spaces"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.site.config.database_url import PostgresqlPlace, SqlitePlace
+from fieldpost.site.config.database_url import PostgresqlUrl, SqliteUrl
 from fieldpost.site.config.definitions import Database, External, find_definition
 from fieldpost.site.config.folder import Folder, read_folder
 from fieldpost.site.config.secret_files import read_secret
@@ -74,14 +74,14 @@ def test_a_site_without_definitions_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("postgresql://u@db.example.com/d", PostgresqlPlace("db.example.com", 5432, "u", "d")),
-        ("postgres://u%40x@[::1]:5433/d%20e", PostgresqlPlace("::1", 5433, "u@x", "d e")),
-        ("postgresql://u@/d?host=/run/pg", PostgresqlPlace("/run/pg", 5432, "u", "d")),
-        ("sqlite:////var/lib/x.db", SqlitePlace(Path("/var/lib/x.db"))),
-        ("sqlite:///x.db", SqlitePlace(Path("/site/x.db"))),
+        ("postgresql://u@db.example.com/d", PostgresqlUrl("db.example.com", 5432, "u", "d")),
+        ("postgres://u%40x@[::1]:5433/d%20e", PostgresqlUrl("::1", 5433, "u@x", "d e")),
+        ("postgresql://u@/d?host=/run/pg", PostgresqlUrl("/run/pg", 5432, "u", "d")),
+        ("sqlite:////var/lib/x.db", SqliteUrl(Path("/var/lib/x.db"))),
+        ("sqlite:///x.db", SqliteUrl(Path("/site/x.db"))),
     ],
 )
-def test_a_url_names_a_server_a_socket_or_a_file(url: str, place: PostgresqlPlace | SqlitePlace) -> None:
+def test_a_url_names_a_server_a_socket_or_a_file(url: str, place: PostgresqlUrl | SqliteUrl) -> None:
     definition = Database(name="plant", folder=Path("/site"), url=url, allows_free_sql=True)
     assert definition.place == place
     assert definition.dialect == place.dialect

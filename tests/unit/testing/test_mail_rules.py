@@ -2,27 +2,27 @@ from typing import cast
 
 import pytest
 
-from fieldpost.testing.mail.rules import Per, Rule, Rules
-from fieldpost.testing.mail.script import BEHAVE, Moment, Reply, Verb
+from fieldpost.testing.mail.rules import MailRule, Per, Rules
+from fieldpost.testing.mail.script import BEHAVE, MailEvent, ScriptedReply, SmtpVerb
 
 
-def rcpt(address: str, transaction: int = 1, connection: int = 1) -> Moment:
-    return Moment("rcpt", connection, transaction, sender="pump@plant.example", address=address)
+def rcpt(address: str, transaction: int = 1, connection: int = 1) -> MailEvent:
+    return MailEvent("rcpt", connection, transaction, sender="pump@plant.example", address=address)
 
 
-def dot(message_id: str, *recipients: str) -> Moment:
+def dot(message_id: str, *recipients: str) -> MailEvent:
     raw = f"Message-ID: {message_id}\r\n\r\n".encode()
-    return Moment("dot", 1, 1, sender="pump@plant.example", recipients=recipients, raw=raw)
+    return MailEvent("dot", 1, 1, sender="pump@plant.example", recipients=recipients, raw=raw)
 
 
-def laid(*rules: Rule) -> Rules:
+def laid(*rules: MailRule) -> Rules:
     book = Rules()
     for rule in rules:
         book.lay(rule)
     return book
 
 
-def codes(book: Rules, *moments: Moment) -> list[int | None]:
+def codes(book: Rules, *moments: MailEvent) -> list[int | None]:
     return [act.reply.code if (act := book.act(moment)).reply else None for moment in moments]
 
 
@@ -31,66 +31,66 @@ def test_without_a_rule_the_server_behaves() -> None:
 
 
 def test_a_rule_that_is_not_told_what_to_do_does_nothing() -> None:
-    assert laid(Rule("rcpt").times(1)).act(rcpt("a@x.example")) is BEHAVE
+    assert laid(MailRule("rcpt").times(1)).act(rcpt("a@x.example")) is BEHAVE
 
 
 def test_two_rules_in_a_row_make_a_sequence() -> None:
-    book = laid(Rule("rcpt").reply(451).times(2), Rule("rcpt").reply(550).times(1))
+    book = laid(MailRule("rcpt").reply(451).times(2), MailRule("rcpt").reply(550).times(1))
     assert codes(book, *[rcpt("a@x.example")] * 4) == [451, 451, 550, None]
 
 
 def test_an_exception_stands_before_the_wider_rule() -> None:
-    book = laid(Rule("rcpt", "a@x.example").accept(), Rule("rcpt").reply(550))
+    book = laid(MailRule("rcpt", "a@x.example").accept(), MailRule("rcpt").reply(550))
     assert codes(book, rcpt("a@x.example"), rcpt("b@x.example")) == [None, 550]
 
 
 def test_turns_are_counted_apart_for_each_address() -> None:
-    book = laid(Rule("rcpt").reply(451).times(1, per="address"))
+    book = laid(MailRule("rcpt").reply(451).times(1, per="address"))
     a, b = rcpt("a@x.example"), rcpt("b@x.example")
     assert codes(book, a, b, rcpt("A@X.example"), b) == [451, 451, None, None]
 
 
 def test_turns_are_counted_apart_for_each_message() -> None:
-    book = laid(Rule("dot").reply(451).times(2, per="message"))
+    book = laid(MailRule("dot").reply(451).times(2, per="message"))
     assert codes(book, *[dot("<1@x>"), dot("<2@x>")] * 3) == [451, 451, 451, 451, None, None]
 
 
 def test_the_first_of_each_transaction_may_be_let_through() -> None:
-    book = laid(Rule("rcpt").after(2, per="transaction").reply(452))
+    book = laid(MailRule("rcpt").after(2, per="transaction").reply(452))
     moments = [rcpt(f"{n}@x.example", transaction=t) for t in (1, 2) for n in range(3)]
     assert codes(book, *moments) == [None, None, 452, None, None, 452]
 
 
 def test_turns_are_counted_apart_for_each_connection() -> None:
-    book = laid(Rule("rcpt").reply(421).times(1, per="connection"))
+    book = laid(MailRule("rcpt").reply(421).times(1, per="connection"))
     moments = [rcpt("a@x.example", connection=c) for c in (1, 1, 2, 2)]
     assert codes(book, *moments) == [421, None, 421, None]
 
 
 def test_a_rule_for_an_address_matches_any_recipient_at_dot() -> None:
-    book = laid(Rule("dot", "B@x.example").reply(554))
+    book = laid(MailRule("dot", "B@x.example").reply(554))
     assert codes(book, dot("<1@x>", "a@x.example"), dot("<2@x>", "a@x.example", "b@X.example")) == [None, 554]
 
 
 def test_an_address_may_be_a_question() -> None:
-    book = laid(Rule("rcpt", lambda address: address.endswith("@x.example")).reply(550))
+    book = laid(MailRule("rcpt", lambda address: address.endswith("@x.example")).reply(550))
     assert codes(book, rcpt("a@x.example"), rcpt("a@y.example")) == [550, None]
 
 
 def test_a_moment_may_be_asked_about_anything() -> None:
-    rule = Rule("rcpt", when=lambda moment: moment.connection == 2).reply(450)
+    rule = MailRule("rcpt", when=lambda moment: moment.connection == 2).reply(450)
     assert codes(laid(rule), rcpt("a@x.example"), rcpt("a@x.example", connection=2)) == [None, 450]
     assert rule.hits == 1
 
 
 def test_a_moment_that_does_not_match_takes_no_turn() -> None:
-    book = laid(Rule("rcpt", "b@x.example").reply(450).times(1))
+    book = laid(MailRule("rcpt", "b@x.example").reply(450).times(1))
     assert codes(book, rcpt("a@x.example"), rcpt("b@x.example"), rcpt("b@x.example")) == [None, 450, None]
 
 
 def test_a_withdrawn_rule_acts_no_more() -> None:
-    rule = Rule("rcpt").reply(450)
-    book = laid(rule, Rule("rcpt").reply(550))
+    rule = MailRule("rcpt").reply(450)
+    book = laid(rule, MailRule("rcpt").reply(550))
     rule.withdraw()
     assert codes(book, rcpt("a@x.example")) == [550]
     book.withdraw_all()
@@ -98,7 +98,7 @@ def test_a_withdrawn_rule_acts_no_more() -> None:
 
 
 def test_counting_per_message_stays_small_over_a_long_run() -> None:
-    rule = Rule("dot").reply(451).times(1, per="message")
+    rule = MailRule("dot").reply(451).times(1, per="message")
     book = laid(rule)
     for number in range(10_001):
         book.act(dot(f"<{number}@x>"))
@@ -110,21 +110,21 @@ def test_counting_per_message_stays_small_over_a_long_run() -> None:
 @pytest.mark.parametrize(
     ("verb", "per"), [("ehlo", "address"), ("dot", "address"), ("rcpt", "message"), ("quit", "transaction")]
 )
-def test_what_a_verb_does_not_know_cannot_be_counted(verb: Verb, per: Per) -> None:
+def test_what_a_verb_does_not_know_cannot_be_counted(verb: SmtpVerb, per: Per) -> None:
     with pytest.raises(ValueError, match=f"cannot be counted per {per}"):
-        Rule(verb).times(1, per=per)
+        MailRule(verb).times(1, per=per)
 
 
 def test_a_rule_that_could_never_match_is_refused() -> None:
     with pytest.raises(ValueError, match="no verb 'expn'"):
-        Rule(cast(Verb, "expn"))
+        MailRule(cast(SmtpVerb, "expn"))
     with pytest.raises(ValueError, match="'ehlo' has no address"):
-        Rule("ehlo", "a@x.example")
+        MailRule("ehlo", "a@x.example")
     with pytest.raises(ValueError, match="only 'dot'"):
-        Rule("rcpt").keep_mail()
+        MailRule("rcpt").keep_mail()
     with pytest.raises(ValueError, match="no reply code"):
-        Rule("rcpt").reply(199)
+        MailRule("rcpt").reply(199)
 
 
 def test_a_reply_of_several_lines_is_written_as_one() -> None:
-    assert bytes(Reply(250, "mail.example\nSIZE 10")) == b"250-mail.example\r\n250 SIZE 10\r\n"
+    assert bytes(ScriptedReply(250, "mail.example\nSIZE 10")) == b"250-mail.example\r\n250 SIZE 10\r\n"

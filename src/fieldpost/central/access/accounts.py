@@ -18,7 +18,7 @@ from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.store.accounts import identities, logins
 from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
-from fieldpost.central.store.engine.batcher import Together
+from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.clock import Clock
@@ -62,7 +62,7 @@ class Accounts:
         self._options = options or AccountOptions()
         self._used: dict[str, float] = {}
         # Every message of every site is checked, and a fleet comes back at once.
-        self._site_tokens = Together(self._find_site_tokens)
+        self._site_tokens = Batcher(self._find_site_tokens)
 
     async def first_start(self, password: str | None = None) -> FirstAccount | None:
         """Make the administrator where there is no account yet; None where somebody can log in already.

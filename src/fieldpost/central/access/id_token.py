@@ -20,7 +20,7 @@ RSA_BITS_MIN = 2048
 _CURVE_BYTES = 32
 
 Claims = Mapping[str, object]
-Key = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
 
 class BadToken(Exception):
@@ -31,7 +31,7 @@ class UnknownKey(BadToken):
     """It names a key that is not among those given; the provider may have a new one."""
 
 
-def read_keys(document: object) -> dict[str, Key]:
+def read_keys(document: object) -> dict[str, PublicKey]:
     """The provider's signing keys by their ids (RFC 7517); those that we cannot use are left out."""
     found = {}
     keys = document.get("keys") if isinstance(document, dict) else None
@@ -47,7 +47,9 @@ def read_keys(document: object) -> dict[str, Key]:
     return found
 
 
-def verify(token: str, keys: Mapping[str, Key], *, issuer: str, client_id: str, nonce: str, now: datetime) -> Claims:
+def verify(
+    token: str, keys: Mapping[str, PublicKey], *, issuer: str, client_id: str, nonce: str, now: datetime
+) -> Claims:
     """What the token says, if this provider said it, to us, for this login, and lately. Raises BadToken."""
     claims = _signed(token, keys)
     if claims.get("iss") != issuer:
@@ -78,7 +80,7 @@ def values_of(claims: Claims, path: str) -> frozenset[str]:
     return frozenset(one for one in many if isinstance(one, str))
 
 
-def _signed(token: str, keys: Mapping[str, Key]) -> Claims:
+def _signed(token: str, keys: Mapping[str, PublicKey]) -> Claims:
     if len(token) > TOKEN_CHARACTERS_MAX or token.count(".") != 2 or not token.isascii():
         raise BadToken("it is no signed token")
     head, body, signature = token.split(".")
@@ -99,7 +101,7 @@ def _signed(token: str, keys: Mapping[str, Key]) -> Claims:
     return _object(body)
 
 
-def _check(key: Key, signature: bytes, data: bytes) -> None:
+def _check(key: PublicKey, signature: bytes, data: bytes) -> None:
     if isinstance(key, rsa.RSAPublicKey):
         key.verify(signature, data, padding.PKCS1v15(), SHA256())
         return
@@ -109,7 +111,7 @@ def _check(key: Key, signature: bytes, data: bytes) -> None:
     key.verify(encode_dss_signature(r, s), data, ec.ECDSA(SHA256()))
 
 
-def _key(one: Mapping[str, object]) -> Key | None:
+def _key(one: Mapping[str, object]) -> PublicKey | None:
     match one.get("kty"):
         case "RSA":
             numbers = rsa.RSAPublicNumbers(_number(one["e"]), _number(one["n"]))

@@ -26,7 +26,7 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound, Unavailable
 from fieldpost.core.login import WITH_ACCOUNT, WITH_ADDRESS, Patience, check_password, has_ended, is_user_name
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 
@@ -53,7 +53,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class NewSession:
     """A browser's new session; `token` is its cookie."""
 
     actor: Actor
@@ -72,7 +72,7 @@ class Logins:
         self._passwords = passwords or Passwords()
         self._options = options or AccountOptions()
 
-    async def log_in(self, name: str, password: str, origin: Origin | None = None) -> Session:
+    async def log_in(self, name: str, password: str, origin: Origin | None = None) -> NewSession:
         """A new session. Raises Denied, with one text whatever was wrong, or TooManyLogins."""
         origin = origin or Origin()
         operator = await self._try(name, password, origin)
@@ -80,7 +80,7 @@ class Logins:
             raise _refused(name, origin)
         return await self.open(operator, origin, "password")
 
-    async def open(self, operator: OperatorRecord, origin: Origin, by: str) -> Session:
+    async def open(self, operator: OperatorRecord, origin: Origin, by: str) -> NewSession:
         """A session for somebody who has shown who he is."""
         now = self._clock.now()
         actor = Actor(operator.name, Role(operator.role))
@@ -88,7 +88,7 @@ class Logins:
         expires_at = now + self._options.session
         entry = record(actor, "session.open", actor.name, now, {"by": by, "session": token.prefix})
         await self._store.write(_open, actor, token, expires_at, origin, entry)
-        return Session(actor, token.text, expires_at)
+        return NewSession(actor, token.text, expires_at)
 
     async def log_out(self, token: str) -> None:
         """End the session at central too, so that a copy of the cookie is worth nothing."""
@@ -124,7 +124,7 @@ class Logins:
         found = await self._store.read(identities.get_operator, actor.name)
         return found is not None and found.password_hash is not None
 
-    async def change_password(self, actor: Actor, old: str, new: str, origin: Origin | None = None) -> Session:
+    async def change_password(self, actor: Actor, old: str, new: str, origin: Origin | None = None) -> NewSession:
         """Another password, known by the old one; all sessions end, and this is a new one.
 
         Raises Denied when the old one is wrong, InvalidInput when the new one breaks a rule, TooManyLogins.
@@ -146,7 +146,7 @@ class Logins:
         """The name of the person whose one-time link this is. NotFound when it is none, or none any more."""
         return (await self._find_link(link)).operator_name
 
-    async def use_link(self, link: str, password: str, origin: Origin | None = None) -> Session:
+    async def use_link(self, link: str, password: str, origin: Origin | None = None) -> NewSession:
         """The password is chosen, the link is used up, sessions from before end, and this is a new one."""
         found = await self._find_link(link)
         check_password(password, found.operator_name)
@@ -230,7 +230,7 @@ def _open(
         now,
         expires_at,
         address=origin.address or None,
-        agent=cut(origin.agent, AGENT_BYTES_MAX) or None,
+        agent=truncate(origin.agent, AGENT_BYTES_MAX) or None,
     )
     identities.logged_in(conn, actor.name, now)
     audit.add(conn, [entry])

@@ -24,8 +24,8 @@ from yarl import URL
 
 from fieldpost.central.access import id_token
 from fieldpost.central.access.audit_trail import commit, record
-from fieldpost.central.access.id_token import BadToken, Claims, Key, UnknownKey
-from fieldpost.central.access.logins import Logins, Origin, Session
+from fieldpost.central.access.id_token import BadToken, Claims, PublicKey, UnknownKey
+from fieldpost.central.access.logins import Logins, NewSession, Origin
 from fieldpost.central.access.oidc_options import OidcOptions
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import OperatorRecord
@@ -83,7 +83,7 @@ class Oidc:
         self._secret: Secret = options.secret()
         self._redirect_uri = public_url.rstrip("/") + CALLBACK_PATH
         self._provider: tuple[float, _Provider] | None = None
-        self._keys: tuple[float, dict[str, Key]] | None = None
+        self._keys: tuple[float, dict[str, PublicKey]] | None = None
         self._asking = asyncio.Lock()
 
     @property
@@ -107,7 +107,7 @@ class Oidc:
         joint = "&" if "?" in provider.authorize else "?"
         return Begun(f"{provider.authorize}{joint}{urlencode(query)}", state, nonce, verifier)
 
-    async def finish(self, begun: Begun, state: str, code: str, origin: Origin) -> Session:
+    async def finish(self, begun: Begun, state: str, code: str, origin: Origin) -> NewSession:
         """A session for whom the provider vouches. Raises Denied, Conflict, Unavailable."""
         if not hmac.compare_digest(state.encode(), begun.state.encode()):
             raise _refused("the answer belongs to another login")
@@ -205,7 +205,7 @@ class Oidc:
             self._provider = (now, found)
             return found
 
-    async def _fetch_keys(self, provider: _Provider, is_again: bool) -> dict[str, Key]:
+    async def _fetch_keys(self, provider: _Provider, is_again: bool) -> dict[str, PublicKey]:
         async with self._asking:
             now = self._clock.monotonic()
             if self._keys is not None and now - self._keys[0] < (KEYS_AGAIN_S if is_again else KEPT_S):

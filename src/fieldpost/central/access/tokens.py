@@ -22,7 +22,7 @@ from fieldpost.core.login import is_user_name
 from fieldpost.core.text import check_label
 from fieldpost.link.credentials import IssuedToken
 
-__all__ = ["LIFE_DEFAULT", "LIFE_MAX", "AddedToken", "TokenRecord", "Tokens"]
+__all__ = ["LIFE_DEFAULT", "LIFE_MAX", "AddedToken", "TokenActions", "TokenRecord"]
 
 LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=3660)
@@ -40,7 +40,7 @@ class AddedToken:
     token: str = field(repr=False)
 
 
-class Tokens:
+class TokenActions:
     """What people do with API tokens."""
 
     def __init__(self, store: Store, clock: Clock) -> None:

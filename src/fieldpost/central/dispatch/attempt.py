@@ -13,7 +13,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
 from fieldpost.core.breaker import Breaker, channel_key, is_blocked
 from fieldpost.core.lifecycle import Policy
-from fieldpost.core.lists import Route, refuse_site
+from fieldpost.core.lists import DeliveryPath, refuse_site
 from fieldpost.core.notification import TargetStatus
 from fieldpost.core.outcome import Held, Outcome, PermanentFailure, Uncertain, scrubbed
 
@@ -21,11 +21,11 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Flight:
+class RunningAttempt:
     """A claimed row on its way: where it goes, since when, and when its lease was last renewed."""
 
     claimed: Claimed
-    route: Route | PermanentFailure
+    route: DeliveryPath | PermanentFailure
     policy: Policy
     clock: Clock
     lease_s: float
@@ -49,7 +49,7 @@ class Flight:
 
     @property
     def breaker_key(self) -> str | None:
-        return channel_key(self.route.channel.name) if isinstance(self.route, Route) else None
+        return channel_key(self.route.channel.name) if isinstance(self.route, DeliveryPath) else None
 
     def now(self) -> datetime:
         """The database's time: as it was at the claim, and what has passed here since."""
@@ -62,7 +62,7 @@ class Flight:
         self.is_past_gate = True
 
 
-async def attempt(flight: Flight, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
+async def attempt(flight: RunningAttempt, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
     """What one attempt comes to. Raises ClaimLost and cancellation while nothing was sent; all else is an outcome."""
     n = flight.claimed.notification
     if flight.claimed.is_orphan_of_lone:

@@ -6,7 +6,7 @@ Ingest, an operator's Retry, a closing breaker and a due time wake the dispatche
 Every node dispatches; claims keep them apart.
 
 What must always hold: a claim ends by a written result, by release, or by its lease running out; nothing is sent under
-a claim that was not renewed for half a lease (`Flight.gate`); a stopping node claims nothing more.
+a claim that was not renewed for half a lease (`RunningAttempt.gate`); a stopping node claims nothing more.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from datetime import timedelta
 
 import structlog
 
-from fieldpost.central.dispatch.attempt import Flight, attempt
+from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
 from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.results import Results
@@ -63,7 +63,7 @@ class Dispatcher:
         self._results = Results(store, node_id, clock, rng, self._options, self._ended, self._meter)
         self._holds = Holds(store, node_id, self._options)
         self._view = View(is_stale=True)
-        self._flights: dict[tuple[str, int], Flight] = {}
+        self._flights: dict[tuple[str, int], RunningAttempt] = {}
         self._busy: Counter[str] = Counter()
         self._freed = asyncio.Event()
         self._after = dict.fromkeys(Lane, "")
@@ -204,12 +204,12 @@ class Dispatcher:
         route = self._view.route(n.list_name)
         policy = self._view.policy(route, self._options.hold_max)
         opened = self._view.opened(route, self._keyring)
-        flight = Flight(claimed, route, policy, self._clock, self._options.lease_s, is_probe, opened)
+        flight = RunningAttempt(claimed, route, policy, self._clock, self._options.lease_s, is_probe, opened)
         self._flights[flight.key] = flight
         self._meter.flying(len(self._flights))
         flight.task = asyncio.create_task(self._fly(flight))
 
-    async def _fly(self, flight: Flight) -> None:
+    async def _fly(self, flight: RunningAttempt) -> None:
         try:
             if isinstance(flight.route, PermanentFailure):
                 await self._resolve_again(flight)
@@ -221,7 +221,7 @@ class Dispatcher:
             flight.duration_s = self._clock.monotonic() - flight.claimed_monotonic
             self._results.add(flight)
 
-    async def _resolve_again(self, flight: Flight) -> None:
+    async def _resolve_again(self, flight: RunningAttempt) -> None:
         """A list may be younger than the view; only one that a fresh look does not know either is missing."""
         try:
             fresh = View(directory=await self._store.read(lists.directory))
@@ -231,7 +231,7 @@ class Dispatcher:
         flight.policy = fresh.policy(flight.route, self._options.hold_max)
         flight.opened = fresh.opened(flight.route, self._keyring)
 
-    def _ended(self, flights: Sequence[Flight], breakers: dict[str, Breaker]) -> None:
+    def _ended(self, flights: Sequence[RunningAttempt], breakers: dict[str, Breaker]) -> None:
         for flight in flights:
             if self._flights.pop(flight.key, None) is not None:
                 key = flight.claimed.notification.delivery_key
@@ -258,7 +258,7 @@ class Dispatcher:
         half_s = self._options.lease_s / 2
         return [f.key[0] for f in self._flights.values() if is_ours or now - f.renewed_at > half_s]
 
-    async def _give_back(self, flights: Sequence[Flight], reason: str) -> None:
+    async def _give_back(self, flights: Sequence[RunningAttempt], reason: str) -> None:
         try:
             await self._store.write(
                 claims.release, self._node_id, [f.key for f in flights], reason, now=self._store.now()

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.dispatch.attempt import Flight
+from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.view import View
 from fieldpost.central.store.engine.store import Store
@@ -53,13 +53,13 @@ class Holds:
             await self._park_old(view.now)
         return probes
 
-    async def give_back_probes(self, flights: Sequence[Flight]) -> None:
+    async def give_back_probes(self, flights: Sequence[RunningAttempt]) -> None:
         """A probe that was not sent leaves its breaker open for the next."""
         for flight in flights:
             if flight.is_probe and flight.breaker_key is not None:
                 await self._give_back(flight.breaker_key, flight.now())
 
-    async def renew_probes(self, flights: Sequence[Flight]) -> None:
+    async def renew_probes(self, flights: Sequence[RunningAttempt]) -> None:
         """A probe under way keeps its breaker's only probe as long as its claim."""
         for flight in flights:
             if flight.is_probe and flight.breaker_key is not None:

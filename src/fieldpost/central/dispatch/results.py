@@ -13,7 +13,7 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.dispatch.attempt import Flight
+from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import attempts
@@ -26,7 +26,7 @@ from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Hold, decide
 from fieldpost.core.meter import Meter
 from fieldpost.core.outcome import Held, Outcome
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ class Results:
         clock: Clock,
         rng: random.Random,
         options: DispatchOptions,
-        on_ended: Callable[[Sequence[Flight], dict[str, Breaker]], None],
+        on_ended: Callable[[Sequence[RunningAttempt], dict[str, Breaker]], None],
         meter: Meter,
     ) -> None:
         self._store = store
@@ -53,10 +53,10 @@ class Results:
         self._options = options
         self._on_ended = on_ended
         self._meter = meter
-        self._waiting: list[Flight] = []
+        self._waiting: list[RunningAttempt] = []
         self._news = asyncio.Event()
 
-    def add(self, flight: Flight) -> None:
+    def add(self, flight: RunningAttempt) -> None:
         """An attempt has come to `flight.outcome`."""
         self._waiting.append(flight)
         self._news.set()
@@ -87,7 +87,7 @@ class Results:
             self._waiting = left + self._waiting
         return not left
 
-    async def _write_each(self, left: list[Flight]) -> None:
+    async def _write_each(self, left: list[RunningAttempt]) -> None:
         """Write one by one and take what is written out of the list."""
         for flight in tuple(left):
             try:
@@ -99,7 +99,7 @@ class Results:
             else:
                 left[:] = [other for other in left if other is not flight]
 
-    async def _write(self, batch: Sequence[Flight]) -> None:
+    async def _write(self, batch: Sequence[RunningAttempt]) -> None:
         chances = [self._rng.random() for _ in batch]
         event_ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(batch)))
         late, breakers, finished = await self._store.write(
@@ -109,7 +109,7 @@ class Results:
         await asyncio.sleep(0)  # what has come free is claimed while the log is written
         self._tell(batch, finished, late)
 
-    def _tell(self, batch: Sequence[Flight], finished: Sequence[Finished], late: set[str]) -> None:
+    def _tell(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
         for flight, f in zip(batch, finished, strict=True):
             n = flight.claimed.notification
             if f.notification_id in late:
@@ -133,7 +133,7 @@ class Results:
 def _apply(
     conn: Connection,
     node_id: str,
-    batch: Sequence[Flight],
+    batch: Sequence[RunningAttempt],
     chances: Sequence[float],
     event_ids: Sequence[str],
     policy: BreakerPolicy,
@@ -149,7 +149,7 @@ def _apply(
 
 
 def _record_all(
-    conn: Connection, batch: Sequence[Flight], moments: Sequence[datetime], policy: BreakerPolicy
+    conn: Connection, batch: Sequence[RunningAttempt], moments: Sequence[datetime], policy: BreakerPolicy
 ) -> dict[str, Breaker]:
     by_key: dict[str, list[tuple[Outcome, datetime]]] = {}
     for flight, now in zip(batch, moments, strict=True):
@@ -168,7 +168,7 @@ def _record_all(
     return after
 
 
-def _give_back_unsent(conn: Connection, node_id: str, batch: Sequence[Flight]) -> dict[str, Breaker]:
+def _give_back_unsent(conn: Connection, node_id: str, batch: Sequence[RunningAttempt]) -> dict[str, Breaker]:
     """A probe that never reached its channel leaves the breaker open for the next one."""
     after = {}
     for flight in batch:
@@ -192,7 +192,7 @@ def _record(breaker: Breaker, outcomes: Sequence[tuple[Outcome, datetime]], poli
 
 
 def _finish(
-    flight: Flight, now: datetime, chance: float, breakers: Mapping[str, Breaker], policy: BreakerPolicy
+    flight: RunningAttempt, now: datetime, chance: float, breakers: Mapping[str, Breaker], policy: BreakerPolicy
 ) -> Finished:
     assert flight.outcome is not None, "only flights with an outcome are added"
     n, outcome, key = flight.claimed.notification, flight.outcome, flight.breaker_key or ""
@@ -203,9 +203,9 @@ def _finish(
         flight.claimed.token,
         decide(n, outcome, flight.policy, Hold(key, until), now, chance),
         outcome.word,
-        cut(outcome.error) if outcome.error else None,
+        truncate(outcome.error) if outcome.error else None,
         outcome.phase,
-        cut(outcome.reply) if outcome.reply else None,
+        truncate(outcome.reply) if outcome.reply else None,
         round(flight.duration_s * 1000),
         now,
     )

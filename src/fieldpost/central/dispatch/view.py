@@ -13,13 +13,13 @@ from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import due, lists
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key, is_blocked
 from fieldpost.core.lifecycle import Policy
-from fieldpost.core.lists import Directory, Route, resolve
+from fieldpost.core.lists import DeliveryPath, Directory, resolve
 from fieldpost.core.notification import list_key
 from fieldpost.core.outcome import Held, PermanentFailure
 from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT, Fixed, fixed_from_settings
 
 
-class Log(Protocol):
+class ViewLogger(Protocol):
     def warning(self, event: str, **fields: object) -> object: ...
 
 
@@ -42,16 +42,16 @@ class View:
     blocked_keys: set[str] = field(default_factory=set)
     has_suspects: bool = False
     """Whether rows wait to be attempted alone."""
-    _routes: dict[str, Route | PermanentFailure] = field(default_factory=dict)
+    _routes: dict[str, DeliveryPath | PermanentFailure] = field(default_factory=dict)
     _policies: dict[str, Policy] = field(default_factory=dict)
     _opened: dict[str, Opened | Held] = field(default_factory=dict)
 
-    def route(self, list_name: str) -> Route | PermanentFailure:
+    def route(self, list_name: str) -> DeliveryPath | PermanentFailure:
         if list_name not in self._routes:
             self._routes[list_name] = resolve(self.directory, list_name)
         return self._routes[list_name]
 
-    def policy(self, route: Route | PermanentFailure, hold_max: timedelta) -> Policy:
+    def policy(self, route: DeliveryPath | PermanentFailure, hold_max: timedelta) -> Policy:
         """The list's own retry policy, else its channel's, else the fixed one of the channel's settings."""
         if isinstance(route, PermanentFailure):
             return Policy(_fixed({})[0], hold_max=hold_max)
@@ -61,7 +61,7 @@ class View:
             self._policies[name] = Policy(retry, route.notification_list.park_uncertain, hold_max)
         return self._policies[name]
 
-    def opened(self, route: Route | PermanentFailure, keyring: Keyring) -> Opened | Held | None:
+    def opened(self, route: DeliveryPath | PermanentFailure, keyring: Keyring) -> Opened | Held | None:
         """The settings of the route's channel with its secrets; unreadable ones are trouble of the channel."""
         if isinstance(route, PermanentFailure):
             return None
@@ -78,7 +78,7 @@ class View:
         return [
             list_key(name)
             for name in self.directory.lists
-            if isinstance(route := self.route(name), Route) and channel_key(route.channel.name) == breaker_key
+            if isinstance(route := self.route(name), DeliveryPath) and channel_key(route.channel.name) == breaker_key
         ]
 
     def take_in(self, breakers: Mapping[str, Breaker]) -> bool:
@@ -107,7 +107,7 @@ class View:
                     ends.append(due_at if breaker.failures else self.now)
         return min((end for end in ends if end is not None), default=None)
 
-    def warn_of_clamped(self, log: Log, told: set[tuple[str, int, str]]) -> None:
+    def warn_of_clamped(self, log: ViewLogger, told: set[tuple[str, int, str]]) -> None:
         """Say once which stored settings had to be replaced, so that a bad one is not a riddle."""
         for channel in self.directory.channels.values():
             for name in _fixed(channel.settings)[1]:

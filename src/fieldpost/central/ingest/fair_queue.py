@@ -37,7 +37,7 @@ SUBMITS_AT_ONCE = 6
 SMOOTHING = 0.2
 
 
-class Turns:
+class FairQueue:
     """Who may go to the store, now and next."""
 
     def __init__(self, items_max: int = ITEMS_AT_ONCE, submits_max: int = SUBMITS_AT_ONCE) -> None:
@@ -106,10 +106,10 @@ class Turns:
 class Pace:
     """Turns and credits of one node."""
 
-    def __init__(self, credits_max: int, monotonic: Callable[[], float], turns: Turns | None = None) -> None:
+    def __init__(self, credits_max: int, monotonic: Callable[[], float], turns: FairQueue | None = None) -> None:
         self._credits_max = credits_max
         self._monotonic = monotonic
-        self._turns = turns or Turns()
+        self._turns = turns or FairQueue()
         self._rate: float | None = None
         self._draining: dict[str, float] = {}
 

@@ -23,7 +23,7 @@ from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import arrivals, audit
-from fieldpost.central.store.notifications.arrivals import Standing
+from fieldpost.central.store.notifications.arrivals import StoredContent
 from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
@@ -125,7 +125,7 @@ class Ingest:
             elif own is s:
                 verdicts[id(s)] = Result(s.notification_id, ACCEPTED)
             else:
-                verdicts[id(s)] = _verdict(s, digests[id(s)], Standing(site, digests[id(own)]))
+                verdicts[id(s)] = _verdict(s, digests[id(s)], StoredContent(site, digests[id(own)]))
             if verdicts[id(s)].verdict == REJECTED:
                 conflicts.append(s)
         if conflicts:
@@ -150,14 +150,14 @@ def _check(item: Item, site: str) -> Submission | Result:
             text.check_subject(item.subject),
             text.check_body(item.body),
             _provenance(site, item.instance, item.script, item.execution_id, item.parent_execution_id),
-            text.cut(item.enqueued_at, ENQUEUED_TEXT_MAX) if item.enqueued_at else None,
+            text.truncate(item.enqueued_at, ENQUEUED_TEXT_MAX) if item.enqueued_at else None,
         )
     except InvalidInput as error:
-        return Result(text.cut(item.notification_id, 64), REJECTED, error.code, error.message)
+        return Result(text.truncate(item.notification_id, 64), REJECTED, error.code, error.message)
 
 
-def _verdict(s: Submission, digest_: bytes, stands: Standing) -> Result:
-    if stands == Standing(s.provenance.site, digest_):
+def _verdict(s: Submission, digest_: bytes, stands: StoredContent) -> Result:
+    if stands == StoredContent(s.provenance.site, digest_):
         return Result(s.notification_id, DUPLICATE)
     # Nothing is said of what stands there: it may be another site's.
     return Result(s.notification_id, REJECTED, "notification.conflict", "this id stands already with other content")

@@ -18,7 +18,7 @@ from math import isfinite
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.batcher import Together
+from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import cached_calls, mirrors
@@ -26,10 +26,10 @@ from fieldpost.central.store.sites import health as site_health
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites import call_mirror
-from fieldpost.core.sites.call_mirror import CallReport, Mirror, Standing, Stretch
+from fieldpost.core.sites.call_mirror import BufferPosition, CallReport, Mirror, Stretch
 from fieldpost.core.sites.health import SiteHealth, SiteReport
 from fieldpost.core.sites.message import Category, OperationStatus
-from fieldpost.core.text import LABEL_BYTES_MAX, check_label, cut
+from fieldpost.core.text import LABEL_BYTES_MAX, check_label, truncate
 from fieldpost.core.times import from_text
 from fieldpost.link.messages import ITEMS_MAX, CallRow, Health, Reconcile, ReconcileAnswer, Telemetry, TelemetryAck
 
@@ -68,9 +68,9 @@ class Reports:
         self._store = store
         self.options = options or MirrorOptions()
         # What every site says or is asked when it comes, and sites come by the thousand after a restart.
-        self._questions = Together(self._find_mirrors)
-        self._answers = Together(self._take_answers)
-        self._healths = Together(self._keep_healths)
+        self._questions = Batcher(self._find_mirrors)
+        self._answers = Batcher(self._take_answers)
+        self._healths = Batcher(self._keep_healths)
 
     async def telemetry(self, site: str, told: Telemetry) -> TelemetryAck:
         """Take what the site tells of its calls; returns after the commit."""
@@ -92,7 +92,7 @@ class Reports:
     async def answer(self, site: str, told: ReconcileAnswer) -> Reconcile | None:
         """Take the answer in; the next question, or None when the mirror is whole, or the site gets no further."""
         stretch = Stretch(_incarnation(told.incarnation), told.after, told.until, told.forgotten)
-        standing = Standing(told.high, told.has_more, told.has_gone_back)
+        standing = BufferPosition(told.high, told.has_more, told.has_gone_back)
         reports, refused = _reports(told.rows)
         answer = _Answer(site, stretch, standing, reports, refused, from_text(told.sent_at))
         # Rows take their time; most answers have none.
@@ -123,7 +123,7 @@ class Reports:
             disk_free_bytes=None if told.disk_free_bytes is None else _count(told.disk_free_bytes, "disk_free_bytes"),
             events=_counts(told.events, "events"),
             is_forwarding=told.is_forwarding,
-            forward_error=None if told.forward_error is None else cut(told.forward_error),
+            forward_error=None if told.forward_error is None else truncate(told.forward_error),
             failing_for_s=None if told.failing_for_s is None else _seconds(told.failing_for_s),
             uptime_s=_seconds(told.uptime_s),
         )
@@ -152,7 +152,7 @@ class _Answer:
 
     site: str
     stretch: Stretch
-    standing: Standing
+    standing: BufferPosition
     reports: Sequence[CallReport]
     refused: Counter[str]
     sent_at: datetime | None
@@ -176,9 +176,9 @@ def _take(
 ) -> int:
     mirrors.lock(conn, [site])
     at = moment(conn, now)
-    after = _noting(call_mirror.told(mirrors.load(conn, site), site, stretch, at), refused)
+    after = _noting(call_mirror.apply_telemetry(mirrors.load(conn, site), site, stretch, at), refused)
     mirrors.save(conn, [after])
-    if call_mirror.joins_on(after, stretch):
+    if call_mirror.is_contiguous(after, stretch):
         cached_calls.apply(conn, site, stretch.incarnation, after.round, reports, sent_at=sent_at, now=at)
     return after.cursor
 
@@ -191,12 +191,12 @@ def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime
     taken = []
     for told in answers:
         before, incarnation = known.get(told.site), told.stretch.incarnation
-        after, is_whole = call_mirror.answered(before, told.site, told.stretch, told.standing, at)
+        after, is_whole = call_mirror.apply_answer(before, told.site, told.stretch, told.standing, at)
         known[told.site] = _noting(after, told.refused)
-        if call_mirror.joins_on(after, told.stretch):
+        if call_mirror.is_contiguous(after, told.stretch):
             cached_calls.apply(conn, told.site, incarnation, after.round, told.reports, sent_at=told.sent_at, now=at)
         if call_mirror.ended_round(before, after, is_whole):
-            cached_calls.forsake(conn, told.site, after.round, now=at)
+            cached_calls.mark_missing(conn, told.site, after.round, now=at)
         taken.append((before, after, is_whole))
     mirrors.save(conn, known.values())
     return taken
@@ -225,7 +225,7 @@ def _noting(mirror: Mirror, refused: Counter[str]) -> Mirror:
     return replace(
         mirror,
         refused_count=mirror.refused_count + refused.total(),
-        trouble=cut(f"rows that break a rule were left out: {codes}"),
+        trouble=truncate(f"rows that break a rule were left out: {codes}"),
     )
 
 
@@ -269,7 +269,7 @@ def _report(row: CallRow) -> CallReport:
         target_summary=_line(row.target, TARGET_BYTES_MAX),
         status=status,
         retry_count=_count(row.retry_count, "retry_count"),
-        last_error=None if row.last_error is None else cut(row.last_error),
+        last_error=None if row.last_error is None else truncate(row.last_error),
         http_status=row.http_status if row.http_status is not None and 100 <= row.http_status <= 999 else None,
         instance=_label(row.instance),
         script=_label(row.script),
@@ -292,7 +292,7 @@ def _label(text: str | None) -> str | None:
 
 def _line(text: str, bytes_max: int) -> str:
     """What a site wrote, as one line that can be stored and shown."""
-    return cut("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), bytes_max)
+    return truncate("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), bytes_max)
 
 
 def _time(text: str | None) -> datetime | None:

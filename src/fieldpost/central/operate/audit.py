@@ -26,7 +26,7 @@ class Export:
     batches: AsyncIterator[Sequence[AuditEntry]]
 
 
-class Audit:
+class AuditExport:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock

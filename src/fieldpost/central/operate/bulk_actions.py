@@ -20,7 +20,7 @@ from fieldpost.central.store.search.bulk_actions import ActRow
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.bulk import BulkAct, BulkStatus, Verb, parked_only
+from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, parked_only
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound, Unavailable
 from fieldpost.core.ids import is_id, new_id, parse_notification_id
 from fieldpost.core.search.filters import Filter
@@ -44,7 +44,7 @@ class Chosen:
     version: int | None = None
 
 
-class BulkActs:
+class BulkActionRunner:
     """One for a node: what people start on it, and its share in carrying out whatever was started anywhere."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class BulkActs:
     async def start(
         self,
         actor: Actor,
-        verb: Verb,
+        verb: BulkVerb,
         about: Filter | Sequence[Chosen],
         reason: str,
         *,
@@ -70,7 +70,7 @@ class BulkActs:
         """
         require(actor, Role.OPERATOR, f"bulk.{verb.value}")
         check_label(reason, "reason")
-        if in_stages and verb is not Verb.RETRY:
+        if in_stages and verb is not BulkVerb.RETRY:
             raise InvalidInput("bulk.stages", "only a retry can go in stages", field="in_stages")
         if act_id is not None and not is_id(act_id):
             raise InvalidInput("bulk.id", "act_id must be a UUID of 36 lower-case characters", field="act_id")
@@ -141,7 +141,7 @@ class BulkActs:
         return turned
 
     def _tell(self, act: BulkAct, changed: int) -> None:
-        if changed and act.verb is Verb.RETRY:
+        if changed and act.verb is BulkVerb.RETRY:
             self._store.wake.set()
         if act.status.has_ended:
             log.info(

@@ -15,10 +15,10 @@ from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
 from fieldpost.central.store.search import bulk_actions, notifications
-from fieldpost.central.store.search.bulk_actions import ActRow, Turn
+from fieldpost.central.store.search.bulk_actions import ActRow, BulkStep
 from fieldpost.core import lifecycle
 from fieldpost.core.audit import AuditKind, AuditStatus
-from fieldpost.core.bulk import BulkAct, BulkStatus, Judgement, RowOutcome, Verb, judge
+from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, Judgement, RowOutcome, judge
 from fieldpost.core.errors import Conflict
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Transition
@@ -31,9 +31,9 @@ BATCH = 200
 STAGE_WAIT = timedelta(seconds=1)
 """How soon a stage that has not come out yet is looked at again."""
 
-_RULES: dict[Verb, tuple[Callable[[Notification, datetime], Transition], AuditStatus]] = {
-    Verb.RETRY: (lifecycle.retry, AuditStatus.SUBMITTED),
-    Verb.DISCARD: (lifecycle.discard, AuditStatus.DISCARDED),
+_RULES: dict[BulkVerb, tuple[Callable[[Notification, datetime], Transition], AuditStatus]] = {
+    BulkVerb.RETRY: (lifecycle.retry, AuditStatus.SUBMITTED),
+    BulkVerb.DISCARD: (lifecycle.discard, AuditStatus.DISCARDED),
 }
 
 
@@ -58,7 +58,7 @@ def turn(conn: Connection, act_id: str, *, now: datetime | None) -> Turned | Non
     return Turned(_judge_stage(conn, found.act, at))
 
 
-def _gather(conn: Connection, found: Turn, at: datetime) -> BulkAct:
+def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAct:
     act = found.act
     assert act.wanted is not None, "what is about a selection has nothing to gather"
     page = notifications.find(conn, parse(act.wanted), limit=GATHER_MAX, before=found.gathered_to)

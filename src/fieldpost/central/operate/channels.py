@@ -18,7 +18,15 @@ from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.adapter import Adapter, Described, Doubting, Envelope, Locating, Phase, SettingField
+from fieldpost.core.adapter import (
+    Adapter,
+    AttemptPhase,
+    ChecksHosts,
+    Described,
+    Envelope,
+    SettingField,
+    WarnsAboutSettings,
+)
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.ids import NotificationId
@@ -49,7 +57,7 @@ class ChannelType:
     type: str
     secrets: frozenset[str]
     fields: Sequence[SettingField] = ()
-    phases: Sequence[Phase] = ()
+    phases: Sequence[AttemptPhase] = ()
     guide: str = ""
 
     @property
@@ -57,7 +65,7 @@ class ChannelType:
         return [field for field in self.fields if field.name not in self.secrets]
 
 
-class Channels:
+class ChannelActions:
     """What people do with channels."""
 
     def __init__(
@@ -183,7 +191,7 @@ class Channels:
     def warnings(self, channel: Channel) -> list[str]:
         """What about its settings is lawful and probably not meant."""
         adapter: object = self._adapters.get(channel.type)
-        return adapter.doubts(channel.settings) if isinstance(adapter, Doubting) else []
+        return adapter.doubts(channel.settings) if isinstance(adapter, WarnsAboutSettings) else []
 
     def _checked(
         self, adapter: Adapter, base: Channel, settings: Mapping[str, object], secrets: Mapping[str, object]
@@ -208,7 +216,7 @@ def _type_of(adapter: Adapter) -> ChannelType:
 
 
 async def _locate(adapter: object, settings: Mapping[str, object]) -> None:
-    if not isinstance(adapter, Locating):
+    if not isinstance(adapter, ChecksHosts):
         return
     try:
         await adapter.locate(settings)

@@ -26,7 +26,7 @@ from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import ConfigError, Conflict, InvalidInput, NotFound
 from fieldpost.core.ids import is_id, new_ids
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, check_cancel, takes_result
-from fieldpost.core.text import ERROR_BYTES_MAX, check_label, cut
+from fieldpost.core.text import ERROR_BYTES_MAX, check_label, truncate
 from fieldpost.link.messages import Cell, Command, CommandResult
 
 log = structlog.get_logger()
@@ -129,7 +129,7 @@ class Intents:
         Raises NotFound when it is none of this site's, InvalidInput when the outcome is no word that is known.
         """
         outcome = _outcome(result.outcome)
-        detail = None if result.detail is None else cut(result.detail)
+        detail = None if result.detail is None else truncate(result.detail)
         answer = None if result.rows is None else _answer(result.rows, result.next)
         settled = await self._store.write(
             _settle, site, result.intent_id, outcome, detail, answer, now=self._store.now()
@@ -301,19 +301,19 @@ def _answer(given: Sequence[Mapping[str, Cell]], next_: str | None) -> dict[str,
     kept: list[dict[str, Cell]] = []
     size = 0
     for row in given[:ROWS_MAX]:
-        plain = {cut(name, 64): _cell(value) for name, value in list(row.items())[:CELLS_MAX]}
+        plain = {truncate(name, 64): _cell(value) for name, value in list(row.items())[:CELLS_MAX]}
         size += sum(len(name) + len(str(value)) for name, value in plain.items())
         if size > ANSWER_BYTES_MAX:
             break
         kept.append(plain)
     answer: dict[str, Any] = {"rows": kept, "is_whole": len(kept) == len(given)}
     if next_ is not None:
-        answer["next"] = cut(next_, 256)
+        answer["next"] = truncate(next_, 256)
     return answer
 
 
 def _cell(value: Cell) -> Cell:
-    return cut(value, ERROR_BYTES_MAX) if isinstance(value, str) else value
+    return truncate(value, ERROR_BYTES_MAX) if isinstance(value, str) else value
 
 
 def _unknown_site(site: str) -> NotFound:

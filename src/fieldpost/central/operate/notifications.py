@@ -19,7 +19,7 @@ from fieldpost.core.ids import parse_notification_id
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification
 
-Rule = Callable[[Notification, datetime], Transition]
+TransitionRule = Callable[[Notification, datetime], Transition]
 
 
 class NotAsSeen(Conflict):
@@ -30,7 +30,7 @@ class NotAsSeen(Conflict):
         self.current = current
 
 
-class Notifications:
+class NotificationActions:
     """What people do with notifications."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -50,7 +50,7 @@ class Notifications:
         return await self._change(actor, notification_id, version, lifecycle.discard, AuditStatus.DISCARDED)
 
     async def _change(
-        self, actor: Actor, notification_id: str, version: int, rule: Rule, status: AuditStatus
+        self, actor: Actor, notification_id: str, version: int, rule: TransitionRule, status: AuditStatus
     ) -> Notification:
         parse_notification_id(notification_id)
         entry = event_id(self._clock.now())
@@ -64,7 +64,7 @@ def _change(
     actor: Actor,
     notification_id: str,
     version: int,
-    rule: Rule,
+    rule: TransitionRule,
     status: AuditStatus,
     event: str,
     *,

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import lists as rows
-from fieldpost.core.breaker import channel_key, hasten
+from fieldpost.core.breaker import channel_key, probe_now
 from fieldpost.core.lists import Directory
 from fieldpost.core.notification import list_key
 
@@ -31,4 +31,4 @@ def try_soon(conn: Connection, channel_name: str, *, now: datetime | None) -> No
     key = channel_key(channel_name)
     if key in breaker_rows.load(conn, [key]):
         at = moment(conn, now)
-        breaker_rows.change(conn, key, lambda breaker: hasten(breaker, at))
+        breaker_rows.change(conn, key, lambda breaker: probe_now(breaker, at))

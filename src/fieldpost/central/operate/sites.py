@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import commit, is_name, record, require
 from fieldpost.central.store.accounts import identities
-from fieldpost.central.store.engine.batcher import Together
+from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.sites import sites as rows
@@ -32,7 +32,16 @@ from fieldpost.core.text import check_label, check_path_name
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
 
-__all__ = ["OVERLAP_DEFAULT", "VALID_DEFAULT", "AddedSite", "Claimant", "Invitation", "SiteRecord", "Sites", "no_code"]
+__all__ = [
+    "OVERLAP_DEFAULT",
+    "VALID_DEFAULT",
+    "AddedSite",
+    "Claimant",
+    "Invitation",
+    "SiteActions",
+    "SiteRecord",
+    "no_code",
+]
 
 SEEN_EVERY_S = 30.0
 """How exactly `last_seen_at` is kept for a site that talks all the time."""
@@ -71,14 +80,14 @@ class Claimant:
     site: str | None = None
 
 
-class Sites:
+class SiteActions:
     """What people do with sites."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._seen: dict[str, float] = {}
-        self._saw = Together(self._note_seen)
+        self._saw = Batcher(self._note_seen)
 
     async def add(self, actor: Actor, name: str) -> AddedSite:
         """A new site with a token that is made here, for programs that bring it to the site themselves."""

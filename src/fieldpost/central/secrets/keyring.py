@@ -36,14 +36,14 @@ class SecretUnreadable(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SecretKey:
     """One key; its id tells nothing of it."""
 
     key_id: str
     cipher: AESGCM = field(repr=False)
 
     @classmethod
-    def of(cls, raw: bytes) -> "Key":
+    def of(cls, raw: bytes) -> "SecretKey":
         return cls(hashlib.sha256(b"fieldpost secret key id\x00" + raw).hexdigest()[:12], AESGCM(raw))
 
 
@@ -58,7 +58,7 @@ class Opened:
 class Keyring:
     """The keys that this process was given; none at all is lawful, and then no secret can be sealed or opened."""
 
-    def __init__(self, keys: Sequence[Key] = (), trouble: str | None = None) -> None:
+    def __init__(self, keys: Sequence[SecretKey] = (), trouble: str | None = None) -> None:
         """`trouble` says why there are no keys, or what else is wrong with them, for whoever looks."""
         self._keys = {key.key_id: key for key in keys}
         self._first = keys[0] if keys else None
@@ -71,7 +71,7 @@ class Keyring:
         """The first one seals."""
         return tuple(self._keys)
 
-    def require_key(self) -> Key:
+    def require_key(self) -> SecretKey:
         """The key that seals, or Conflict saying why there is none."""
         if self._first is None:
             raise Conflict(
@@ -138,7 +138,7 @@ def key_id_of(sealed: object) -> str | None:
     return found[1] if found else None
 
 
-def parse_keys(text: str, where: str) -> list[Key]:
+def parse_keys(text: str, where: str) -> list[SecretKey]:
     """The keys of a file or a variable: one a line or between commas, the first one seals. Raises ConfigError."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     words = [word for line in lines for word in re.split(r"[\s,]+", line) if word]
@@ -154,7 +154,7 @@ def parse_keys(text: str, where: str) -> list[Key]:
             raw = b""
         if len(raw) != KEY_BYTES:
             raise ConfigError("secrets.key", f"key {number} of {where} is not {KEY_BYTES} bytes in base64")
-        keys.append(Key.of(raw))
+        keys.append(SecretKey.of(raw))
     return keys
 
 

@@ -14,7 +14,7 @@ from fieldpost.core.sites.health import Freshness
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class CentralUpkeep:
     leader: Leader
     purge: Purge
     sampler: Sampler
@@ -29,7 +29,7 @@ class Upkeep:
         by: Thresholds,
         options: UpkeepOptions | None = None,
         freshness: Freshness | None = None,
-    ) -> "Upkeep":
+    ) -> "CentralUpkeep":
         leader = Leader(store, node_id, clock, options)
         return cls(
             leader,

@@ -28,7 +28,7 @@ class AuditPage:
     as_of: datetime
 
 
-class Audit:
+class AuditReader:
     """Looking through the audit log."""
 
     def __init__(self, store: Store) -> None:

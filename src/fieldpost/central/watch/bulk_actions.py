@@ -21,14 +21,14 @@ from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Summary
 from fieldpost.core.search.filters import Filter
 
-__all__ = ["ActPage", "ActRow", "ActStory", "BulkActs", "Preview", "RowPage"]
+__all__ = ["ActPage", "ActRow", "ActStory", "BulkActionReader", "BulkPreview", "RowPage"]
 
 NEWEST = 5
 """How many of them a preview shows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class BulkPreview:
     """What an act would be about: `count`, or more where it was not counted to the end. Handing `as_of` to the act
     leaves out what parks from now on."""
 
@@ -64,13 +64,13 @@ class ActStory:
     as_of: datetime
 
 
-class BulkActs:
+class BulkActionReader:
     """Looking at bulk acts."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def preview(self, wanted: Filter) -> Preview:
+    async def preview(self, wanted: Filter) -> BulkPreview:
         """How many parked notifications fit."""
         return await self._store.read(_preview, parked_only(wanted), now=self._store.now())
 
@@ -131,11 +131,11 @@ def _unknown() -> NotFound:
     return NotFound("bulk.unknown", "there is no such bulk act")
 
 
-def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> Preview:
+def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> BulkPreview:
     as_of = moment(conn, now)
     counted, ids = parked.fitting(conn, wanted, as_of, NEWEST)
     there = records.without_bodies(conn, ids)
-    return Preview(counted.count, counted.is_whole, as_of, tuple(there[one] for one in ids if one in there))
+    return BulkPreview(counted.count, counted.is_whole, as_of, tuple(there[one] for one in ids if one in there))
 
 
 def _place(cursor: str) -> int:

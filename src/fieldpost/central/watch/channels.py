@@ -35,7 +35,7 @@ class ChannelState:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class ChannelOverview:
     """All channels, trouble first and then by name; and the lists that have none."""
 
     channels: Sequence[ChannelState]
@@ -43,13 +43,13 @@ class Ways:
     as_of: datetime
 
 
-class Channels:
+class ChannelReader:
     """Looking at channels."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def all(self) -> Ways:
+    async def all(self) -> ChannelOverview:
         return await self._store.read(_look, now=self._store.now())
 
     async def one(self, name: str) -> tuple[ChannelState, datetime]:
@@ -61,7 +61,7 @@ class Channels:
         raise NotFound("channel.unknown", f"there is no channel named {name[:64]!r}")
 
 
-def _look(conn: Connection, *, now: datetime | None) -> Ways:
+def _look(conn: Connection, *, now: datetime | None) -> ChannelOverview:
     directory = lists.directory(conn)
     found, held = breakers.load(conn), breakers.held_counts(conn, HELD_MAX)
     users: dict[str | None, list[str]] = {}
@@ -74,4 +74,4 @@ def _look(conn: Connection, *, now: datetime | None) -> Ways:
         for key in [channel_key(channel.name)]
     ]
     states.sort(key=lambda state: (not state.is_blocked, not state.breaker.failures, state.channel.name))
-    return Ways(states, users.get(None, ()), moment(conn, now))
+    return ChannelOverview(states, users.get(None, ()), moment(conn, now))

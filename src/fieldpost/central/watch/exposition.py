@@ -14,7 +14,7 @@ from fieldpost.central.store.notifications import breakers
 from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, Nodes, NodeState
-from fieldpost.central.watch.sites import Fleet, Sites
+from fieldpost.central.watch.sites import Fleet, SiteReader
 from fieldpost.core.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import KPIS, Kpi, Snapshot
@@ -26,7 +26,7 @@ class Exposition:
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
-    def __init__(self, store: Store, metrics: Metrics, kpis: Kpis, nodes: Nodes, sites: Sites) -> None:
+    def __init__(self, store: Store, metrics: Metrics, kpis: Kpis, nodes: Nodes, sites: SiteReader) -> None:
         self._store = store
         self._metrics = metrics
         self._kpis = kpis

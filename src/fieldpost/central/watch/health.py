@@ -9,12 +9,12 @@ from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.notifications import lists
-from fieldpost.central.store.schema.migrate import Schema, schema_of
+from fieldpost.central.store.schema.migrate import SchemaState, schema_of
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, look
-from fieldpost.central.watch.shared_read import Glance
+from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
-from fieldpost.core.checks import Check, Verdict
+from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status
 
@@ -35,10 +35,10 @@ class Readiness:
 
     @property
     def is_ready(self) -> bool:
-        return all(check.verdict is not Verdict.FAILING for check in self.checks)
+        return all(check.verdict is not CheckVerdict.FAILING for check in self.checks)
 
 
-class Health:
+class HealthReader:
     """Looking at central itself; `metrics` is where a node's dispatcher is heard of, if it has one."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Health:
         self._keyring = keyring or Keyring()
         self._metrics = metrics
         self._sweep_interval_s = sweep_interval_s
-        self._counts = Glance(self._count, clock)
+        self._counts = SharedRead(self._count, clock)
 
     async def readiness(self) -> Readiness:
         """Whether this node can do its work, with the reasons either way."""
@@ -63,8 +63,8 @@ class Health:
             if (trouble := self._store.trouble) is not None:
                 raise Unavailable(trouble.code, trouble.message, hint=trouble.hint)
         except Unavailable as error:
-            return Readiness((Check("store", Verdict.FAILING, error.message), *self._dispatcher()))
-        store = Check("store", Verdict.OK, "the store answers and takes writes")
+            return Readiness((Check("store", CheckVerdict.FAILING, error.message), *self._dispatcher()))
+        store = Check("store", CheckVerdict.OK, "the store answers and takes writes")
         log_bytes = self._store.log_bytes()
         log = () if log_bytes is None else (log_check(log_bytes),)
         return Readiness((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre)))
@@ -97,34 +97,36 @@ def dispatcher_check(silent_s: float, in_flight: int, interval_s: float) -> Chec
     """Whether the dispatcher lives: it sweeps, or waits for what is in flight."""
     allowed_s = FLIGHT_S if in_flight else max(SILENT_S, 3 * interval_s)
     if silent_s > allowed_s:
-        return Check("dispatcher", Verdict.FAILING, f"the dispatcher has not swept for {silent_s:.0f} s")
-    return Check("dispatcher", Verdict.OK, f"{in_flight} in flight")
+        return Check("dispatcher", CheckVerdict.FAILING, f"the dispatcher has not swept for {silent_s:.0f} s")
+    return Check("dispatcher", CheckVerdict.OK, f"{in_flight} in flight")
 
 
 def log_check(size: int) -> Check:
     """SQLite writes its log back when nobody reads what is older; one long read makes it grow without end."""
     detail = f"the write-ahead log of the embedded database has {size // 1024**2} MiB"
     if size > LOG_BYTES_MAX:
-        return Check("log", Verdict.WARNING, f"{detail}: some process reads the database and does not end")
-    return Check("log", Verdict.OK, detail)
+        return Check("log", CheckVerdict.WARNING, f"{detail}: some process reads the database and does not end")
+    return Check("log", CheckVerdict.OK, detail)
 
 
 def leader_check(centre: Centre) -> Check:
     """Purge and history wait while nobody leads; nothing else does."""
     if centre.leader is None:
-        return Check("leader", Verdict.WARNING, "no node leads: purge and the history of the KPIs wait")
-    return Check("leader", Verdict.OK, f"node {centre.leader} leads")
+        return Check("leader", CheckVerdict.WARNING, "no node leads: purge and the history of the KPIs wait")
+    return Check("leader", CheckVerdict.OK, f"node {centre.leader} leads")
 
 
-def migrations_check(schema: Schema) -> Check:
+def migrations_check(schema: SchemaState) -> Check:
     """A newer schema is that of a newer node, beside which this one goes on; an older one is nobody's."""
     if schema.current == schema.wanted:
-        return Check("migrations", Verdict.OK, f"the schema is {schema.current}")
+        return Check("migrations", CheckVerdict.OK, f"the schema is {schema.current}")
     if schema.is_newer:
-        return Check("migrations", Verdict.WARNING, f"the schema is {schema.current}, newer than this version's own")
+        return Check(
+            "migrations", CheckVerdict.WARNING, f"the schema is {schema.current}, newer than this version's own"
+        )
     detail = f"the schema is {schema.current or 'not there'}, this version needs {schema.wanted}"
-    return Check("migrations", Verdict.FAILING, detail)
+    return Check("migrations", CheckVerdict.FAILING, detail)
 
 
-def _look(conn: Connection, store: Store) -> tuple[Schema, Centre]:
+def _look(conn: Connection, store: Store) -> tuple[SchemaState, Centre]:
     return schema_of(conn), look(conn, now=store.now())

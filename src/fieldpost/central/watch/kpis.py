@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis, samples
-from fieldpost.central.watch.shared_read import Glance
+from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NAMES, Snapshot, Thresholds
@@ -45,8 +45,8 @@ class Kpis:
         self._store = store
         self._clock = clock
         self.by = by
-        self._glance = Glance(self._look, clock)
-        self._trends: dict[tuple[timedelta, timedelta], Glance[Mapping[str, History]]] = {}
+        self._glance = SharedRead(self._look, clock)
+        self._trends: dict[tuple[timedelta, timedelta], SharedRead[Mapping[str, History]]] = {}
 
     async def now(self) -> Snapshot:
         """All KPIs of all sites, as of a moment ago."""
@@ -81,7 +81,7 @@ class Kpis:
         """
         key = length, step
         if key not in self._trends:
-            self._trends[key] = Glance(partial(self._look_back, length, step), self._clock, TRENDS_FRESH_S)
+            self._trends[key] = SharedRead(partial(self._look_back, length, step), self._clock, TRENDS_FRESH_S)
         return await self._trends[key].get()
 
     async def _look_back(self, length: timedelta, step: timedelta) -> Mapping[str, History]:

@@ -16,14 +16,14 @@ from fieldpost.central.store.search.parked import Counted
 from fieldpost.central.store.search.terms import Place
 from fieldpost.central.store.sites import sites
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
-from fieldpost.central.watch.shared_read import Glance
+from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.explain import explain
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds, is_stuck
-from fieldpost.core.lists import Route, resolve
+from fieldpost.core.lists import DeliveryPath, resolve
 from fieldpost.core.notification import Notification, Summary
 from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint, fingerprint_key
@@ -34,8 +34,8 @@ __all__ = [
     "Detail",
     "ErrorGroup",
     "ErrorGroups",
-    "Line",
-    "Notifications",
+    "NotificationReader",
+    "NotificationSummary",
     "Page",
     "check_limit",
 ]
@@ -46,7 +46,7 @@ NAMES_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NotificationSummary:
     """One notification of a page."""
 
     notification: Summary
@@ -59,7 +59,7 @@ class Page:
     """Newest first; `next_cursor` is None on the last page. A page may hold fewer than asked for, even none, and still
     have a next: what is rare is looked for in pieces, so that no look takes long."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[NotificationSummary, ...]
     next_cursor: str | None
     as_of: datetime
 
@@ -100,13 +100,13 @@ class Detail:
     as_of: datetime
 
 
-class Notifications:
+class NotificationReader:
     """Looking at notifications."""
 
     def __init__(self, store: Store, clock: Clock, by: Thresholds) -> None:
         self._store = store
         self._by = by
-        self._groups = Glance(self._look_at_groups, clock)
+        self._groups = SharedRead(self._look_at_groups, clock)
 
     async def page(
         self, wanted: Filter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
@@ -167,7 +167,9 @@ def _page(
     found = notifications.find(conn, resolved, limit=limit, before=before)
     counts = attempts.counts(conn, [n.notification_id for n in found.notifications])
     lines = tuple(
-        Line(n, counts.get(n.notification_id, 0), is_stuck(n.status, n.created_at, as_of, by.stuck_after))
+        NotificationSummary(
+            n, counts.get(n.notification_id, 0), is_stuck(n.status, n.created_at, as_of, by.stuck_after)
+        )
         for n in found.notifications
     )
     return Page(lines, to_cursor(found.end) if found.end else None, as_of)
@@ -221,4 +223,4 @@ def _detail(conn: Connection, notification_id: str, by: Thresholds, *, now: date
 
 def _channel_of(conn: Connection, n: Notification) -> str | None:
     route = resolve(lists.directory(conn), n.list_name)
-    return route.channel.name if isinstance(route, Route) else None
+    return route.channel.name if isinstance(route, DeliveryPath) else None

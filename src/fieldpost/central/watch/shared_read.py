@@ -13,7 +13,7 @@ REST = 20.0
 T = TypeVar("T")
 
 
-class Glance(Generic[T]):
+class SharedRead(Generic[T]):
     """The last result of `look`, looked for anew when it is too old; whoever asks meanwhile waits for the same one."""
 
     def __init__(self, look: Callable[[], Awaitable[T]], clock: Clock, fresh_s: float = FRESH_S) -> None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures.change_tokens import marks
 from fieldpost.central.store.notifications import breakers
-from fieldpost.central.watch.health import Health
-from fieldpost.central.watch.shared_read import Glance
-from fieldpost.central.watch.sites import Sites, SiteState
+from fieldpost.central.watch.health import HealthReader
+from fieldpost.central.watch.shared_read import SharedRead
+from fieldpost.central.watch.sites import SiteReader, SiteState
 from fieldpost.clock import Clock
 from fieldpost.core.breaker import BreakerState
 from fieldpost.core.notification import Status
-from fieldpost.core.sites.health import Standing
+from fieldpost.core.sites.health import SiteCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Signal:
 class Signals:
     """Looking for what needs somebody."""
 
-    def __init__(self, store: Store, clock: Clock, health: Health, sites: Sites) -> None:
+    def __init__(self, store: Store, clock: Clock, health: HealthReader, sites: SiteReader) -> None:
         self._store = store
         self._health = health
         self._sites = sites
-        self._glance = Glance(self._look, clock)
+        self._glance = SharedRead(self._look, clock)
 
     async def now(self) -> Signal:
         """As of a moment ago."""
@@ -56,4 +56,4 @@ class Signals:
 
 def _is_missed(site: SiteState) -> bool:
     """A site that never reported is being set up, and a revoked one is not to be heard of."""
-    return site.standing in (Standing.OFFLINE, Standing.LATE)
+    return site.standing in (SiteCondition.OFFLINE, SiteCondition.LATE)

@@ -12,12 +12,20 @@ from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.store.sites import intents, mirrors
 from fieldpost.central.store.sites import sites as rows
 from fieldpost.central.store.sites.sites import Enrolment, SiteRecord, SiteToken
-from fieldpost.central.watch.shared_read import Glance
+from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites.call_mirror import Mirror
-from fieldpost.core.sites.health import Figures, Freshness, LinkState, SiteHealth, Standing, link_state, standing
+from fieldpost.core.sites.health import (
+    Freshness,
+    HealthFigures,
+    LinkState,
+    SiteCondition,
+    SiteHealth,
+    link_state,
+    standing,
+)
 from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.text import is_label
 
@@ -38,7 +46,7 @@ class SiteState:
     open_intents: int
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> SiteCondition:
         report = self.health.report if self.health else None
         return standing(self.link, report, is_revoked=self.record.revoked_at is not None)
 
@@ -57,7 +65,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class SiteCredentials:
     """By what a site comes in: its tokens, newest first, and the code that it may still enrol by."""
 
     record: SiteRecord
@@ -73,18 +81,18 @@ class HealthHistory:
     site: str
     begin: datetime
     end: datetime
-    points: Sequence[tuple[datetime, Figures]]
+    points: Sequence[tuple[datetime, HealthFigures]]
     is_whole: bool
     """False when there was more than is told; these are the newest."""
 
 
-class Sites:
+class SiteReader:
     """Looking at sites."""
 
     def __init__(self, store: Store, clock: Clock, by: Freshness) -> None:
         self._store = store
         self.by = by
-        self._glance = Glance(self._look, clock)
+        self._glance = SharedRead(self._look, clock)
 
     async def all(self) -> Fleet:
         """All sites, as of a moment ago."""
@@ -99,7 +107,7 @@ class Sites:
             raise _unknown(name)
         return fleet.sites[0], fleet.as_of
 
-    async def access(self, name: str) -> Access:
+    async def access(self, name: str) -> SiteCredentials:
         """By what the site comes in."""
         found = await self._store.read(_access, name, now=self._store.now()) if is_label(name) else None
         if found is None:
@@ -133,7 +141,7 @@ class Sites:
 
 def worst_first(sites: Iterable[SiteState]) -> list[SiteState]:
     """Those that need somebody before the others: by how they stand, then by how much waits there."""
-    order = {one: place for place, one in enumerate(Standing)}
+    order = {one: place for place, one in enumerate(SiteCondition)}
     return sorted(sites, key=lambda site: (order[site.standing], -site.depth, site.record.name))
 
 
@@ -170,9 +178,9 @@ def _unknown(name: str) -> NotFound:
     return NotFound("site.unknown", f"there is no site {name[:64]!r}")
 
 
-def _access(conn: Connection, name: str, *, now: datetime | None) -> Access | None:
+def _access(conn: Connection, name: str, *, now: datetime | None) -> SiteCredentials | None:
     record = rows.get(conn, name)
     if record is None:
         return None
     as_of = moment(conn, now)
-    return Access(record, rows.tokens_of(conn, name), rows.open_enrolment(conn, name, as_of), as_of)
+    return SiteCredentials(record, rows.tokens_of(conn, name), rows.open_enrolment(conn, name, as_of), as_of)

@@ -39,7 +39,7 @@ class Step:
     """The bulk act that it was part of."""
 
 
-class Standing(StrEnum):
+class StepState(StrEnum):
     """How a stop of the way stands."""
 
     DONE = "done"
@@ -55,7 +55,7 @@ class Stop:
 
     place: str
     name: str | None
-    standing: Standing
+    standing: StepState
     note: str | None = None
     at: datetime | None = None
 
@@ -98,9 +98,9 @@ def stops(n: Notification, attempts: Sequence[AttemptRecord], channel: str | Non
     told = f"{reached} of {len(n.targets)} reached" if n.targets else None
     tries = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}" if attempts else None
     return (
-        Stop("application" if is_app else "script", p.script, Standing.DONE, at=n.site_enqueued_at),
-        Stop("API" if is_app else "site", p.site.removeprefix(APP), Standing.DONE),
-        Stop("central", None, central, _waiting(n, attempts) if central is Standing.HERE else None, n.created_at),
+        Stop("application" if is_app else "script", p.script, StepState.DONE, at=n.site_enqueued_at),
+        Stop("API" if is_app else "site", p.site.removeprefix(APP), StepState.DONE),
+        Stop("central", None, central, _waiting(n, attempts) if central is StepState.HERE else None, n.created_at),
         Stop("channel", channel, way_out, "held back" if n.held_by else tries, n.last_attempt_at),
         Stop("inbox", n.list_name, inbox, "discarded" if n.status is Status.DISCARDED else told, n.delivered_at),
     )
@@ -112,24 +112,24 @@ _OF_CENTRAL = frozenset({"resolve", "targets", "settings", "secrets", "bug", "or
 """In these it has not left central."""
 
 
-def _standings(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[Standing, Standing, Standing]:
+def _standings(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[StepState, StepState, StepState]:
     """Of central, the channel and the inbox."""
     if n.status is Status.DELIVERED:
-        return Standing.DONE, Standing.DONE, Standing.DONE
+        return StepState.DONE, StepState.DONE, StepState.DONE
     is_partly_there = any(target.status is TargetStatus.DELIVERED for target in n.targets)
-    trouble = Standing.BAD if n.status.is_terminal else Standing.WAIT
+    trouble = StepState.BAD if n.status.is_terminal else StepState.WAIT
     if n.held_by is not None:
-        return Standing.DONE, Standing.WAIT, Standing.AHEAD
+        return StepState.DONE, StepState.WAIT, StepState.AHEAD
     phase = next((a.phase for a in reversed(attempts) if a.outcome not in (None, "released")), None)
     if not n.status.is_terminal and attempts and attempts[-1].finished_at is None:
-        return Standing.DONE, Standing.HERE, Standing.AHEAD
+        return StepState.DONE, StepState.HERE, StepState.AHEAD
     if n.status is Status.PENDING:
-        return Standing.HERE, Standing.AHEAD, Standing.AHEAD
+        return StepState.HERE, StepState.AHEAD, StepState.AHEAD
     if phase is None or phase in _OF_CENTRAL:
-        return trouble, Standing.AHEAD, Standing.AHEAD
+        return trouble, StepState.AHEAD, StepState.AHEAD
     if is_partly_there or phase in _OF_THE_ADDRESSEE:
-        return Standing.DONE, Standing.DONE, trouble
-    return Standing.DONE, trouble, Standing.AHEAD
+        return StepState.DONE, StepState.DONE, trouble
+    return StepState.DONE, trouble, StepState.AHEAD
 
 
 def _waiting(n: Notification, attempts: Sequence[AttemptRecord]) -> str:

@@ -5,18 +5,18 @@ from datetime import timedelta
 
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.watch.audit import Audit
-from fieldpost.central.watch.bulk_actions import BulkActs
+from fieldpost.central.watch.audit import AuditReader
+from fieldpost.central.watch.bulk_actions import BulkActionReader
 from fieldpost.central.watch.cached_calls import SiteCalls
-from fieldpost.central.watch.channels import Channels
+from fieldpost.central.watch.channels import ChannelReader
 from fieldpost.central.watch.exposition import Exposition
-from fieldpost.central.watch.health import Health
+from fieldpost.central.watch.health import HealthReader
 from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Nodes
-from fieldpost.central.watch.notifications import Notifications
+from fieldpost.central.watch.notifications import NotificationReader
 from fieldpost.central.watch.signals import Signals
-from fieldpost.central.watch.sites import Sites
+from fieldpost.central.watch.sites import SiteReader
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
@@ -72,17 +72,17 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    notifications: Notifications
-    bulk_acts: BulkActs
-    health: Health
+    notifications: NotificationReader
+    bulk_acts: BulkActionReader
+    health: HealthReader
     kpis: Kpis
     nodes: Nodes
-    sites: Sites
+    sites: SiteReader
     site_calls: SiteCalls
-    channels: Channels
+    channels: ChannelReader
     exposition: Exposition
     signals: Signals
-    audit: Audit
+    audit: AuditReader
 
     @classmethod
     def over(
@@ -97,18 +97,18 @@ class Watch:
         """`metrics` are those of this node's work; without any there is nothing to see of its dispatcher."""
         options = options or WatchOptions()
         by = options.thresholds(sweep_interval_s)
-        kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), Sites(store, clock, options.freshness)
-        health = Health(store, clock, keyring, metrics, sweep_interval_s)
+        kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), SiteReader(store, clock, options.freshness)
+        health = HealthReader(store, clock, keyring, metrics, sweep_interval_s)
         return cls(
-            Notifications(store, clock, by),
-            BulkActs(store),
+            NotificationReader(store, clock, by),
+            BulkActionReader(store),
             health,
             kpis,
             nodes,
             sites,
             SiteCalls(store, by.stuck_after),
-            Channels(store),
+            ChannelReader(store),
             Exposition(store, metrics or Metrics(clock), kpis, nodes, sites),
             Signals(store, clock, health, sites),
-            Audit(store),
+            AuditReader(store),
         )

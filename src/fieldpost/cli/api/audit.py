@@ -14,16 +14,16 @@ from fieldpost.core.errors import InvalidInput, Unavailable
 
 app = typer.Typer(help="The audit log: who did what, and what became of it.", no_args_is_help=True)
 
-FromOption = Annotated[
+AuditFromOption = Annotated[
     str | None,
     typer.Option("--from", help="What happened then or later, e.g. 2026-11-15T08:00:00Z.", show_default=False),
 ]
-ToOption = Annotated[str | None, typer.Option("--to", help="What happened before.", show_default=False)]
+AuditToOption = Annotated[str | None, typer.Option("--to", help="What happened before.", show_default=False)]
 KindOption = Annotated[
     list[str] | None,
     typer.Option(help="Only these: operator_act, notify_send, notify_deliver, …; repeatable.", show_default=False),
 ]
-StatusOption = Annotated[
+AuditStatusOption = Annotated[
     list[str] | None,
     typer.Option(
         help="Only these: submitted, attempted, delivered, failed, parked, discarded, …; repeatable.",
@@ -39,7 +39,7 @@ ActorOption = Annotated[str | None, typer.Option(help="Only acts of this user or
 TargetOption = Annotated[
     str | None, typer.Option(help="Only acts on this list, channel, site or user.", show_default=False)
 ]
-SiteOption = Annotated[str | None, typer.Option(help="Only what came from this site.", show_default=False)]
+AuditSiteOption = Annotated[str | None, typer.Option(help="Only what came from this site.", show_default=False)]
 AboutOption = Annotated[
     str | None,
     typer.Option(help="Only about this notification, cached call or bulk act.", metavar="ID", show_default=False),
@@ -48,15 +48,15 @@ AboutOption = Annotated[
 
 @app.command("list")
 def list_(
-    since: FromOption = None,
-    until: ToOption = None,
+    since: AuditFromOption = None,
+    until: AuditToOption = None,
     kind: KindOption = None,
-    status: StatusOption = None,
+    status: AuditStatusOption = None,
     errors: ErrorsOption = False,
     channel: ChannelOption = None,
     actor: ActorOption = None,
     target: TargetOption = None,
-    site: SiteOption = None,
+    site: AuditSiteOption = None,
     about: AboutOption = None,
     limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
@@ -95,15 +95,15 @@ def export(
         Path | None, typer.Option("--output", "-o", help="A file; it appears when it is whole. Else to the terminal.")
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="ndjson (one JSON object a line) or csv.")] = "ndjson",
-    since: FromOption = None,
-    until: ToOption = None,
+    since: AuditFromOption = None,
+    until: AuditToOption = None,
     kind: KindOption = None,
-    status: StatusOption = None,
+    status: AuditStatusOption = None,
     errors: ErrorsOption = False,
     channel: ChannelOption = None,
     actor: ActorOption = None,
     target: TargetOption = None,
-    site: SiteOption = None,
+    site: AuditSiteOption = None,
     about: AboutOption = None,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,

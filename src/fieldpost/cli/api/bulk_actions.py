@@ -18,7 +18,7 @@ SOME_REFUSED = 5
 """The exit code when not all was done: as for a conflict."""
 LOOK_EVERY_S = 0.3
 
-IdArgument = Annotated[str, typer.Argument(metavar="ACT", help="The act's id.")]
+BulkActionIdArgument = Annotated[str, typer.Argument(metavar="ACT", help="The act's id.")]
 
 
 @app.command("list")
@@ -54,7 +54,7 @@ def list_(
 
 @app.command()
 def show(
-    act_id: IdArgument,
+    act_id: BulkActionIdArgument,
     follow: Annotated[bool, typer.Option("--follow", "--watch", help="Go on showing it until it has ended.")] = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -73,7 +73,7 @@ def show(
 
 @app.command()
 def rows(
-    act_id: IdArgument,
+    act_id: BulkActionIdArgument,
     outcome: Annotated[str | None, typer.Option(help="Only these: done, conflict, gone.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.", show_default=False)] = None,
@@ -98,7 +98,7 @@ def rows(
 
 @app.command()
 def cancel(
-    act_id: IdArgument,
+    act_id: BulkActionIdArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,

@@ -10,7 +10,7 @@ from fieldpost.cli.api.bulk_actions import begin
 from fieldpost.cli.client import Client
 from fieldpost.cli.output import print_json
 
-IdsArgument = Annotated[
+NotificationIdsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="The notifications' ids.", show_default=False)
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All that is parked, when no filter is given.")]
@@ -22,7 +22,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on the 
 
 
 @dataclass(frozen=True)
-class Ask:
+class BulkRequest:
     """One bulk act as it was asked for on the command line."""
 
     verb: str

@@ -10,8 +10,8 @@ from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, s
 
 app = typer.Typer(help="Cached calls at the sites, as these report them.", no_args_is_help=True)
 
-SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]
-IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="The operations' ids.")]
+CallSiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]
+CallIdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="The operations' ids.")]
 
 
 @app.command("list")
@@ -70,7 +70,7 @@ def list_(
 
 @app.command()
 def show(
-    site: SiteArgument,
+    site: CallSiteArgument,
     operation_id: Annotated[str, typer.Argument(metavar="ID", help="The operation's id.")],
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -110,9 +110,9 @@ def show(
 
 @app.command()
 def retry(
-    site: SiteArgument,
-    operation_ids: IdsArgument,
-    reason: intents.ReasonOption = None,
+    site: CallSiteArgument,
+    operation_ids: CallIdsArgument,
+    reason: intents.IntentReasonOption = None,
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -125,9 +125,9 @@ def retry(
 
 @app.command()
 def discard(
-    site: SiteArgument,
-    operation_ids: IdsArgument,
-    reason: intents.ReasonOption = None,
+    site: CallSiteArgument,
+    operation_ids: CallIdsArgument,
+    reason: intents.IntentReasonOption = None,
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -140,7 +140,7 @@ def discard(
 
 @app.command()
 def parked(
-    site: SiteArgument,
+    site: CallSiteArgument,
     limit: Annotated[int, typer.Option(help="At most so many, the oldest first.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
     wait: intents.WaitOption = 10.0,
@@ -167,7 +167,7 @@ def parked(
 
 @app.command()
 def reconcile(
-    site: SiteArgument,
+    site: CallSiteArgument,
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,

@@ -14,7 +14,7 @@ from fieldpost.core.errors import InvalidInput
 app = typer.Typer(help="Channels: configured ways out.", no_args_is_help=True)
 
 TEST_S = 150.0
-NameArgument = Annotated[str, typer.Argument(help="The channel's name.")]
+ChannelNameArgument = Annotated[str, typer.Argument(help="The channel's name.")]
 SetOption = Annotated[
     list[str],
     typer.Option("--set", help='A setting, name=value; repeatable. Numbers, true and false are such; "1" is a text.'),
@@ -32,7 +32,7 @@ SecretFileOption = Annotated[
 
 @app.command()
 def add(
-    name: NameArgument,
+    name: ChannelNameArgument,
     set_: SetOption,
     secret: SecretOption = None,
     secret_file: SecretFileOption = None,
@@ -78,7 +78,7 @@ def list_(
 
 @app.command()
 def show(
-    name: NameArgument,
+    name: ChannelNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -103,7 +103,7 @@ def show(
 
 @app.command()
 def change(
-    name: NameArgument,
+    name: ChannelNameArgument,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting, name=value; name=null takes it back to its default; repeatable."),
@@ -142,7 +142,7 @@ def change(
 
 @app.command("test")
 def try_out(
-    name: NameArgument,
+    name: ChannelNameArgument,
     to: Annotated[str, typer.Option("--to", help="Whom to send a test to, e.g. your own mail address.")],
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -161,7 +161,7 @@ def try_out(
 
 @app.command()
 def remove(
-    name: NameArgument,
+    name: ChannelNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,

@@ -18,7 +18,7 @@ WaitOption = Annotated[
     float,
     typer.Option("--wait", help="How many seconds to wait for the site's answer; 0 for not at all.", min=0, max=3600),
 ]
-ReasonOption = Annotated[str | None, typer.Option(help="Why, for the audit.", show_default=False)]
+IntentReasonOption = Annotated[str | None, typer.Option(help="Why, for the audit.", show_default=False)]
 IntentArgument = Annotated[str, typer.Argument(metavar="ID", help="The intent's id.")]
 
 

@@ -11,13 +11,13 @@ from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Lists: named sets of targets.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(help="The list's name.")]
+ListNameArgument = Annotated[str, typer.Argument(help="The list's name.")]
 SITES_HELP = "A site that may send to the list; repeatable. Others' notifications park."
 
 
 @app.command()
 def add(
-    name: NameArgument,
+    name: ListNameArgument,
     target: Annotated[list[str], typer.Option("--target", "-t", help="A target, e.g. a mail address; repeatable.")],
     type_: Annotated[str, typer.Option("--type", help="What kind of targets: the adapter's type.")] = "email",
     channel: Annotated[
@@ -63,7 +63,7 @@ def list_(
 
 @app.command()
 def show(
-    name: NameArgument,
+    name: ListNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -88,7 +88,7 @@ def show(
 
 @app.command()
 def change(
-    name: NameArgument,
+    name: ListNameArgument,
     add_target: Annotated[list[str] | None, typer.Option(help="A target to add; repeatable.")] = None,
     remove_target: Annotated[list[str] | None, typer.Option(help="A target to take off; repeatable.")] = None,
     channel: Annotated[str | None, typer.Option(help="The channel to use from now on.")] = None,
@@ -129,7 +129,7 @@ def change(
 
 @app.command()
 def remove(
-    name: NameArgument,
+    name: ListNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,

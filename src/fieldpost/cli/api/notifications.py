@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.api.bulk_request import AllOption, Ask, DryRunOption, IdsArgument, ReasonOption, YesOption
+from fieldpost.cli.api.bulk_request import (
+    AllOption,
+    BulkRequest,
+    DryRunOption,
+    NotificationIdsArgument,
+    ReasonOption,
+    YesOption,
+)
 from fieldpost.cli.api.filters import (
     ErrorOption,
     FromOption,
@@ -29,7 +36,7 @@ LIVE = ("pending", "retrying")
 
 app = typer.Typer(help="Notifications at central.", no_args_is_help=True)
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")]
+NotificationIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")]
 
 
 @app.command("list")
@@ -111,7 +118,7 @@ def send(
 
 @app.command()
 def show(
-    notification_id: IdArgument,
+    notification_id: NotificationIdArgument,
     is_watched: WatchOption = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -156,7 +163,7 @@ def show(
 
 @app.command()
 def explain(
-    notification_id: IdArgument,
+    notification_id: NotificationIdArgument,
     is_watched: WatchOption = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -190,7 +197,7 @@ def groups(
 
 @app.command()
 def retry(
-    ids: IdsArgument = None,
+    ids: NotificationIdsArgument = None,
     type_: TypeOption = None,
     site: SiteOption = None,
     list_name: ListOption = None,
@@ -220,13 +227,13 @@ def retry(
         changed = _act(client, "retry", _one(ids))
         say(changed, as_json, f"{_one(ids)} is {changed['status']} again.")
         return
-    ask = Ask("retry", ids or [], wanted, is_all, reason, dry_run, yes, in_stages)
+    ask = BulkRequest("retry", ids or [], wanted, is_all, reason, dry_run, yes, in_stages)
     ask.carry_out(client, as_json)
 
 
 @app.command()
 def discard(
-    ids: IdsArgument = None,
+    ids: NotificationIdsArgument = None,
     type_: TypeOption = None,
     site: SiteOption = None,
     list_name: ListOption = None,
@@ -252,7 +259,7 @@ def discard(
         changed = _act(client, "discard", _one(ids))
         say(changed, as_json, f"{_one(ids)} is {changed['status']}.")
         return
-    Ask("discard", ids or [], wanted, is_all, reason, dry_run, yes).carry_out(client, as_json)
+    BulkRequest("discard", ids or [], wanted, is_all, reason, dry_run, yes).carry_out(client, as_json)
 
 
 def _is_single(ids: list[str] | None, wanted: dict[str, str], is_all: bool, reason: str | None, dry_run: bool) -> bool:

@@ -148,7 +148,7 @@ def rejected(
 def resubmit(
     name: SiteArgument,
     notification_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The notifications' ids.")],
-    reason: intents.ReasonOption = None,
+    reason: intents.IntentReasonOption = None,
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -171,7 +171,7 @@ def resubmit(
 def discard_rejected(
     name: SiteArgument,
     notification_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The notifications' ids.")],
-    reason: intents.ReasonOption = None,
+    reason: intents.IntentReasonOption = None,
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,

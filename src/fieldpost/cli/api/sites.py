@@ -18,7 +18,7 @@ app.command()(site_queries.resubmit)
 app.command("discard-rejected")(site_queries.discard_rejected)
 
 
-NameArgument = Annotated[str, typer.Argument(help="The site's name.")]
+SiteNameArgument = Annotated[str, typer.Argument(help="The site's name.")]
 ValidOption = Annotated[float, typer.Option("--valid-hours", help="How long the invitation is good for, in hours.")]
 CentralOption = Annotated[
     str | None,
@@ -31,7 +31,7 @@ PrintTokenOption = Annotated[
 
 @app.command()
 def add(
-    name: NameArgument,
+    name: SiteNameArgument,
     valid_hours: ValidOption = 1.0,
     central: CentralOption = None,
     print_token: PrintTokenOption = False,
@@ -52,7 +52,7 @@ def add(
 
 @app.command()
 def show(
-    name: NameArgument,
+    name: SiteNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -93,7 +93,7 @@ def show(
 
 @app.command("rotate-token")
 def rotate_token(
-    name: NameArgument,
+    name: SiteNameArgument,
     overlap_hours: Annotated[
         float, typer.Option("--overlap-hours", help="How long the tokens that it has go on, in hours.")
     ] = 24.0,
@@ -121,7 +121,7 @@ def rotate_token(
 
 @app.command()
 def revoke(
-    name: NameArgument,
+    name: SiteNameArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on the terminal first.")] = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,

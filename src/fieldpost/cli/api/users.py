@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Answer, Client, TokenFileOption, UrlOption
+from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, JsonAnswer, TokenFileOption, UrlOption
 from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
 
 app = typer.Typer(help="Users: the people who may come in, each with a role.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(help="The user's name: small letters, digits, . _ @ + -")]
+UserNameArgument = Annotated[str, typer.Argument(help="The user's name: small letters, digits, . _ @ + -")]
 RoleOption = Annotated[
     str, typer.Option(help="viewer (sees), operator (retries, discards, resets) or admin (sets everything up).")
 ]
@@ -17,7 +17,7 @@ RoleOption = Annotated[
 
 @app.command()
 def add(
-    name: NameArgument,
+    name: UserNameArgument,
     role: RoleOption,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -48,7 +48,7 @@ def list_(
 
 @app.command()
 def show(
-    name: NameArgument,
+    name: UserNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -73,7 +73,7 @@ def show(
 
 @app.command()
 def change(
-    name: NameArgument,
+    name: UserNameArgument,
     role: RoleOption,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
@@ -86,7 +86,7 @@ def change(
 
 @app.command()
 def disable(
-    name: NameArgument,
+    name: UserNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -98,7 +98,7 @@ def disable(
 
 @app.command()
 def enable(
-    name: NameArgument,
+    name: UserNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -110,7 +110,7 @@ def enable(
 
 @app.command("reset-password")
 def reset_password(
-    name: NameArgument,
+    name: UserNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -122,7 +122,7 @@ def reset_password(
 
 @app.command("log-out")
 def log_out(
-    name: NameArgument,
+    name: UserNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -134,7 +134,7 @@ def log_out(
 
 @app.command()
 def remove(
-    name: NameArgument,
+    name: UserNameArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
@@ -144,12 +144,12 @@ def remove(
     say({"name": name, "is_removed": True}, as_json, f"The user {name} is removed.")
 
 
-def _change(client: Client, name: str, values: dict[str, object]) -> Answer:
+def _change(client: Client, name: str, values: dict[str, object]) -> JsonAnswer:
     seen = client.get("users", name)
     return client.patch("users", name, body={"version": seen["version"], **values})
 
 
-def _tell_link(made: Answer, url: str, as_json: bool, done: str) -> None:
+def _tell_link(made: JsonAnswer, url: str, as_json: bool, done: str) -> None:
     if as_json:
         print_json(made)
         return
@@ -157,7 +157,7 @@ def _tell_link(made: Answer, url: str, as_json: bool, done: str) -> None:
     print(f"    {url.rstrip('/')}{made['link']}")
 
 
-def _state(one: Answer) -> str:
+def _state(one: JsonAnswer) -> str:
     if one["is_disabled"]:
         return "disabled"
     if one["is_external"]:

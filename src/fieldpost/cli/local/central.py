@@ -9,7 +9,7 @@ import typer
 from fieldpost.cli import output
 
 if TYPE_CHECKING:
-    from fieldpost.run.settings import Settings
+    from fieldpost.run.settings import CentralSettings
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="The settings file; else ./fieldpost.toml, if there is one.")
@@ -20,13 +20,13 @@ StoreOption = Annotated[
         help="sqlite:///relative/file, sqlite:////absolute/file or postgresql://…; else a file in the folder."
     ),
 ]
-FolderOption = Annotated[str | None, typer.Option(help="Where data is kept.  [default: fieldpost-data]")]
+DataFolderOption = Annotated[str | None, typer.Option(help="Where data is kept.  [default: fieldpost-data]")]
 
 
 def central(
     config: ConfigOption = None,
     store: StoreOption = None,
-    folder: FolderOption = None,
+    folder: DataFolderOption = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on.  [default: 8025]")] = None,
     tls_cert: Annotated[
@@ -73,7 +73,7 @@ def central(
 def migrate(
     config: ConfigOption = None,
     store: StoreOption = None,
-    folder: FolderOption = None,
+    folder: DataFolderOption = None,
     as_json: output.JsonOption = False,
 ) -> None:
     """Bring the central store to the present schema. `fieldpost central` does so by itself at start."""
@@ -94,7 +94,7 @@ def settings_with(
     port: int | None = None,
     log_level: str | None = None,
     log_json: bool = False,
-) -> "Settings":
+) -> "CentralSettings":
     """The settings, with what the command line says above the rest."""
     from dataclasses import replace
 

@@ -7,7 +7,7 @@ import typer
 
 from fieldpost.cli import installation
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.local.central import ConfigOption, FolderOption, StoreOption, settings_with
+from fieldpost.cli.local.central import ConfigOption, DataFolderOption, StoreOption, settings_with
 from fieldpost.cli.output import JsonOption, print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ UNWELL = 9
 def doctor(
     config: ConfigOption = None,
     store: StoreOption = None,
-    folder: FolderOption = None,
+    folder: DataFolderOption = None,
     port: Annotated[int | None, typer.Option(help="The port that central listens on.  [default: 8025]")] = None,
     is_remote: Annotated[
         bool,
@@ -39,7 +39,7 @@ def doctor(
 
     It changes nothing. The exit code is 9 when a check fails, and 0 when there are warnings at most.
     """
-    from fieldpost.core.checks import Diagnosis, Verdict
+    from fieldpost.core.checks import CheckVerdict, Diagnosis
 
     found = (
         Diagnosis(tuple(installation.examine(Client(url, token_file))))
@@ -52,7 +52,7 @@ def doctor(
     else:
         rows = [(check.name, check.verdict.value, check.detail) for check in found.checks]
         print_table(("check", "status", "what was found"), rows, "")
-    if found.verdict is Verdict.FAILING:
+    if found.verdict is CheckVerdict.FAILING:
         raise typer.Exit(UNWELL)
 
 

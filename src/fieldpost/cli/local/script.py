@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldpost.cli.local.site_buffer import FolderOption
+from fieldpost.cli.local.site_buffer import SiteFolderOption
 from fieldpost.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def send(
     to: Annotated[str, typer.Option("--to", help="The list to notify.")],
     subject: Annotated[str, typer.Option("--subject", "-s", help="One line.")],
     body: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")] = "",
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
     execution_id: ExecutionOption = None,
@@ -59,7 +59,7 @@ def call(
     body: Annotated[str | None, typer.Option(help="Text to send; - reads it from standard input.")] = None,
     query: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be given often.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be given often.")] = None,
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
     execution_id: ExecutionOption = None,
@@ -95,7 +95,7 @@ def write(
         list[str] | None, typer.Option("--parameter", "-p", help="NAME=TEXT; may be given often.")
     ] = None,
     parameters: Annotated[str | None, typer.Option(help="All as one JSON object; - reads standard input.")] = None,
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
     execution_id: ExecutionOption = None,
@@ -124,7 +124,7 @@ def write(
 
 def status(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The id that send, call or write printed.")],
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     as_json: JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Look again until nothing more happens by itself.")] = False,
     interval_s: Annotated[float, typer.Option(min=0.1, help="With --watch: how often to look.")] = 1.0,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.local import join, site_buffer, site_messages
-from fieldpost.cli.local.site_buffer import FolderOption, pass_folder_on
+from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
 from fieldpost.cli.output import JsonOption, print_json
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ app.command()(site_buffer.salvage)
 @app.callback()
 def run(
     context: typer.Context,
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log lines as JSON.")] = False,
 ) -> None:

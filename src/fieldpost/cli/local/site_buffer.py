@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fieldpost.site.repair.doctor import Contents
     from fieldpost.site.repair.transfer import Moved
 
-FolderOption = Annotated[
+SiteFolderOption = Annotated[
     Path, typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="The site's folder.", show_default=True)
 ]
 
@@ -27,7 +27,7 @@ def pass_folder_on(context: typer.Context, folder: Path) -> None:
 
 
 def doctor(
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     quick: Annotated[bool, typer.Option("--quick", help="Do not compare indexes with tables.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -36,7 +36,7 @@ def doctor(
     It changes nothing. The exit code is 9 when a check fails, and 0 when there are warnings at most.
     """
     from fieldpost.clock import SystemClock
-    from fieldpost.core.checks import Verdict
+    from fieldpost.core.checks import CheckVerdict
     from fieldpost.site.repair.doctor import examine
 
     found = examine(folder, SystemClock().now(), is_quick=quick)
@@ -48,13 +48,13 @@ def doctor(
     else:
         rows = [(check.name, check.verdict.value, check.detail) for check in checks]
         print_table(("check", "status", "what was found"), rows, "")
-    if found.diagnosis.verdict is Verdict.FAILING:
+    if found.diagnosis.verdict is CheckVerdict.FAILING:
         raise typer.Exit(UNWELL)
 
 
 def export(
     file: Annotated[Path, typer.Argument(help="Where to write it; - is standard output.")],
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Write what is in the buffer as JSON lines: messages, the rejected box, tracking records. It stays there too."""
@@ -85,7 +85,7 @@ def export(
 
 def import_(
     file: Annotated[Path, typer.Argument(help="What `site export` wrote; - is standard input.")],
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     any_site: Annotated[bool, typer.Option("--any-site", help="Take another site's export too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,7 +106,7 @@ def import_(
     _tell(moved, "imported", as_json, sys.stdout)
 
 
-def compact(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
+def compact(folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Give back the room that delivered messages left in the buffer's file, and empty its log."""
     from fieldpost.site.config.folder import read_folder
     from fieldpost.site.repair.compact import compact as compact_buffer
@@ -119,7 +119,7 @@ def compact(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
     )
 
 
-def salvage(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
+def salvage(folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Set a damaged buffer aside under a dated name, and keep all that can be read of it in a fresh one.
 
     Nothing is removed. Stop the agent first; scripts may go on. The exit code is 9 when something could not be read.

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.local.site_buffer import FolderOption, pass_folder_on
+from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
 from fieldpost.cli.output import JsonOption, moment, print_json, print_table, say, show_fields
 
 LIMIT_MAX = 10_000
@@ -17,12 +17,12 @@ ASK_S = 5.0
 ANSWER_BYTES_MAX = 1024 * 1024
 
 LimitOption = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="At most so many.")]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The operation's id.")]
+CallIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The operation's id.")]
 
 rejected = typer.Typer(help="What central refused for good: look, send again, give up.", invoke_without_command=True)
 
 
-def status(folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
+def status(folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Say how this site is: what waits and since when, and how the link to central stands, if an agent runs."""
     from fieldpost.core.times import to_text
     from fieldpost.site.buffer.agent_lock import running_agent
@@ -74,7 +74,7 @@ def events(
     until: Annotated[str | None, typer.Option(help="Older than this time, in UTC.")] = None,
     words: Annotated[str | None, typer.Option(help="Words that all occur in the text.")] = None,
     limit: LimitOption = 100,
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Read the site's event log, newest first."""
@@ -103,7 +103,7 @@ def events(
     )
 
 
-def parked(limit: LimitOption = 100, folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
+def parked(limit: LimitOption = 100, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Show the calls and writes that wait for a person, the oldest first."""
     from fieldpost.site.site import Site
 
@@ -113,12 +113,12 @@ def parked(limit: LimitOption = 100, folder: FolderOption = Path(), as_json: Jso
     _show(found, columns, as_json, "Nothing is parked here.")
 
 
-def retry(operation_id: IdArgument, folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
+def retry(operation_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Put a parked call or write back into the queue: the agent tries it at once, counted anew."""
     say(_act(folder, operation_id, "retry"), as_json, f"{operation_id} is tried again.")
 
 
-def discard(operation_id: IdArgument, folder: FolderOption = Path(), as_json: JsonOption = False) -> None:
+def discard(operation_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Give a parked call or write up for good. Its record stays."""
     say(_act(folder, operation_id, "discard"), as_json, f"{operation_id} is discarded.")
 
@@ -127,7 +127,7 @@ def discard(operation_id: IdArgument, folder: FolderOption = Path(), as_json: Js
 def list_rejected(
     context: typer.Context,
     limit: LimitOption = 100,
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Show the notifications that central refused for good, the longest there first."""
@@ -149,7 +149,7 @@ def list_rejected(
 @rejected.command("resubmit")
 def resubmit_rejected(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")],
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Send a rejected notification once more, under the same id."""
@@ -160,7 +160,7 @@ def resubmit_rejected(
 @rejected.command("discard")
 def discard_rejected(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")],
-    folder: FolderOption = Path(),
+    folder: SiteFolderOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Give a rejected notification up for good."""

@@ -28,7 +28,7 @@ _ASCII_WORD = re.compile("[a-z0-9]+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|\+00:00)", re.ASCII)
 
 
-def words(text: str) -> tuple[str, ...]:
+def tokenize(text: str) -> tuple[str, ...]:
     """The words of a text, each once, in the order in which they come: runs of letters, digits and their marks."""
     if text.isascii():
         found = _ASCII_WORD.findall(text.lower())
@@ -62,11 +62,11 @@ class Filter:
 
     @property
     def words(self) -> tuple[str, ...]:
-        return words(self.subject) if self.subject is not None else ()
+        return tokenize(self.subject) if self.subject is not None else ()
 
     def fits_text(self, subject: str, error: str | None) -> bool:
         """Whether subject and error fit: what no database judges, so that all judge alike."""
-        if self.subject is not None and not _words_of(self.subject) <= set(words(subject)):
+        if self.subject is not None and not _words_of(self.subject) <= set(tokenize(subject)):
             return False
         return self.error_key is None or (error is not None and fingerprint_key(error) == self.error_key)
 
@@ -151,7 +151,7 @@ def parse_moment(text: str, field: str) -> datetime:
 @lru_cache(maxsize=64)
 def _words_of(asked: str) -> frozenset[str]:
     """One search looks at thousands of subjects."""
-    return frozenset(words(asked))
+    return frozenset(tokenize(asked))
 
 
 def _status(text: str) -> Status:
@@ -172,7 +172,7 @@ def _is_true(given: Mapping[str, str], field: str) -> bool:
 
 
 def _subject(text: str) -> str:
-    count = len(words(check_subject(text)))
+    count = len(tokenize(check_subject(text)))
     if not 1 <= count <= WORDS_MAX:
         raise InvalidInput(
             "filter.words",

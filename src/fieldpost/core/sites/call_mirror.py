@@ -64,9 +64,9 @@ class SiteCall:
         return self.report.status in LIVE and self.gone_at is None
 
 
-def wins(told: tuple[int, int], known: tuple[int, int] | None) -> bool:
+def wins(apply_telemetry: tuple[int, int], known: tuple[int, int] | None) -> bool:
     """Whether a report replaces what is known; both as (round, version)."""
-    return known is None or told > known
+    return known is None or apply_telemetry > known
 
 
 def by_central(moment: datetime | None, sent_at: datetime | None, now: datetime) -> datetime:
@@ -112,7 +112,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BufferPosition:
     """What a site says of its buffer when it answers a reconciliation."""
 
     high: int
@@ -122,7 +122,7 @@ class Standing:
     """Whether that lies before the newest change which central had heard of when it asked."""
 
 
-def told(mirror: Mirror | None, site: str, stretch: Stretch, now: datetime) -> Mirror:
+def apply_telemetry(mirror: Mirror | None, site: str, stretch: Stretch, now: datetime) -> Mirror:
     """The mirror after rows of this stretch came by telemetry."""
     if mirror is None:
         mirror = Mirror(site=site, incarnation=stretch.incarnation, forgotten=stretch.forgotten)
@@ -138,7 +138,7 @@ def told(mirror: Mirror | None, site: str, stretch: Stretch, now: datetime) -> M
     return replace(mirror, high=high)
 
 
-def joins_on(mirror: Mirror, stretch: Stretch) -> bool:
+def is_contiguous(mirror: Mirror, stretch: Stretch) -> bool:
     """Whether rows of this stretch may be taken into the mirror, as it is after them.
 
     What does not join on is left out: something is missing before it, and whoever tells it begins again at the cursor.
@@ -146,14 +146,14 @@ def joins_on(mirror: Mirror, stretch: Stretch) -> bool:
     return stretch.incarnation == mirror.incarnation and stretch.after <= mirror.cursor
 
 
-def answered(
-    mirror: Mirror | None, site: str, stretch: Stretch, standing: Standing, now: datetime
+def apply_answer(
+    mirror: Mirror | None, site: str, stretch: Stretch, standing: BufferPosition, now: datetime
 ) -> tuple[Mirror, bool]:
     """The mirror after rows of this stretch came in answer to a reconciliation, and whether it is whole now."""
     before = mirror or Mirror(site=site, incarnation=stretch.incarnation, forgotten=stretch.forgotten)
     if before.incarnation == stretch.incarnation and (standing.has_gone_back or standing.high < stretch.after):
         return _replaced(before, stretch, now), False
-    after = told(before, site, stretch, now)
+    after = apply_telemetry(before, site, stretch, now)
     after = replace(after, high=max(after.high, standing.high))
     # An answer from beyond the cursor leaves a gap: the question was asked before a new round began.
     has_gap = stretch.after > (before.cursor if before.round == after.round else 0)

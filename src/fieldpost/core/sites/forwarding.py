@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 
 WAIT_MAX = timedelta(hours=1)
 """However long we are told to wait, a message is tried again after this; a due time further away than this cannot have
@@ -50,7 +50,7 @@ class NotNow:
     http_status: int | None = None
 
 
-Answer = Taken | Refused | NotNow
+CarrierAnswer = Taken | Refused | NotNow
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ TAKEN, CLEAR = Taken(), Clear()
 """What nearly every notification comes to, by the hundred thousand."""
 
 
-def answer_from(verdict: str, code: str | None, error: str | None, wait_s: float | None) -> Answer:
+def answer_from(verdict: str, code: str | None, error: str | None, wait_s: float | None) -> CarrierAnswer:
     """The answer that a verdict of central means. A word that we do not know, of a newer central, keeps the message."""
     match verdict:
         case "accepted" | "duplicate":
@@ -117,15 +117,15 @@ def answer_from(verdict: str, code: str | None, error: str | None, wait_s: float
             return NotNow(f"central gave a verdict that this version does not know: {verdict[:32]!r}", wait_s)
 
 
-def decide(answer: Answer, interval: timedelta, now: datetime) -> Decision:
+def decide(answer: CarrierAnswer, interval: timedelta, now: datetime) -> Decision:
     """What to do with a buffered notification after this answer; the interval is the site's one fixed interval."""
     match answer:
         case Taken():
             return CLEAR
         case Refused(code=code, error=error):
-            return Box(cut(code, 128), cut(error))
+            return Box(truncate(code, 128), truncate(error))
         case NotNow(error=error, wait_s=wait_s):
-            return TryAgain(now + wait(interval, wait_s), cut(error))
+            return TryAgain(now + wait(interval, wait_s), truncate(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class CallPolicy:
 
 
 def decide_call(
-    answer: Answer, policy: CallPolicy, now: datetime, *, retry_count: int, is_first: bool, is_caller: bool
+    answer: CarrierAnswer, policy: CallPolicy, now: datetime, *, retry_count: int, is_first: bool, is_caller: bool
 ) -> CallDecision:
     """What to do with a cached call after this answer.
 
@@ -151,13 +151,13 @@ def decide_call(
             return Clear(http_status)
         case Refused(code=code, error=error, http_status=http_status):
             if is_caller:
-                return Fail(cut(code, 128), cut(error), http_status)
-            return Park(cut(error), is_counted, http_status)
+                return Fail(truncate(code, 128), truncate(error), http_status)
+            return Park(truncate(error), is_counted, http_status)
         case NotNow(error=error, wait_s=wait_s, http_status=http_status):
             if is_counted and 0 < policy.retries_max <= retry_count + 1:
-                return Park(cut(error), is_counted, http_status)
+                return Park(truncate(error), is_counted, http_status)
             due_at = now + wait(policy.interval, wait_s, CALL_WAIT_MAX)
-            return TryAgain(due_at, cut(error), is_counted, http_status)
+            return TryAgain(due_at, truncate(error), is_counted, http_status)
 
 
 def wait(interval: timedelta, wait_s: float | None, longest: timedelta = WAIT_MAX) -> timedelta:

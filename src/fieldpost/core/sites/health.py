@@ -26,7 +26,7 @@ class LinkState(StrEnum):
     OFFLINE = "offline"
 
 
-class Standing(StrEnum):
+class SiteCondition(StrEnum):
     """How a site stands for those who look after it, the worst first."""
 
     OFFLINE = "offline"
@@ -87,7 +87,7 @@ class SiteHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class HealthFigures:
     """What is kept of a site's health for its history."""
 
     state: str
@@ -105,20 +105,20 @@ def link_state(received_at: datetime | None, now: datetime, by: Freshness) -> Li
     return LinkState.LATE if now - received_at > by.late_after else LinkState.ONLINE
 
 
-def standing(link: LinkState, report: SiteReport | None, *, is_revoked: bool) -> Standing:
+def standing(link: LinkState, report: SiteReport | None, *, is_revoked: bool) -> SiteCondition:
     """How a site stands by its link and what it reported last."""
     if is_revoked:
-        return Standing.REVOKED
+        return SiteCondition.REVOKED
     if report is None:
-        return Standing.NEW
+        return SiteCondition.NEW
     if link is not LinkState.ONLINE:
-        return Standing(link.value)
-    return Standing.ONLINE if report.is_forwarding else Standing.FAILING
+        return SiteCondition(link.value)
+    return SiteCondition.ONLINE if report.is_forwarding else SiteCondition.FAILING
 
 
-def figures_of(health: SiteHealth, now: datetime, by: Freshness) -> Figures:
+def figures_of(health: SiteHealth, now: datetime, by: Freshness) -> HealthFigures:
     report = health.report
-    return Figures(
+    return HealthFigures(
         state=link_state(health.received_at, now, by).value,
         depth=report.depth,
         oldest_age_s=round(report.oldest_age_s, 1),
@@ -128,7 +128,9 @@ def figures_of(health: SiteHealth, now: datetime, by: Freshness) -> Figures:
     )
 
 
-def is_worth_keeping(figures: Figures, kept: Figures | None, kept_at: datetime | None, now: datetime) -> bool:
+def is_worth_keeping(
+    figures: HealthFigures, kept: HealthFigures | None, kept_at: datetime | None, now: datetime
+) -> bool:
     """Whether these figures tell something that the last sample did not: thousands of quiet sites must stay small."""
     if kept is None or kept_at is None or now - kept_at >= KEEP_EVERY:
         return True
@@ -149,11 +151,11 @@ def report_from(stored: Mapping[str, Any]) -> SiteReport:
     return SiteReport(**{f.name: stored[f.name] for f in fields(SiteReport) if f.name in stored})
 
 
-def figures_from(stored: Mapping[str, Any]) -> Figures:
-    known: dict[str, Any] = {f.name: stored.get(f.name) for f in fields(Figures)}
-    return Figures(**known)
+def figures_from(stored: Mapping[str, Any]) -> HealthFigures:
+    known: dict[str, Any] = {f.name: stored.get(f.name) for f in fields(HealthFigures)}
+    return HealthFigures(**known)
 
 
-def to_plain(value: SiteReport | Figures) -> dict[str, Any]:
+def to_plain(value: SiteReport | HealthFigures) -> dict[str, Any]:
     """As JSON holds it."""
     return asdict(value)

@@ -7,8 +7,8 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.audit_filter import FIELDS, MANY, AuditFilter, parse
 from fieldpost.core.times import to_text
 from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
-from fieldpost.front.http.call import Answer, Call, Stream
-from fieldpost.front.http.endpoint_spec import ID, MOMENT, NAME, PAGED, Parameter, one_of, promises
+from fieldpost.front.http.call import ApiAnswer, Call, Stream
+from fieldpost.front.http.endpoint_spec import ID, MOMENT, NAME, PAGED, Parameter, one_of, spec
 
 FILTERS = (
     Parameter("from", MOMENT, "happened at this moment or later, in UTC"),
@@ -57,8 +57,8 @@ class AuditLines(msgspec.Struct, frozen=True):
     as_of: str
 
 
-@promises(AuditLines, query=(*FILTERS, *PAGED))
-async def page(call: Call) -> Answer:
+@spec(AuditLines, query=(*FILTERS, *PAGED))
+async def page(call: Call) -> ApiAnswer:
     """A page of the audit log, newest first; filtered by `from` and `to`, `kind` and `status` (repeatable), `channel`,
     `actor` and `target` (of acts, unless a kind is given), `site`, and `about` (an id). While `next_cursor` is given
     there may be more, also on a page with fewer entries than `limit`; `searched_to` says how far back it looked."""
@@ -66,16 +66,16 @@ async def page(call: Call) -> Answer:
     cursor = query["cursor"][0] if "cursor" in query else None
     found = await call.watch.audit.page(_filter(query), limit=call.limit(query), cursor=cursor)
     searched_to = to_text(found.searched_to) if found.searched_to else None
-    return Answer(
+    return ApiAnswer(
         AuditLines([_line(one) for one in found.entries], found.next_cursor, searched_to, to_text(found.as_of))
     )
 
 
-@promises(
+@spec(
     {"application/x-ndjson": None, "text/csv": None},
     query=(*FILTERS, Parameter("format", one_of(FORMATS), "of the file; ndjson if not given")),
 )
-async def export(call: Call) -> Answer:
+async def export(call: Call) -> ApiAnswer:
     """All entries that fit the filter, newest first, as a file: `format` ndjson (one JSON object a line) or csv. Its
     last line says how many there are; a file without it was cut short. Audited."""
     query = call.query()
@@ -84,7 +84,7 @@ async def export(call: Call) -> Answer:
         raise InvalidInput("export.format", f"format must be {' or '.join(FORMATS)}", field="format")
     exported = await call.operate.audit.export(call.actor, _filter(query))
     headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
-    return Answer(Stream(to_file(exported, format_), MEDIA_TYPES[format_]), headers=headers)
+    return ApiAnswer(Stream(to_file(exported, format_), MEDIA_TYPES[format_]), headers=headers)
 
 
 def _filter(query: dict[str, list[str]]) -> AuditFilter:

@@ -4,8 +4,8 @@ import msgspec
 
 from fieldpost.core.breaker import Breaker
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Call
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.front.http.endpoint_spec import spec
 
 
 class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,17 +24,17 @@ class BreakersView(msgspec.Struct, frozen=True):
     breakers: list[BreakerView]
 
 
-@promises(BreakersView)
-async def show_all(call: Call) -> Answer:
+@spec(BreakersView)
+async def show_all(call: Call) -> ApiAnswer:
     """The breakers of all channels that ever failed: healthy, monitored or blocked."""
     call.query()
-    return Answer(BreakersView([_view(found) for found in await call.operate.breakers.all()]))
+    return ApiAnswer(BreakersView([_view(found) for found in await call.operate.breakers.all()]))
 
 
-@promises(BreakerView, problems=(409,))
-async def reset(call: Call) -> Answer:
+@spec(BreakerView, problems=(409,))
+async def reset(call: Call) -> ApiAnswer:
     """The breaker is closed and its failures are forgotten; what it held comes free in batches."""
-    return Answer(_view(await call.operate.breakers.reset(call.actor, call.path("key"))))
+    return ApiAnswer(_view(await call.operate.breakers.reset(call.actor, call.path("key"))))
 
 
 def _view(b: Breaker) -> BreakerView:

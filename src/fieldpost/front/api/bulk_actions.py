@@ -4,21 +4,21 @@ import msgspec
 
 from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.watch.bulk_actions import ActRow
-from fieldpost.core.bulk import BulkAct, Verb
+from fieldpost.core.bulk import BulkAct, BulkVerb
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.filters import Filter, parse, parse_moment
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import LIMITED, PAGED, Parameter, one_of, promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import LIMITED, PAGED, Parameter, one_of, spec
 
 ACCEPTED = 202
 OUTCOMES = ("done", "conflict", "gone")
 
-Fields = dict[str, str | list[str]]
+BulkFilter = dict[str, str | list[str]]
 
 
 class Wanted(Body, frozen=True):
-    filter: Fields
+    filter: BulkFilter
 
 
 class Selected(Body, frozen=True):
@@ -29,7 +29,7 @@ class Selected(Body, frozen=True):
 class NewBulkAct(Body, frozen=True, kw_only=True):
     verb: str
     reason: str
-    filter: Fields | None = None
+    filter: BulkFilter | None = None
     notifications: list[Selected] | None = None
     as_of: str | None = None
     in_stages: bool = False
@@ -49,7 +49,7 @@ class BulkActView(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     actor: str
     reason: str
-    filter: Fields | None
+    filter: BulkFilter | None
     as_of: str
     in_stages: bool
     stage: int
@@ -80,16 +80,16 @@ class ActRowPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-@promises(PreviewView, body=Wanted)
-async def preview(call: Call) -> Answer:
+@spec(PreviewView, body=Wanted)
+async def preview(call: Call) -> ApiAnswer:
     """How many parked notifications fit a `filter`; its `as_of`, given to the act, leaves out what parks later."""
     wanted = await call.read(Wanted)
     found = await call.watch.bulk_acts.preview(parse(wanted.filter))
-    return Answer(PreviewView(found.count, found.is_whole, to_text(found.as_of)))
+    return ApiAnswer(PreviewView(found.count, found.is_whole, to_text(found.as_of)))
 
 
-@promises(BulkActView, 202, body=NewBulkAct, problems=(409,))
-async def start(call: Call) -> Answer:
+@spec(BulkActView, 202, body=NewBulkAct, problems=(409,))
+async def start(call: Call) -> ApiAnswer:
     """Begin to `retry` or `discard` (`verb`) what is parked and fits a `filter`, or a selection of `notifications` by
     their ids and the versions seen, for a `reason`. It goes on by itself, on whichever node."""
     new = await call.read(NewBulkAct)
@@ -97,25 +97,25 @@ async def start(call: Call) -> Answer:
     act = await call.operate.bulk_acts.start(
         call.actor, _verb(new.verb), _about(new), new.reason, as_of=as_of, in_stages=new.in_stages
     )
-    return Answer(_view(act), ACCEPTED, {"Location": f"/api/v1/bulk-acts/{act.act_id}"})
+    return ApiAnswer(_view(act), ACCEPTED, {"Location": f"/api/v1/bulk-acts/{act.act_id}"})
 
 
-@promises(BulkActsView, query=(LIMITED,))
-async def show_all(call: Call) -> Answer:
+@spec(BulkActsView, query=(LIMITED,))
+async def show_all(call: Call) -> ApiAnswer:
     """The newest bulk acts, at most `limit`."""
     found = await call.watch.bulk_acts.newest(call.limit(call.query()))
-    return Answer(BulkActsView([_view(act) for act in found]))
+    return ApiAnswer(BulkActsView([_view(act) for act in found]))
 
 
-@promises(BulkActView)
-async def show(call: Call) -> Answer:
+@spec(BulkActView)
+async def show(call: Call) -> ApiAnswer:
     """One bulk act: how far it has come."""
     call.query()
-    return Answer(_view(await call.watch.bulk_acts.get(call.path("act_id"))))
+    return ApiAnswer(_view(await call.watch.bulk_acts.get(call.path("act_id"))))
 
 
-@promises(ActRowPage, query=(Parameter("outcome", one_of(OUTCOMES), "only what came to this"), *PAGED))
-async def rows(call: Call) -> Answer:
+@spec(ActRowPage, query=(Parameter("outcome", one_of(OUTCOMES), "only what came to this"), *PAGED))
+async def rows(call: Call) -> ApiAnswer:
     """What the act came to for each notification, in the order of the work; filtered by `outcome` (done, conflict or
     gone), paged by `limit` and `cursor`."""
     query = call.query()
@@ -123,13 +123,13 @@ async def rows(call: Call) -> Answer:
     found = await call.watch.bulk_acts.rows(
         call.path("act_id"), outcome=one.get("outcome"), limit=call.limit(query), cursor=one.get("cursor")
     )
-    return Answer(ActRowPage([_row(row) for row in found.rows], found.next_cursor))
+    return ApiAnswer(ActRowPage([_row(row) for row in found.rows], found.next_cursor))
 
 
-@promises(BulkActView, problems=(409,))
-async def cancel(call: Call) -> Answer:
+@spec(BulkActView, problems=(409,))
+async def cancel(call: Call) -> ApiAnswer:
     """End the act where it stands; what was done stays done."""
-    return Answer(_view(await call.operate.bulk_acts.cancel(call.actor, call.path("act_id"))))
+    return ApiAnswer(_view(await call.operate.bulk_acts.cancel(call.actor, call.path("act_id"))))
 
 
 def _about(new: NewBulkAct) -> Filter | list[Chosen]:
@@ -140,9 +140,9 @@ def _about(new: NewBulkAct) -> Filter | list[Chosen]:
     return [Chosen(one.notification_id, one.version) for one in new.notifications or ()]
 
 
-def _verb(text: str) -> Verb:
+def _verb(text: str) -> BulkVerb:
     try:
-        return Verb(text)
+        return BulkVerb(text)
     except ValueError:
         raise InvalidInput("bulk.verb", f"verb must be retry or discard, not {text[:64]!r}", field="verb") from None
 

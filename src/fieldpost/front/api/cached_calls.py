@@ -10,8 +10,8 @@ from fieldpost.core.sites.call_mirror import SiteCall
 from fieldpost.core.sites.message import Category, OperationStatus
 from fieldpost.core.times import to_text
 from fieldpost.front.api.intents import IntentView, intent_view
-from fieldpost.front.http.call import Answer, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, promises
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, spec
 
 FILTERS = (
     Parameter("site", NAME, "only of this site"),
@@ -64,8 +64,8 @@ class SiteCallDetailView(msgspec.Struct, frozen=True):
     as_of: str
 
 
-@promises(SiteCallsView, query=(*FILTERS, *PAGED))
-async def page(call: Call) -> Answer:
+@spec(SiteCallsView, query=(*FILTERS, *PAGED))
+async def page(call: Call) -> ApiAnswer:
     """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to`, `stuck` and words in
     `target`."""
     query = call.query()
@@ -73,20 +73,20 @@ async def page(call: Call) -> Answer:
     cursor = query["cursor"][0] if "cursor" in query else None
     given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
     found = await call.watch.site_calls.page(given, limit=limit, cursor=cursor)
-    return Answer(
+    return ApiAnswer(
         SiteCallsView([_view(one, call, found.as_of) for one in found.calls], found.next_cursor, to_text(found.as_of))
     )
 
 
-@promises(SiteCallDetailView, query=(Parameter("site", NAME, "whose call it is", is_required=True),))
-async def show(call: Call) -> Answer:
+@spec(SiteCallDetailView, query=(Parameter("site", NAME, "whose call it is", is_required=True),))
+async def show(call: Call) -> ApiAnswer:
     """One cached call of a `site`, with what operators asked for."""
     query = call.query()
     if "site" not in query:
         raise InvalidInput("query.missing", "site must be given", field="site")
     found = await call.watch.site_calls.detail(query["site"][0], call.path("operation_id"))
     reconciled_at = found.mirror.reconciled_at if found.mirror else None
-    return Answer(
+    return ApiAnswer(
         SiteCallDetailView(
             _view(found.call, call, found.as_of),
             [intent_view(intent) for intent in found.intents],

@@ -6,8 +6,8 @@ from msgspec import UNSET, UnsetType
 from fieldpost.central.access.audit_trail import KEEP
 from fieldpost.core.lists import Channel
 from fieldpost.core.retry import to_text
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import spec
 
 
 class NewChannel(Body, frozen=True):
@@ -58,32 +58,32 @@ class ChannelsView(msgspec.Struct, frozen=True):
     channels: list[ChannelView]
 
 
-@promises(ChannelView, 201, body=NewChannel, problems=(409,))
-async def add(call: Call) -> Answer:
+@spec(ChannelView, 201, body=NewChannel, problems=(409,))
+async def add(call: Call) -> ApiAnswer:
     """A new channel of a `type` with its `settings` and `secrets`."""
     new = await call.read(NewChannel)
     added = await call.operate.channels.add(
         call.actor, new.name, new.type, new.settings, new.secrets, is_default=new.is_default, retry=new.retry
     )
-    return Answer(_view(call, added), 201)
+    return ApiAnswer(_view(call, added), 201)
 
 
-@promises(ChannelsView)
-async def show_all(call: Call) -> Answer:
+@spec(ChannelsView)
+async def show_all(call: Call) -> ApiAnswer:
     """All channels; of a secret only that there is one."""
     call.query()
-    return Answer(ChannelsView([_view(call, found) for found in await call.operate.channels.all()]))
+    return ApiAnswer(ChannelsView([_view(call, found) for found in await call.operate.channels.all()]))
 
 
-@promises(ChannelView)
-async def show(call: Call) -> Answer:
+@spec(ChannelView)
+async def show(call: Call) -> ApiAnswer:
     """One channel with its settings."""
     call.query()
-    return Answer(_view(call, await call.operate.channels.get(call.path("name"))))
+    return ApiAnswer(_view(call, await call.operate.channels.get(call.path("name"))))
 
 
-@promises(ChannelView, body=ChangedChannel, problems=(409,))
-async def change(call: Call) -> Answer:
+@spec(ChannelView, body=ChangedChannel, problems=(409,))
+async def change(call: Call) -> ApiAnswer:
     """New `settings` (null: back to the default) and `secrets` (null: none); the rest stays. Names the `version`."""
     change = await call.read(ChangedChannel)
     changed = await call.operate.channels.change(
@@ -95,22 +95,22 @@ async def change(call: Call) -> Answer:
         is_default=KEEP if change.is_default is UNSET else change.is_default,
         retry=KEEP if change.retry is UNSET else change.retry,
     )
-    return Answer(_view(call, changed))
+    return ApiAnswer(_view(call, changed))
 
 
-@promises(problems=(409,))
-async def remove(call: Call) -> Answer:
+@spec(problems=(409,))
+async def remove(call: Call) -> ApiAnswer:
     """The channel is gone; refused while a list uses it."""
     await call.operate.channels.remove(call.actor, call.path("name"))
-    return Answer(status=204)
+    return ApiAnswer(status=204)
 
 
-@promises(TestView, body=NewTest, problems=(409,))
-async def test(call: Call) -> Answer:
+@spec(TestView, body=NewTest, problems=(409,))
+async def test(call: Call) -> ApiAnswer:
     """A test sent `to` one target by the channel as it stands; what it came to, and what was said without secrets."""
     wanted = await call.read(NewTest)
     tested = await call.operate.channels.test(call.actor, call.path("name"), wanted.to)
-    return Answer(TestView(tested.outcome.word, tested.outcome.error, tested.said))
+    return ApiAnswer(TestView(tested.outcome.word, tested.outcome.error, tested.said))
 
 
 def _view(call: Call, found: Channel) -> ChannelView:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fieldpost.front.http.call import Answer, Call, Text
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Call, FileAnswer
+from fieldpost.front.http.endpoint_spec import spec
 from fieldpost.front.http.problems import RETRY_AFTER_S
 
 
@@ -11,10 +11,10 @@ class Probe(msgspec.Struct, frozen=True):
     status: str
 
 
-@promises(Probe)
-async def alive(_call: Call) -> Answer:
+@spec(Probe)
+async def alive(_call: Call) -> ApiAnswer:
     """The process answers; it says nothing of the store, since a restart would not mend that."""
-    return Answer(Probe("alive"))
+    return ApiAnswer(Probe("alive"))
 
 
 class CheckView(msgspec.Struct, frozen=True):
@@ -30,21 +30,21 @@ class ReadinessView(msgspec.Struct, frozen=True):
     checks: list[CheckView]
 
 
-@promises(ReadinessView, may={503: ReadinessView})
-async def ready(call: Call) -> Answer:
+@spec(ReadinessView, may={503: ReadinessView})
+async def ready(call: Call) -> ApiAnswer:
     """Whether this node can do its work: the store, its schema, the dispatcher; 503 while it cannot, and why."""
     found = await call.watch.health.readiness()
     checks = [CheckView(check.name, check.verdict.value, check.detail) for check in found.checks]
     if found.is_ready:
-        return Answer(ReadinessView("ready", checks))
-    return Answer(ReadinessView("not_ready", checks), 503, {"Retry-After": str(RETRY_AFTER_S)})
+        return ApiAnswer(ReadinessView("ready", checks))
+    return ApiAnswer(ReadinessView("not_ready", checks), 503, {"Retry-After": str(RETRY_AFTER_S)})
 
 
-@promises("text/plain")
-async def metrics(call: Call) -> Answer:
+@spec("text/plain")
+async def metrics(call: Call) -> ApiAnswer:
     """The metrics of this node and of the centre, as Prometheus reads them."""
     call.query()
-    return Answer(Text(await call.watch.exposition.text(), call.watch.exposition.content_type))
+    return ApiAnswer(FileAnswer(await call.watch.exposition.text(), call.watch.exposition.content_type))
 
 
 class HealthView(msgspec.Struct, frozen=True):
@@ -54,9 +54,9 @@ class HealthView(msgspec.Struct, frozen=True):
     troubles: list[str]
 
 
-@promises(HealthView)
-async def show(call: Call) -> Answer:
+@spec(HealthView)
+async def show(call: Call) -> ApiAnswer:
     """What is wrong with central although it works, such as secrets that cannot be read."""
     call.query()
     troubles = await call.watch.health.troubles()
-    return Answer(HealthView("troubled" if troubles else "well", troubles))
+    return ApiAnswer(HealthView("troubled" if troubles else "well", troubles))

@@ -8,8 +8,8 @@ from fieldpost.central.watch.cached_calls import LIMIT_DEFAULT
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import NAME, PAGED, Parameter, one_of, promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import NAME, PAGED, Parameter, one_of, spec
 
 
 class NewIntent(Body, frozen=True, kw_only=True):
@@ -45,8 +45,8 @@ class IntentsView(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-@promises(IntentsView, 201, body=NewIntent, problems=(409,))
-async def give(call: Call) -> Answer:
+@spec(IntentsView, 201, body=NewIntent, problems=(409,))
+async def give(call: Call) -> ApiAnswer:
     """An intent for a site, or one for each of `message_ids`; it waits until the site is there."""
     new = await call.read(NewIntent)
     given = await call.operate.intents.give(
@@ -58,10 +58,10 @@ async def give(call: Call) -> Answer:
         reason=new.reason,
     )
     call.rooms.errands.wake()
-    return Answer(IntentsView([intent_view(intent) for intent in given]), 201)
+    return ApiAnswer(IntentsView([intent_view(intent) for intent in given]), 201)
 
 
-@promises(
+@spec(
     IntentsView,
     query=(
         Parameter("site", NAME, "only for this site"),
@@ -69,7 +69,7 @@ async def give(call: Call) -> Answer:
         *PAGED,
     ),
 )
-async def page(call: Call) -> Answer:
+async def page(call: Call) -> ApiAnswer:
     """Intents, the newest first, narrowed by `site` and `state`."""
     query = call.query()
     text = query["limit"][0] if "limit" in query else str(LIMIT_DEFAULT)
@@ -81,21 +81,21 @@ async def page(call: Call) -> Answer:
         limit=int(text),
         cursor=query["cursor"][0] if "cursor" in query else None,
     )
-    return Answer(IntentsView([intent_view(intent) for intent in found.intents], found.next_cursor))
+    return ApiAnswer(IntentsView([intent_view(intent) for intent in found.intents], found.next_cursor))
 
 
-@promises(IntentView)
-async def show(call: Call) -> Answer:
+@spec(IntentView)
+async def show(call: Call) -> ApiAnswer:
     """One intent, with its outcome and what the site answered."""
     call.query()
-    return Answer(intent_view(await call.watch.site_calls.intent(call.path("intent_id"))))
+    return ApiAnswer(intent_view(await call.watch.site_calls.intent(call.path("intent_id"))))
 
 
-@promises(IntentView, body=Body, problems=(409,))
-async def cancel(call: Call) -> Answer:
+@spec(IntentView, body=Body, problems=(409,))
+async def cancel(call: Call) -> ApiAnswer:
     """Take back an intent that was not sent yet."""
     await call.read(Body)
-    return Answer(intent_view(await call.operate.intents.cancel(call.actor, call.path("intent_id"))))
+    return ApiAnswer(intent_view(await call.operate.intents.cancel(call.actor, call.path("intent_id"))))
 
 
 def intent_view(intent: Intent) -> IntentView:

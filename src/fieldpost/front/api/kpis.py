@@ -9,8 +9,8 @@ import msgspec
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import KPIS
 from fieldpost.core.times import from_text, to_text
-from fieldpost.front.http.call import Answer, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, NAME, Parameter, one_of, promises
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, NAME, Parameter, one_of, spec
 
 
 class ThresholdsView(msgspec.Struct, frozen=True):
@@ -51,8 +51,8 @@ class HistoryView(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "
     points: list[Point]
 
 
-@promises(KpisView)
-async def show(call: Call) -> Answer:
+@spec(KpisView)
+async def show(call: Call) -> ApiAnswer:
     """The KPIs of all sites together, as of a moment ago."""
     call.query()
     found = await call.watch.kpis.now()
@@ -60,19 +60,19 @@ async def show(call: Call) -> Answer:
     thresholds = ThresholdsView(
         by.stuck_after.total_seconds(), by.overdue_after.total_seconds(), by.delivered_window.total_seconds()
     )
-    return Answer(KpisView(found.total, thresholds, to_text(found.as_of)))
+    return ApiAnswer(KpisView(found.total, thresholds, to_text(found.as_of)))
 
 
-@promises(SitesKpisView)
-async def by_site(call: Call) -> Answer:
+@spec(SitesKpisView)
+async def by_site(call: Call) -> ApiAnswer:
     """The KPIs of each site, as of a moment ago."""
     call.query()
     found = await call.watch.kpis.now()
     sites = [SiteKpisView(site, figures) for site, figures in sorted(found.of_sites.items())]
-    return Answer(SitesKpisView(sites, to_text(found.as_of)))
+    return ApiAnswer(SitesKpisView(sites, to_text(found.as_of)))
 
 
-@promises(
+@spec(
     HistoryView,
     query=(
         Parameter("kpi", one_of([kpi.name for kpi in KPIS]), "which KPI", is_required=True),
@@ -81,7 +81,7 @@ async def by_site(call: Call) -> Answer:
         Parameter("to", MOMENT, "the last moment, with its zone"),
     ),
 )
-async def history(call: Call) -> Answer:
+async def history(call: Call) -> ApiAnswer:
     """How one `kpi` was, of all sites or of one `site`, `from` a time `to` another (the last day by default).
 
     A point is the largest value of its step; a step is a minute, or more where there would be too many.
@@ -96,7 +96,7 @@ async def history(call: Call) -> Answer:
         _moment(query, "to"),
     )
     points = [Point(to_text(at), value) for at, value in found.points]
-    return Answer(
+    return ApiAnswer(
         HistoryView(found.kpi, found.site, to_text(found.begin), to_text(found.end), found.step.total_seconds(), points)
     )
 

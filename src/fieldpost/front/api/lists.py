@@ -10,8 +10,8 @@ from fieldpost.core.lists import ListChange, NotificationList
 from fieldpost.core.retry import to_text
 from fieldpost.front.body import read_body
 from fieldpost.front.files.lists import FILE_BYTES_MAX, ListFile, from_csv, from_json, to_csv, to_json
-from fieldpost.front.http.call import Answer, Body, Call, Text
-from fieldpost.front.http.endpoint_spec import JSON, Parameter, one_of, promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call, FileAnswer
+from fieldpost.front.http.endpoint_spec import JSON, Parameter, one_of, spec
 from fieldpost.link.codec import check_json
 
 FORMATS = ("csv", "json")
@@ -70,29 +70,29 @@ class ImportView(msgspec.Struct, frozen=True):
     unchanged: int
 
 
-@promises(ListView, 201, body=NewList, problems=(409,))
-async def add(call: Call) -> Answer:
+@spec(ListView, 201, body=NewList, problems=(409,))
+async def add(call: Call) -> ApiAnswer:
     """A new list of `targets` of one `type`, by its own `channel` or the default of the type."""
     new = await call.read(NewList)
-    return Answer(_view(await call.operate.lists.add(call.actor, ListSpec(**msgspec.structs.asdict(new)))), 201)
+    return ApiAnswer(_view(await call.operate.lists.add(call.actor, ListSpec(**msgspec.structs.asdict(new)))), 201)
 
 
-@promises(ListsView)
-async def show_all(call: Call) -> Answer:
+@spec(ListsView)
+async def show_all(call: Call) -> ApiAnswer:
     """All lists."""
     call.query()
-    return Answer(ListsView([_view(found) for found in await call.operate.lists.all()]))
+    return ApiAnswer(ListsView([_view(found) for found in await call.operate.lists.all()]))
 
 
-@promises(ListView)
-async def show(call: Call) -> Answer:
+@spec(ListView)
+async def show(call: Call) -> ApiAnswer:
     """One list with all its targets."""
     call.query()
-    return Answer(_view(await call.operate.lists.get(call.path("name"))))
+    return ApiAnswer(_view(await call.operate.lists.get(call.path("name"))))
 
 
-@promises(ListView, body=ChangedList, problems=(409,))
-async def change(call: Call) -> Answer:
+@spec(ListView, body=ChangedList, problems=(409,))
+async def change(call: Call) -> ApiAnswer:
     """New `targets`, `channel` or policy; what is left out stays, null means the default. Names the `version` seen."""
     change = await call.read(ChangedList)
     changed = await call.operate.lists.change(
@@ -105,37 +105,35 @@ async def change(call: Call) -> Answer:
         retry=KEEP if change.retry is UNSET else change.retry,
         allowed_sites=KEEP if change.allowed_sites is UNSET else change.allowed_sites,
     )
-    return Answer(_view(changed))
+    return ApiAnswer(_view(changed))
 
 
-@promises(problems=(409,))
-async def remove(call: Call) -> Answer:
+@spec(problems=(409,))
+async def remove(call: Call) -> ApiAnswer:
     """The list is gone; what comes for it later parks, naming it."""
     await call.operate.lists.remove(call.actor, call.path("name"))
-    return Answer(status=204)
+    return ApiAnswer(status=204)
 
 
-@promises(
-    {"application/json": ListFile, "text/csv": None}, query=(Parameter("format", one_of(FORMATS), "of the file"),)
-)
-async def export(call: Call) -> Answer:
+@spec({"application/json": ListFile, "text/csv": None}, query=(Parameter("format", one_of(FORMATS), "of the file"),))
+async def export(call: Call) -> ApiAnswer:
     """All lists as a file, `format` csv or json (the default). Audited, since it holds everybody's address."""
     format_ = call.query().get("format", ["json"])[0]
     if format_ not in FORMATS:
         raise InvalidInput("export.format", "format must be csv or json", field="format")
     lists = await call.operate.lists.export(call.actor)
     if format_ == "csv":
-        return Answer(Text(to_csv(lists), "text/csv; charset=utf-8"))
-    return Answer(Text(to_json(lists), "application/json"))
+        return ApiAnswer(FileAnswer(to_csv(lists), "text/csv; charset=utf-8"))
+    return ApiAnswer(FileAnswer(to_json(lists), "application/json"))
 
 
-@promises(
+@spec(
     ImportView,
     body={JSON: ListFile, CSV: None},
     query=(Parameter("dry_run", one_of(("true", "false")), "only say what would change"),),
     problems=(409,),
 )
-async def import_(call: Call) -> Answer:
+async def import_(call: Call) -> ApiAnswer:
     """A file of lists (`text/csv` or `application/json`): all of it or nothing. With `dry_run=true` only what it would
     change; lists that the file does not name stay as they are."""
     dry_run = call.query().get("dry_run", ["false"])[0]
@@ -145,7 +143,7 @@ async def import_(call: Call) -> Answer:
     lists = call.operate.lists
     changes = await (lists.plan_import(specs) if dry_run == "true" else lists.import_all(call.actor, specs))
     shown = [_change_view(change) for change in changes if not change.is_empty]
-    return Answer(ImportView(dry_run == "true", shown, len(changes) - len(shown)))
+    return ApiAnswer(ImportView(dry_run == "true", shown, len(changes) - len(shown)))
 
 
 async def _specs(call: Call) -> list[ListSpec]:

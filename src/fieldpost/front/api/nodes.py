@@ -4,8 +4,8 @@ import msgspec
 
 from fieldpost.central.watch.nodes import Node
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Call
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.front.http.endpoint_spec import spec
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +25,12 @@ class NodesView(msgspec.Struct, frozen=True):
     as_of: str
 
 
-@promises(NodesView)
-async def show_all(call: Call) -> Answer:
+@spec(NodesView)
+async def show_all(call: Call) -> ApiAnswer:
     """The nodes, the newest first: running, stopped in order, or lost (not heard of for 20 s); and who leads."""
     call.query()
     found = await call.watch.nodes.all()
-    return Answer(NodesView([_view(node) for node in found.nodes], found.leader, to_text(found.as_of)))
+    return ApiAnswer(NodesView([_view(node) for node in found.nodes], found.leader, to_text(found.as_of)))
 
 
 def _view(node: Node) -> NodeView:

@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 
-from fieldpost.central.watch.notifications import AttemptRecord, Detail, ErrorGroup, Line
+from fieldpost.central.watch.notifications import AttemptRecord, Detail, ErrorGroup, NotificationSummary
 from fieldpost.core.actor import Actor
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.notification import Notification, Status
 from fieldpost.core.search.filters import FIELDS, parse
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, spec
 
 FILTERS = (
     Parameter("status", one_of(Status), "only in these statuses", is_many=True),
@@ -121,7 +121,7 @@ class NotificationDetail(NotificationLine, frozen=True, kw_only=True):
     as_of: str
 
 
-class Seen(Body, frozen=True):
+class SeenVersion(Body, frozen=True):
     """The version of what the caller looked at; nothing is done if it has changed since."""
 
     version: int
@@ -133,59 +133,59 @@ class Changed(msgspec.Struct, frozen=True):
     version: int
 
 
-@promises(NotificationPage, query=(*FILTERS, *PAGED))
-async def page(call: Call) -> Answer:
+@spec(NotificationPage, query=(*FILTERS, *PAGED))
+async def page(call: Call) -> ApiAnswer:
     """A page, newest first; filtered by `status` (repeatable), `type`, `site`, `list`, `from` and `to` (arrival, in
     UTC), `stuck`, `overdue`, `subject` (words that must all occur) and `error` (a group's key); paged by `limit` and
     `cursor`. While `next_cursor` is given there may be more, also on a page with fewer notifications than `limit`."""
     query = call.query()
     given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
     found = await call.watch.notifications.page(parse(given), limit=call.limit(query), cursor=_one(query, "cursor"))
-    return Answer(
+    return ApiAnswer(
         NotificationPage(
             [NotificationLine(**_line(line)) for line in found.lines], found.next_cursor, to_text(found.as_of)
         )
     )
 
 
-@promises(ErrorGroupsView)
-async def parked_groups(call: Call) -> Answer:
+@spec(ErrorGroupsView)
+async def parked_groups(call: Call) -> ApiAnswer:
     """What is parked, grouped by what went wrong, the largest group first; `key` goes into the filter `error`."""
     call.query()
     found = await call.watch.notifications.parked_groups()
-    return Answer(ErrorGroupsView([_group(group) for group in found.groups], found.is_whole))
+    return ApiAnswer(ErrorGroupsView([_group(group) for group in found.groups], found.is_whole))
 
 
-@promises(NotificationDetail)
-async def show(call: Call) -> Answer:
+@spec(NotificationDetail)
+async def show(call: Call) -> ApiAnswer:
     """One notification with its targets, attempts, audit entries, and the sentence that explains it."""
     call.query()
-    return Answer(_detail(await call.watch.notifications.detail(call.path("notification_id")), call.actor))
+    return ApiAnswer(_detail(await call.watch.notifications.detail(call.path("notification_id")), call.actor))
 
 
-@promises(Changed, body=Seen, problems=(409,))
-async def retry(call: Call) -> Answer:
+@spec(Changed, body=SeenVersion, problems=(409,))
+async def retry(call: Call) -> ApiAnswer:
     """Back to pending, in a new cycle, for the targets that failed; the body names the `version` that was seen."""
-    seen = await call.read(Seen)
+    seen = await call.read(SeenVersion)
     return _changed(await call.operate.notifications.retry(call.actor, call.path("notification_id"), seen.version))
 
 
-@promises(Changed, body=Seen, problems=(409,))
-async def discard(call: Call) -> Answer:
+@spec(Changed, body=SeenVersion, problems=(409,))
+async def discard(call: Call) -> ApiAnswer:
     """Given up for good, the row stays; the body names the `version` that was seen."""
-    seen = await call.read(Seen)
+    seen = await call.read(SeenVersion)
     return _changed(await call.operate.notifications.discard(call.actor, call.path("notification_id"), seen.version))
 
 
-def _changed(n: Notification) -> Answer:
-    return Answer(Changed(n.notification_id, n.status.value, n.version))
+def _changed(n: Notification) -> ApiAnswer:
+    return ApiAnswer(Changed(n.notification_id, n.status.value, n.version))
 
 
 def _one(query: dict[str, list[str]], name: str) -> str | None:
     return query[name][0] if name in query else None
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: NotificationSummary) -> dict[str, Any]:
     n = line.notification
     return {
         "notification_id": n.notification_id,
@@ -224,7 +224,7 @@ def _detail(detail: Detail, actor: Actor) -> NotificationDetail:
     n = detail.notification
     p = n.provenance
     return NotificationDetail(
-        **_line(Line(n, len(detail.attempts), detail.is_stuck)),
+        **_line(NotificationSummary(n, len(detail.attempts), detail.is_stuck)),
         why=detail.why,
         body=n.body if actor.may_read_bodies else None,
         source_instance=p.instance,

@@ -15,8 +15,8 @@ import msgspec
 
 import fieldpost
 from fieldpost.front.auth import Access
-from fieldpost.front.http.call import Answer, Call, Route, Text
-from fieldpost.front.http.endpoint_spec import ID, JSON, NAME, Parameter, Promise, promise_of, promises
+from fieldpost.front.http.call import ApiAnswer, ApiRoute, Call, FileAnswer
+from fieldpost.front.http.endpoint_spec import ID, JSON, NAME, Parameter, Promise, promise_of, spec
 from fieldpost.front.http.problems import Problem
 
 PATH = "/api/v1/openapi.json"
@@ -37,15 +37,15 @@ PATHS = {"name": NAME, "key": NAME, "token_id": NAME, "session_id": NAME}
 """What path parameters look like; all others are ids."""
 
 
-@promises({JSON: None})
-async def show(_call: Call) -> Answer:
+@spec({JSON: None})
+async def show(_call: Call) -> ApiAnswer:
     """This description of the API, by OpenAPI 3.1."""
     from fieldpost.front.api.routes import ROUTES
 
-    return Answer(Text(_text(ROUTES), JSON))
+    return ApiAnswer(FileAnswer(_text(ROUTES), JSON))
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
+def document(routes: Iterable[ApiRoute]) -> dict[str, Any]:
     """The description of these routes; those without a promise, which are the link's, are left out."""
     promised = [(route, promise) for route in routes if (promise := promise_of(route.handler)) is not None]
     schemas = _Schemas(promise for _, promise in promised)
@@ -75,7 +75,7 @@ def plain(path: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _text(routes: tuple[Route, ...]) -> str:
+def _text(routes: tuple[ApiRoute, ...]) -> str:
     return msgspec.json.encode(document(routes)).decode()
 
 
@@ -130,7 +130,7 @@ def _types(given: object) -> list[object]:
             return list(get_args(given)) or [given]
 
 
-def _operation(route: Route, promise: Promise, schemas: _Schemas) -> dict[str, Any]:
+def _operation(route: ApiRoute, promise: Promise, schemas: _Schemas) -> dict[str, Any]:
     said = " ".join((inspect.getdoc(route.handler) or "").split())
     described: dict[str, Any] = {
         "operationId": operation_id(route),
@@ -163,7 +163,7 @@ def _parameter(parameter: Parameter, place: str) -> dict[str, Any]:
     return described
 
 
-def _responses(route: Route, promise: Promise, schemas: _Schemas) -> dict[str, Any]:
+def _responses(route: ApiRoute, promise: Promise, schemas: _Schemas) -> dict[str, Any]:
     done: dict[str, Any] = {"description": HTTPStatus(promise.status).phrase}
     if promise.answer is not None:
         done["content"] = schemas.content(promise.answer)
@@ -177,7 +177,7 @@ def _responses(route: Route, promise: Promise, schemas: _Schemas) -> dict[str, A
     return {str(status): responses[status] for status in sorted(responses)}
 
 
-def _problems(route: Route, promise: Promise) -> set[int]:
+def _problems(route: ApiRoute, promise: Promise) -> set[int]:
     found = {400, 422, 500, 503, *promise.problems}
     if route.access is not Access.ANYONE:
         found.add(401)
@@ -201,16 +201,16 @@ def _problem(status: int) -> dict[str, Any]:
     return described
 
 
-def _names(route: Route) -> list[str]:
+def _names(route: ApiRoute) -> list[str]:
     return re.findall(r"\{(\w+)", route.path)
 
 
-def operation_id(route: Route) -> str:
+def operation_id(route: ApiRoute) -> str:
     """The noun and the verb, as the modules and functions are called."""
     handler = route.handler
     return f"{handler.__module__.rpartition('.')[2]}_{handler.__name__.rstrip('_')}"
 
 
-def _tag(route: Route) -> str:
+def _tag(route: ApiRoute) -> str:
     parts = route.path.removeprefix("/api/v1").split("/")
     return parts[1] if route.path.startswith("/api/") else "probes"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fieldpost.front.http.call import Answer, Call
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.front.http.endpoint_spec import spec
 
 
 class SecretsView(msgspec.Struct, frozen=True):
@@ -23,17 +23,17 @@ class RotatedView(msgspec.Struct, frozen=True):
     troubles: tuple[str, ...]
 
 
-@promises(SecretsView)
-async def show(call: Call) -> Answer:
+@spec(SecretsView)
+async def show(call: Call) -> ApiAnswer:
     """The keys by their ids, and what stands under each."""
     call.query()
     found = await call.operate.secrets.state()
-    return Answer(SecretsView(found.key_ids, found.counts, found.troubles))
+    return ApiAnswer(SecretsView(found.key_ids, found.counts, found.troubles))
 
 
-@promises(RotatedView, problems=(409,))
-async def rotate(call: Call) -> Answer:
+@spec(RotatedView, problems=(409,))
+async def rotate(call: Call) -> ApiAnswer:
     """All secrets sealed anew under the first key. Where it ends half-way, the same again does the rest."""
     call.query()
     rotated = await call.operate.secrets.rotate(call.actor)
-    return Answer(RotatedView(rotated.key_id, rotated.count, rotated.troubles))
+    return ApiAnswer(RotatedView(rotated.key_id, rotated.count, rotated.troubles))

@@ -3,8 +3,8 @@
 import msgspec
 
 from fieldpost.core.setting import SettingInForce, Value
-from fieldpost.front.http.call import Answer, Call
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.front.http.endpoint_spec import spec
 
 
 class SettingView(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +25,12 @@ class SettingsView(msgspec.Struct, frozen=True):
     settings: list[SettingView]
 
 
-@promises(SettingsView)
-async def show(call: Call) -> Answer:
+@spec(SettingsView)
+async def show(call: Call) -> ApiAnswer:
     """Every setting as it is in force on the node that answers: its value, its default, its unit, where the value came
     from, and what it is for. Secrets are three stars."""
     in_force = call.rooms.in_force
-    return Answer(SettingsView(in_force.node_id, [_view(one) for one in in_force.settings]))
+    return ApiAnswer(SettingsView(in_force.node_id, [_view(one) for one in in_force.settings]))
 
 
 def _view(one: SettingInForce) -> SettingView:

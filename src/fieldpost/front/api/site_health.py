@@ -9,8 +9,8 @@ from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.search.filters import parse_moment
 from fieldpost.core.sites.call_mirror import Mirror
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, Parameter, promises
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.front.http.endpoint_spec import MOMENT, Parameter, spec
 
 
 class MirrorView(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,30 +82,30 @@ class HealthHistoryView(msgspec.Struct, frozen=True, kw_only=True, rename={"begi
     is_whole: bool
 
 
-@promises(AllHealthView)
-async def show_all(call: Call) -> Answer:
+@spec(AllHealthView)
+async def show_all(call: Call) -> ApiAnswer:
     """All sites: online, late or offline, with what each reported last, as of a moment ago."""
     call.query()
     fleet = await call.watch.sites.all()
-    return Answer(AllHealthView([_view(state) for state in fleet.sites], to_text(fleet.as_of)))
+    return ApiAnswer(AllHealthView([_view(state) for state in fleet.sites], to_text(fleet.as_of)))
 
 
-@promises(OneHealthView)
-async def show(call: Call) -> Answer:
+@spec(OneHealthView)
+async def show(call: Call) -> ApiAnswer:
     """One site as of now."""
     call.query()
     state, as_of = await call.watch.sites.one(call.path("name"))
-    return Answer(OneHealthView(_view(state), to_text(as_of)))
+    return ApiAnswer(OneHealthView(_view(state), to_text(as_of)))
 
 
-@promises(
+@spec(
     HealthHistoryView,
     query=(
         Parameter("from", MOMENT, "the first moment, in UTC"),
         Parameter("to", MOMENT, "the last moment, in UTC"),
     ),
 )
-async def history(call: Call) -> Answer:
+async def history(call: Call) -> ApiAnswer:
     """How a site was, `from` a time `to` another (the last day by default); a quiet site has few points."""
     query = call.query()
     begin, end = (parse_moment(query[name][0], name) if name in query else None for name in ("from", "to"))
@@ -122,7 +122,7 @@ async def history(call: Call) -> Answer:
         )
         for at, figures in found.points
     ]
-    return Answer(
+    return ApiAnswer(
         HealthHistoryView(
             site=found.site,
             begin=to_text(found.begin),

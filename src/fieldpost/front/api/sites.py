@@ -8,8 +8,8 @@ import msgspec
 from fieldpost.central.operate.sites import OVERLAP_DEFAULT, VALID_DEFAULT, SiteRecord
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import spec
 
 
 class NewSite(Body, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Rotation(Body, frozen=True, kw_only=True):
     valid_s: float | None = None
 
 
-class AddedSite(msgspec.Struct, frozen=True):
+class AddedSiteView(msgspec.Struct, frozen=True):
     name: str
     token: str
     """Shown this once."""
@@ -69,31 +69,31 @@ class SiteDetail(SiteView, frozen=True, kw_only=True):
     """The code that the site may still enrol by, if there is one."""
 
 
-@promises(AddedSite | InvitedSite, 201, body=NewSite, problems=(409,))
-async def add(call: Call) -> Answer:
+@spec(AddedSiteView | InvitedSite, 201, body=NewSite, problems=(409,))
+async def add(call: Call) -> ApiAnswer:
     """A new site; the answer holds its token, or with `with_code` a code by which it enrols, this once."""
     new = await call.read(NewSite)
     if new.with_code:
         invited = await call.operate.sites.invite(call.actor, new.name, _span(new.valid_s, "valid_s"))
-        return Answer(InvitedSite(invited.name, invited.code, to_text(invited.expires_at)), 201)
+        return ApiAnswer(InvitedSite(invited.name, invited.code, to_text(invited.expires_at)), 201)
     added = await call.operate.sites.add(call.actor, new.name)
-    return Answer(AddedSite(added.name, added.token), 201)
+    return ApiAnswer(AddedSiteView(added.name, added.token), 201)
 
 
-@promises(SitesView)
-async def show_all(call: Call) -> Answer:
+@spec(SitesView)
+async def show_all(call: Call) -> ApiAnswer:
     """All sites, and when each was last heard."""
     call.query()
-    return Answer(SitesView([SiteView(**_view(site)) for site in await call.operate.sites.all()]))
+    return ApiAnswer(SitesView([SiteView(**_view(site)) for site in await call.operate.sites.all()]))
 
 
-@promises(SiteDetail)
-async def show(call: Call) -> Answer:
+@spec(SiteDetail)
+async def show(call: Call) -> ApiAnswer:
     """One site and by what it comes in: its tokens, never themselves, and whether a code for it is open."""
     call.query()
     found = await call.watch.sites.access(call.path("name"))
     enrolment = found.enrolment
-    return Answer(
+    return ApiAnswer(
         SiteDetail(
             **_view(found.record),
             tokens=[
@@ -113,8 +113,8 @@ async def show(call: Call) -> Answer:
     )
 
 
-@promises(AddedSite | InvitedSite, body=Rotation, problems=(409,))
-async def rotate(call: Call) -> Answer:
+@spec(AddedSiteView | InvitedSite, body=Rotation, problems=(409,))
+async def rotate(call: Call) -> ApiAnswer:
     """A new token for a site, or with `with_code` a code for one; those it has end after `overlap_s`. A revoked site is
     taken back by it."""
     asked = await call.read(Rotation)
@@ -122,15 +122,15 @@ async def rotate(call: Call) -> Answer:
     if asked.with_code:
         valid = None if asked.valid_s is None else _span(asked.valid_s, "valid_s")
         invited = await call.operate.sites.rotate(call.actor, name, overlap, valid)
-        return Answer(InvitedSite(invited.name, invited.code, to_text(invited.expires_at)))
+        return ApiAnswer(InvitedSite(invited.name, invited.code, to_text(invited.expires_at)))
     added = await call.operate.sites.rotate_token(call.actor, name, overlap)
-    return Answer(AddedSite(added.name, added.token))
+    return ApiAnswer(AddedSiteView(added.name, added.token))
 
 
-@promises(SiteView, problems=(409,))
-async def revoke(call: Call) -> Answer:
+@spec(SiteView, problems=(409,))
+async def revoke(call: Call) -> ApiAnswer:
     """Nothing that the site sends is taken from here on; its rows stay, and can be managed."""
-    return Answer(SiteView(**_view(await call.operate.sites.revoke(call.actor, call.path("name")))))
+    return ApiAnswer(SiteView(**_view(await call.operate.sites.revoke(call.actor, call.path("name")))))
 
 
 def _span(seconds: float, field: str) -> timedelta:

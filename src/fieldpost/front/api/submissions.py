@@ -9,9 +9,9 @@ import msgspec
 
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import derived_id
-from fieldpost.front.allowance import Lane
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import Parameter, promises
+from fieldpost.front.allowance import LinkKind
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import Parameter, spec
 from fieldpost.link.messages import ACCEPTED, FRAME_BYTES_MAX, ITEMS_MAX, REJECTED, Item, Result, Submit
 
 KEY_HEADER = "Idempotency-Key"
@@ -65,7 +65,7 @@ class BatchView(msgspec.Struct, frozen=True):
     results: list[ResultView]
 
 
-@promises(
+@spec(
     SubmittedView,
     CREATED,
     body=NewNotification,
@@ -79,7 +79,7 @@ class BatchView(msgspec.Struct, frozen=True):
     may={200: SubmittedView},
     problems=(409, 429),
 )
-async def send(call: Call) -> Answer:
+async def send(call: Call) -> ApiAnswer:
     """Hand in one notification: 201 once it is on disk, 200 when it was there already. It needs a `notification_id`,
     or the header `Idempotency-Key`; the same one with other content is refused by 409."""
     new = await call.read(NewNotification)
@@ -96,11 +96,13 @@ async def send(call: Call) -> Answer:
     (result,) = await _submit(call, source, [item])
     if result.verdict == REJECTED:
         raise _refusal(result)
-    return Answer(SubmittedView(result.notification_id, result.verdict), CREATED if result.verdict == ACCEPTED else 200)
+    return ApiAnswer(
+        SubmittedView(result.notification_id, result.verdict), CREATED if result.verdict == ACCEPTED else 200
+    )
 
 
-@promises(BatchView, body=NewBatch, problems=(429,))
-async def send_batch(call: Call) -> Answer:
+@spec(BatchView, body=NewBatch, problems=(429,))
+async def send_batch(call: Call) -> ApiAnswer:
     """Hand in up to 500 notifications at once, each with its id; each gets its own result, and one that is rejected
     holds back no other."""
     batch = await call.read(NewBatch, FRAME_BYTES_MAX)
@@ -108,13 +110,13 @@ async def send_batch(call: Call) -> Answer:
         raise InvalidInput("submit.too_many", f"notifications must be from 1 to {ITEMS_MAX}", field="notifications")
     items = [_item(one, one.notification_id) for one in batch.notifications]
     results = await _submit(call, call.actor.source, items)
-    return Answer(BatchView([ResultView(r.notification_id, r.verdict, r.code, r.error) for r in results]))
+    return ApiAnswer(BatchView([ResultView(r.notification_id, r.verdict, r.code, r.error) for r in results]))
 
 
 async def _submit(call: Call, source: str, items: list[Item]) -> tuple[Result, ...]:
     allowances = call.rooms.allowances
-    allowances.check(source, Lane.DATA)
-    allowances.charge(source, Lane.DATA, items=len(items), bytes=sum(len(item.body) for item in items))
+    allowances.check(source, LinkKind.DATA)
+    allowances.charge(source, LinkKind.DATA, items=len(items), bytes=sum(len(item.body) for item in items))
     return (await call.rooms.ingest.submit(source, Submit(0, tuple(items), more=False))).results
 
 

@@ -8,8 +8,8 @@ from fieldpost.central.access.tokens import LIFE_DEFAULT, LIFE_MAX, TokenRecord
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
 from fieldpost.front.api.users import role_of
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import spec
 
 
 class NewToken(Body, frozen=True):
@@ -21,7 +21,7 @@ class NewToken(Body, frozen=True):
     """null: never."""
 
 
-class AddedToken(msgspec.Struct, frozen=True):
+class AddedTokenView(msgspec.Struct, frozen=True):
     token_id: str
     name: str
     user: str
@@ -47,29 +47,31 @@ class TokensView(msgspec.Struct, frozen=True):
     tokens: list[TokenView]
 
 
-@promises(AddedToken, 201, body=NewToken, problems=(409,))
-async def add(call: Call) -> Answer:
+@spec(AddedTokenView, 201, body=NewToken, problems=(409,))
+async def add(call: Call) -> ApiAnswer:
     """A new token with a `role` that is at most its user's. The answer holds it, this once."""
     new = await call.read(NewToken)
     added = await call.operate.tokens.add(
         call.actor, new.name, role_of(new.role), owner=new.user, life=_life(new.expires_in_s)
     )
     expires_at = to_text(added.expires_at) if added.expires_at else None
-    return Answer(AddedToken(added.token_id, added.name, added.owner, added.role.value, expires_at, added.token), 201)
+    return ApiAnswer(
+        AddedTokenView(added.token_id, added.name, added.owner, added.role.value, expires_at, added.token), 201
+    )
 
 
-@promises(TokensView)
-async def show_all(call: Call) -> Answer:
+@spec(TokensView)
+async def show_all(call: Call) -> ApiAnswer:
     """Tokens that can be used: all of them for an administrator, one's own for everybody else."""
     call.query()
-    return Answer(TokensView([_view(one) for one in await call.operate.tokens.all(call.actor)]))
+    return ApiAnswer(TokensView([_view(one) for one in await call.operate.tokens.all(call.actor)]))
 
 
-@promises(problems=(403,))
-async def revoke(call: Call) -> Answer:
+@spec(problems=(403,))
+async def revoke(call: Call) -> ApiAnswer:
     """The token is worth nothing from now on. One's own, or anybody's for an administrator."""
     await call.operate.tokens.revoke(call.actor, call.path("token_id"))
-    return Answer(status=204)
+    return ApiAnswer(status=204)
 
 
 def _life(seconds: float | None) -> timedelta | None:

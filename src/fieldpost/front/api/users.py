@@ -8,8 +8,8 @@ from fieldpost.central.access.users import Link, OperatorRecord, TokenRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
-from fieldpost.front.http.call import Answer, Body, Call
-from fieldpost.front.http.endpoint_spec import NAME, Parameter, promises
+from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.endpoint_spec import NAME, Parameter, spec
 
 
 class NewUser(Body, frozen=True):
@@ -25,7 +25,7 @@ class ChangedUser(Body, frozen=True):
     is_disabled: bool | UnsetType = UNSET
 
 
-class LinkView(msgspec.Struct, frozen=True):
+class OneTimeLinkView(msgspec.Struct, frozen=True):
     name: str
     link: str
     """The path and query at central's address by which the person chooses a password, once. Shown this once."""
@@ -74,29 +74,29 @@ class Me(msgspec.Struct, frozen=True):
     """The name of the API token that this call was made with."""
 
 
-@promises(LinkView, 201, body=NewUser, problems=(409,))
-async def add(call: Call) -> Answer:
+@spec(OneTimeLinkView, 201, body=NewUser, problems=(409,))
+async def add(call: Call) -> ApiAnswer:
     """A new person of a `role`, who chooses a password by the one-time link in the answer."""
     new = await call.read(NewUser)
-    return Answer(_link_view(await call.operate.users.add(call.actor, new.name, role_of(new.role))), 201)
+    return ApiAnswer(_link_view(await call.operate.users.add(call.actor, new.name, role_of(new.role))), 201)
 
 
-@promises(UsersView)
-async def show_all(call: Call) -> Answer:
+@spec(UsersView)
+async def show_all(call: Call) -> ApiAnswer:
     """All people who may come in."""
     call.query()
-    return Answer(UsersView([_view(one) for one in await call.operate.users.all(call.actor)]))
+    return ApiAnswer(UsersView([_view(one) for one in await call.operate.users.all(call.actor)]))
 
 
-@promises(UserView)
-async def show(call: Call) -> Answer:
+@spec(UserView)
+async def show(call: Call) -> ApiAnswer:
     """One person."""
     call.query()
-    return Answer(_view(await call.operate.users.get(call.actor, call.path("name"))))
+    return ApiAnswer(_view(await call.operate.users.get(call.actor, call.path("name"))))
 
 
-@promises(UserView, body=ChangedUser, problems=(409,))
-async def change(call: Call) -> Answer:
+@spec(UserView, body=ChangedUser, problems=(409,))
+async def change(call: Call) -> ApiAnswer:
     """Another `role`, or `is_disabled`; either ends the person's sessions. Names the `version` seen."""
     change = await call.read(ChangedUser)
     changed = await call.operate.users.change(
@@ -106,39 +106,39 @@ async def change(call: Call) -> Answer:
         role=KEEP if change.role is UNSET else role_of(change.role),
         is_disabled=KEEP if change.is_disabled is UNSET else change.is_disabled,
     )
-    return Answer(_view(changed))
+    return ApiAnswer(_view(changed))
 
 
-@promises(problems=(409,))
-async def remove(call: Call) -> Answer:
+@spec(problems=(409,))
+async def remove(call: Call) -> ApiAnswer:
     """The person is gone, with all sessions and tokens; what he did stays in the audit log."""
     await call.operate.users.remove(call.actor, call.path("name"))
-    return Answer(status=204)
+    return ApiAnswer(status=204)
 
 
-@promises(LinkView, 201, problems=(409,))
-async def reset_password(call: Call) -> Answer:
+@spec(OneTimeLinkView, 201, problems=(409,))
+async def reset_password(call: Call) -> ApiAnswer:
     """A one-time link by which the person chooses another password; the present one is good until then."""
     call.query()
-    return Answer(_link_view(await call.operate.users.reset_password(call.actor, call.path("name"))), 201)
+    return ApiAnswer(_link_view(await call.operate.users.reset_password(call.actor, call.path("name"))), 201)
 
 
-@promises(LoggedOut)
-async def log_out(call: Call) -> Answer:
+@spec(LoggedOut)
+async def log_out(call: Call) -> ApiAnswer:
     """End all sessions of a person."""
     call.query()
-    return Answer(LoggedOut(await call.operate.users.log_out(call.actor, call.path("name"))))
+    return ApiAnswer(LoggedOut(await call.operate.users.log_out(call.actor, call.path("name"))))
 
 
-@promises(Me)
-async def me(call: Call) -> Answer:
+@spec(Me)
+async def me(call: Call) -> ApiAnswer:
     """In whose name one calls, and with which role."""
     call.query()
-    return Answer(Me(call.actor.name, call.actor.role.value, call.actor.token))
+    return ApiAnswer(Me(call.actor.name, call.actor.role.value, call.actor.token))
 
 
-@promises(SessionsView, query=(Parameter("user", NAME, "another's, for an administrator"),), problems=(403, 404))
-async def sessions(call: Call) -> Answer:
+@spec(SessionsView, query=(Parameter("user", NAME, "another's, for an administrator"),), problems=(403, 404))
+async def sessions(call: Call) -> ApiAnswer:
     """Where one is logged in at the console; an administrator may ask for another `user`."""
     query = call.query()
     logins, users = call.operate.logins, call.operate.users
@@ -146,14 +146,14 @@ async def sessions(call: Call) -> Answer:
         found = await users.sessions(call.actor, query["user"][0])
     else:
         found = await logins.sessions(call.actor)
-    return Answer(SessionsView([_session_view(one) for one in found]))
+    return ApiAnswer(SessionsView([_session_view(one) for one in found]))
 
 
-@promises()
-async def end_session(call: Call) -> Answer:
+@spec()
+async def end_session(call: Call) -> ApiAnswer:
     """End one of one's own sessions."""
     await call.operate.logins.end(call.actor, call.path("session_id"))
-    return Answer(status=204)
+    return ApiAnswer(status=204)
 
 
 def role_of(text: str) -> Role:
@@ -162,8 +162,8 @@ def role_of(text: str) -> Role:
     return Role(text)
 
 
-def _link_view(link: Link) -> LinkView:
-    return LinkView(link.name, link.path, to_text(link.expires_at))
+def _link_view(link: Link) -> OneTimeLinkView:
+    return OneTimeLinkView(link.name, link.path, to_text(link.expires_at))
 
 
 def _view(found: OperatorRecord) -> UserView:

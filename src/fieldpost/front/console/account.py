@@ -9,8 +9,8 @@ from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.request import (
     THEME_COOKIE,
     THEMES,
+    PageRequest,
     PageRoute,
-    Visit,
     redirect,
     set_cookie,
     set_session,
@@ -26,11 +26,11 @@ NOTICES = {
 }
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     return await _page(visit, notice=visit.notice(NOTICES))
 
 
-async def change_password(visit: Visit) -> Response:
+async def change_password(visit: PageRequest) -> Response:
     form = await visit.form()
     visit.check_privacy()
     if form.get("password", "") != form.get("again", ""):
@@ -48,7 +48,7 @@ async def change_password(visit: Visit) -> Response:
     return response
 
 
-async def change_theme(visit: Visit) -> Response:
+async def change_theme(visit: PageRequest) -> Response:
     theme = (await visit.form()).get("theme", "")
     if theme not in THEMES:
         raise InvalidInput("form.theme", f"theme must be one of {', '.join(THEMES)}", field="theme")
@@ -57,7 +57,7 @@ async def change_theme(visit: Visit) -> Response:
     return response
 
 
-async def end_session(visit: Visit) -> Response:
+async def end_session(visit: PageRequest) -> Response:
     await visit.form()
     session_id = visit.path("session_id")
     try:
@@ -68,13 +68,13 @@ async def end_session(visit: Visit) -> Response:
     return logged_out(visit) if session_id == _own_id(visit) else redirect("/account", "ended")
 
 
-async def log_out_everywhere(visit: Visit) -> Response:
+async def log_out_everywhere(visit: PageRequest) -> Response:
     await visit.form()
     await visit.rooms.operate.logins.log_out_everywhere(visit.actor)
     return logged_out(visit)
 
 
-async def _page(visit: Visit, status: int = 200, notice: str | None = None, error: str | None = None) -> Response:
+async def _page(visit: PageRequest, status: int = 200, notice: str | None = None, error: str | None = None) -> Response:
     logins = visit.rooms.operate.logins
     return visit.page(
         "account.html",
@@ -114,7 +114,7 @@ def browser_of(agent: str | None) -> str:
     return f"{name} on {system}" if system else name
 
 
-def _own_id(visit: Visit) -> str | None:
+def _own_id(visit: PageRequest) -> str | None:
     return credentials.prefix_of(visit.secret or "", "session")
 
 

@@ -14,14 +14,14 @@ from fieldpost.core.search.audit_filter import ERRORS, FIELDS, MANY, AuditFilter
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import Asked, address, read_filter
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
 
 PATH = "/audit"
-Fields = dict[str, list[str]]
-EVERYTHING: Fields = {}
-ACTS: Fields = {"kind": [AuditKind.OPERATOR_ACT.value]}
-TROUBLE: Fields = {"status": [word.value for word in ERRORS]}
+AuditFields = dict[str, list[str]]
+EVERYTHING: AuditFields = {}
+ACTS: AuditFields = {"kind": [AuditKind.OPERATOR_ACT.value]}
+TROUBLE: AuditFields = {"status": [word.value for word in ERRORS]}
 VIEWS = (("Everything", EVERYTHING), ("What people did", ACTS), ("Errors", TROUBLE))
 _TONES = {
     AuditStatus.DELIVERED: ("good", "✓"),
@@ -38,7 +38,7 @@ _PLACES = {"list": "/lists", "channel": "/channels", "site": "/sites", "bulk": "
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AuditLine:
     """One entry as the page has it."""
 
     entry: AuditEntry
@@ -54,7 +54,7 @@ class Line:
     """All that it holds, in words."""
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     query = visit.request.query_params
     asked = _asked(query)
     cursor = query.get("cursor") or None
@@ -89,7 +89,7 @@ async def page(visit: Visit) -> Response:
     )
 
 
-async def export(visit: Visit) -> Response:
+async def export(visit: PageRequest) -> Response:
     """The whole of what the filter finds, as a file. By POST, since that it was taken is on record."""
     form = await visit.form()
     format_ = form.get("format", "")
@@ -107,18 +107,18 @@ def _asked(query: QueryParams) -> Asked[AuditFilter]:
     return read_filter(query, FIELDS, parse, many=MANY)
 
 
-def _is_view(asked: Asked[AuditFilter], fields: Fields) -> bool:
+def _is_view(asked: Asked[AuditFilter], fields: AuditFields) -> bool:
     return {name: set(value) for name, value in asked.read.items() if name not in ("from", "to")} == {
         name: set(values) for name, values in fields.items()
     }
 
 
-def _line(entry: AuditEntry, visit: Visit) -> Line:
+def _line(entry: AuditEntry, visit: PageRequest) -> AuditLine:
     tone, glyph = _TONES.get(entry.status, ("", ""))
     said = _what(entry)
     bulk = _BULK.fullmatch(said)
     told = entry.error_message or entry.response_summary or _reason(entry)
-    return Line(
+    return AuditLine(
         entry,
         bulk["verb"] if bulk else said,
         f"/bulk-acts/{bulk['act']}" if bulk else None,
@@ -147,7 +147,7 @@ def _reason(entry: AuditEntry) -> str | None:
     return None if reason is None else str(reason)
 
 
-def _target_path(entry: AuditEntry, visit: Visit) -> str | None:
+def _target_path(entry: AuditEntry, visit: PageRequest) -> str | None:
     if not entry.target:
         return None
     if entry.channel is AuditChannel.NOTIFICATION:

@@ -10,7 +10,7 @@ from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access
 from fieldpost.front.console.bulk_form import PATH
 from fieldpost.front.console.kit.filters import address
-from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.notifications import PATH as OUTBOX
 
 NOTICES = {
@@ -20,17 +20,17 @@ NOTICES = {
 NEW = f"{PATH}/new"
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     cursor = visit.request.query_params.get("cursor") or None
     found = await visit.rooms.watch.bulk_acts.page(cursor=cursor)
     return visit.page("bulk_acts.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=_older)
 
 
-async def one(visit: Visit) -> Response:
+async def one(visit: PageRequest) -> Response:
     return await _one(visit, notice=visit.notice(NOTICES))
 
 
-async def cancel(visit: Visit) -> Response:
+async def cancel(visit: PageRequest) -> Response:
     await visit.form()
     act_id = visit.path("act_id")
     try:
@@ -40,7 +40,9 @@ async def cancel(visit: Visit) -> Response:
     return redirect(f"{PATH}/{act_id}", "cancelled")
 
 
-async def _one(visit: Visit, status: int = 200, notice: str | None = None, warning: str | None = None) -> Response:
+async def _one(
+    visit: PageRequest, status: int = 200, notice: str | None = None, warning: str | None = None
+) -> Response:
     query = visit.request.query_params
     outcome, cursor = query.get("outcome") or None, query.get("cursor") or None
     act_id = visit.path("act_id")

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.watch.bulk_actions import NEWEST
-from fieldpost.core.bulk import Verb
+from fieldpost.core.bulk import BulkVerb
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import parse_notification_id
 from fieldpost.core.notification import Status, Summary
@@ -17,25 +17,25 @@ from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.render import number
-from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.notifications import PATH as OUTBOX
 from fieldpost.front.console.notifications import fields_of
 
 PATH = "/bulk-acts"
 SELECTED_MAX = 200
-DID = {Verb.RETRY: "retried", Verb.DISCARD: "discarded"}
+DID = {BulkVerb.RETRY: "retried", BulkVerb.DISCARD: "discarded"}
 _TEXTS = {
-    Verb.RETRY: "They become pending again, in a new cycle, and go to those targets that do not have them yet.",
-    Verb.DISCARD: "They will not be sent. Their records stay. This cannot be taken back.",
+    BulkVerb.RETRY: "They become pending again, in a new cycle, and go to those targets that do not have them yet.",
+    BulkVerb.DISCARD: "They will not be sent. Their records stay. This cannot be taken back.",
 }
 _NOTHING_FITS = "Nothing that is parked fits: it was retried or discarded meanwhile."
 
-Given = Mapping[str, Sequence[str]]
+BulkFields = Mapping[str, Sequence[str]]
 """The fields of an address or a form, each with all its values."""
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class BulkFormPreview:
     """What an act would be about."""
 
     count: int
@@ -48,12 +48,12 @@ class Preview:
     """So many of a selection are no longer as they were seen, and are left out."""
 
 
-async def ask(visit: Visit) -> Response:
+async def ask(visit: PageRequest) -> Response:
     query = visit.request.query_params
     return await _question(visit, {name: query.getlist(name) for name in query})
 
 
-async def start(visit: Visit) -> Response:
+async def start(visit: PageRequest) -> Response:
     form = await visit.fields()
     verb = _verb(form)
     as_of = _one(form, "as_of")
@@ -64,7 +64,7 @@ async def start(visit: Visit) -> Response:
             _chosen(form) or _filter(form),
             _one(form, "reason").strip(),
             as_of=parse_moment(as_of, "as_of") if as_of else None,
-            in_stages=verb is Verb.RETRY and _one(form, "pace") == "stages",
+            in_stages=verb is BulkVerb.RETRY and _one(form, "pace") == "stages",
             act_id=_one(form, "act_id") or None,
         )
     except InvalidInput as error:
@@ -74,7 +74,7 @@ async def start(visit: Visit) -> Response:
     return redirect(f"{PATH}/{act.act_id}", "begun")
 
 
-async def _question(visit: Visit, given: Given, error: InvalidInput | None = None) -> Response:
+async def _question(visit: PageRequest, given: BulkFields, error: InvalidInput | None = None) -> Response:
     verb, back = _verb(given), local_path(_one(given, "back") or OUTBOX)
     chosen = _chosen(given)
     if _one(given, "of") == "selection" and not chosen:
@@ -92,7 +92,7 @@ async def _question(visit: Visit, given: Given, error: InvalidInput | None = Non
         action=PATH,
         hidden={"verb": verb.value, "back": back, "as_of": to_text(found.as_of), "act_id": act_id},
         button=f"{verb.value.capitalize()} {said}",
-        is_danger=verb is Verb.DISCARD,
+        is_danger=verb is BulkVerb.DISCARD,
         back=back,
         why_not=_NOTHING_FITS if found.is_whole and not found.count else None,
         pace=_one(given, "pace") or "all",
@@ -101,7 +101,7 @@ async def _question(visit: Visit, given: Given, error: InvalidInput | None = Non
     )
 
 
-def _none_selected(visit: Visit, verb: Verb, back: str) -> Response:
+def _none_selected(visit: PageRequest, verb: BulkVerb, back: str) -> Response:
     return visit.ask(
         status=422,
         title="Nothing is selected",
@@ -114,13 +114,13 @@ def _none_selected(visit: Visit, verb: Verb, back: str) -> Response:
     )
 
 
-async def _of_filter(visit: Visit, wanted: Filter) -> Preview:
+async def _of_filter(visit: PageRequest, wanted: Filter) -> BulkFormPreview:
     found = await visit.rooms.watch.bulk_acts.preview(wanted)
     fields = [(name, value) for name, value in fields_of(wanted).items() if isinstance(value, str)]
-    return Preview(found.count, found.is_whole, found.as_of, found.newest, fields)
+    return BulkFormPreview(found.count, found.is_whole, found.as_of, found.newest, fields)
 
 
-async def _of_selection(visit: Visit, chosen: Sequence[Chosen]) -> Preview:
+async def _of_selection(visit: PageRequest, chosen: Sequence[Chosen]) -> BulkFormPreview:
     found, as_of = await visit.rooms.watch.notifications.these([one.notification_id for one in chosen])
     kept = [
         n
@@ -128,14 +128,14 @@ async def _of_selection(visit: Visit, chosen: Sequence[Chosen]) -> Preview:
         if (n := found.get(one.notification_id)) and n.version == one.version and n.status is Status.PARKED
     ]
     fields = [("chosen", f"{n.notification_id}.{n.version}") for n in kept]
-    return Preview(len(kept), True, as_of, kept[:NEWEST], fields, len(chosen) - len(kept))
+    return BulkFormPreview(len(kept), True, as_of, kept[:NEWEST], fields, len(chosen) - len(kept))
 
 
-def _filter(given: Given) -> Filter:
+def _filter(given: BulkFields) -> Filter:
     return parse({name: given[name][-1] for name in FIELDS if _one(given, name)})
 
 
-def _chosen(given: Given) -> tuple[Chosen, ...]:
+def _chosen(given: BulkFields) -> tuple[Chosen, ...]:
     selected = given.get("chosen", ())
     if len(selected) > SELECTED_MAX:
         raise InvalidInput("bulk.selection", f"at most {SELECTED_MAX} can be selected at once", field="chosen")
@@ -149,15 +149,15 @@ def _one_chosen(text: str) -> Chosen:
     return Chosen(parse_notification_id(notification_id), int(version))
 
 
-def _verb(given: Given) -> Verb:
+def _verb(given: BulkFields) -> BulkVerb:
     text = _one(given, "verb")
     try:
-        return Verb(text)
+        return BulkVerb(text)
     except ValueError:
         raise InvalidInput("bulk.verb", f"verb must be retry or discard, not {text[:64]!r}", field="verb") from None
 
 
-def _one(given: Given, name: str) -> str:
+def _one(given: BulkFields, name: str) -> str:
     values = given.get(name)
     return values[-1] if values else ""
 

@@ -19,9 +19,9 @@ from fieldpost.core.sites.health import LinkState
 from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.sites.message import Category, OperationStatus
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.filters import Fields, address, read_filter
+from fieldpost.front.console.kit.filters import QueryFields, address, read_filter
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
 
 PATH = "/site-calls"
 ACTS = {"retry": IntentKind.RETRY, "discard": IntentKind.DISCARD}
@@ -35,7 +35,7 @@ NOTICES = {
 ID_LENGTH = 36
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     query = visit.request.query_params
     asked = read_filter(query, FIELDS, parse, many=("status",))
     cursor = query.get("cursor") or None
@@ -46,7 +46,7 @@ async def page(visit: Visit) -> Response:
     asked_for = await visit.rooms.watch.site_calls.asked(calls) if calls else {}
     site = asked.wanted.site
     shown = {site} if site else {call.site for call in calls}
-    zoned: Fields = asked.read | ({"zone": asked.zone} if asked.zone else {})
+    zoned: QueryFields = asked.read | ({"zone": asked.zone} if asked.zone else {})
     return visit.page(
         "site_calls.html",
         200 if asked.is_readable else 422,
@@ -75,7 +75,7 @@ async def page(visit: Visit) -> Response:
     )
 
 
-async def one(visit: Visit) -> Response:
+async def one(visit: PageRequest) -> Response:
     site = visit.request.query_params.get("site") or None
     detail = await visit.rooms.watch.site_calls.detail(site, visit.path("operation_id"))
     state, _ = await visit.rooms.watch.sites.one(detail.call.site)
@@ -98,13 +98,13 @@ async def one(visit: Visit) -> Response:
     )
 
 
-async def ask(visit: Visit) -> Response:
+async def ask(visit: PageRequest) -> Response:
     """The question before a retry or discard of one call or several, with what is chosen."""
     query = visit.request.query_params
     return await _ask(visit, query.get("act", ""), _chosen(query.getlist("call")), query.get("next"))
 
 
-async def give(visit: Visit) -> Response:
+async def give(visit: PageRequest) -> Response:
     """An intent for each chosen call, or for none."""
     form = await visit.form()
     act, chosen, reason = (
@@ -123,7 +123,7 @@ async def give(visit: Visit) -> Response:
     return redirect(local_path(form.get("next") or PATH), act)
 
 
-async def reconcile(visit: Visit) -> Response:
+async def reconcile(visit: PageRequest) -> Response:
     """Have a site's calls read anew, from the beginning."""
     form = await visit.form()
     site = form.get("site", "")
@@ -132,7 +132,7 @@ async def reconcile(visit: Visit) -> Response:
     return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
 
 
-async def ask_parked(visit: Visit) -> Response:
+async def ask_parked(visit: PageRequest) -> Response:
     """Ask the site itself what is parked there; its answer stands on the intent's own page."""
     form = await visit.form()
     given = await visit.rooms.operate.intents.give(visit.actor, form.get("site", ""), IntentKind.LIST_PARKED)
@@ -141,7 +141,7 @@ async def ask_parked(visit: Visit) -> Response:
 
 
 async def _ask(
-    visit: Visit,
+    visit: PageRequest,
     act: str,
     chosen: Sequence[tuple[str, str]],
     next_path: str | None,
@@ -199,7 +199,7 @@ def ask_path(act: str, call: SiteCall | Intent, next_path: str) -> str:
     return f"{PATH}/ask?{urlencode({'act': act, 'call': chosen, 'next': next_path}, quote_via=quote)}"
 
 
-def _stuck(visit: Visit, found: CallPage | None) -> set[str]:
+def _stuck(visit: PageRequest, found: CallPage | None) -> set[str]:
     if found is None:
         return set()
     after = visit.rooms.watch.site_calls.stuck_after

@@ -17,14 +17,14 @@ CLEAR = "clear."
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ChannelFields:
     """What a form says of a channel: what is to be set, None for what is to go."""
 
     settings: dict[str, object]
     secrets: dict[str, object]
 
 
-def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = None) -> Given:
+def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = None) -> ChannelFields:
     """Of a channel that is there only what differs from it; InvalidInput for lines that say nothing."""
     present = dict(channel.settings) if channel else {}
     wanted = _fields(kind, form) if kind.fields else _lines(form.get("settings", ""))
@@ -32,7 +32,7 @@ def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = N
     settings |= {name: None for name in present if wanted.get(name) is None and (name in wanted or not kind.fields)}
     secrets: dict[str, object] = {name: text for name in kind.secrets if (text := form.get(SECRET + name, ""))}
     secrets |= {name: None for name in kind.secrets if form.get(CLEAR + name) == "true" and name not in secrets}
-    return Given(settings, secrets)
+    return ChannelFields(settings, secrets)
 
 
 def shown(kind: ChannelType, channel: Channel) -> dict[str, str]:

@@ -16,7 +16,7 @@ from fieldpost.front.auth import Access
 from fieldpost.front.console import channel_form
 from fieldpost.front.console.kit.forms import version_of
 from fieldpost.front.console.kit.markdown import read_guide
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
 
 PATH = "/channels"
 NEW_PATH = "/new/channel"
@@ -29,7 +29,7 @@ NOTICES = {
 }
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     ways = await visit.rooms.watch.channels.all()
     kinds = visit.rooms.operate.channels.types()
     return visit.page(
@@ -43,7 +43,7 @@ async def page(visit: Visit) -> Response:
     )
 
 
-async def one(visit: Visit) -> Response:
+async def one(visit: PageRequest) -> Response:
     match visit.request.query_params.get("ask"):
         case "remove":
             return await _ask_remove(visit)
@@ -53,11 +53,11 @@ async def one(visit: Visit) -> Response:
             return await _one(visit, notice=visit.notice(NOTICES))
 
 
-async def new(visit: Visit) -> Response:
+async def new(visit: PageRequest) -> Response:
     return _new(visit, visit.request.query_params.get("type", ""))
 
 
-async def add(visit: Visit) -> Response:
+async def add(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
     channels = visit.rooms.operate.channels
     type_, name = form.get("type", ""), form.get("name", "").strip()
@@ -82,7 +82,7 @@ async def add(visit: Visit) -> Response:
     return redirect(path_of(name), "added")
 
 
-async def change(visit: Visit) -> Response:
+async def change(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
     channels, name = visit.rooms.operate.channels, visit.path("name")
     found = await channels.get(name)
@@ -113,13 +113,13 @@ async def change(visit: Visit) -> Response:
     return redirect(path_of(name), "changed")
 
 
-async def remove(visit: Visit) -> Response:
+async def remove(visit: PageRequest) -> Response:
     await visit.form()
     await visit.rooms.operate.channels.remove(visit.actor, visit.path("name"))
     return redirect(PATH, "removed")
 
 
-async def reset(visit: Visit) -> Response:
+async def reset(visit: PageRequest) -> Response:
     """Close the breaker; what it held comes free."""
     await visit.form()
     name = visit.path("name")
@@ -127,7 +127,7 @@ async def reset(visit: Visit) -> Response:
     return redirect(path_of(name), "reset")
 
 
-async def test(visit: Visit) -> Response:
+async def test(visit: PageRequest) -> Response:
     """A test to one target; the page then tells what came of it, phase by phase."""
     form = await visit.form()
     to = form.get("to", "").strip()
@@ -139,7 +139,7 @@ async def test(visit: Visit) -> Response:
 
 
 async def _one(
-    visit: Visit,
+    visit: PageRequest,
     status: int = 200,
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
@@ -179,7 +179,7 @@ async def _one(
 
 
 def _new(
-    visit: Visit,
+    visit: PageRequest,
     type_: str,
     status: int = 200,
     form: Mapping[str, str] | None = None,
@@ -204,7 +204,7 @@ def _new(
     )
 
 
-async def _ask_remove(visit: Visit) -> Response:
+async def _ask_remove(visit: PageRequest) -> Response:
     state, _ = await visit.rooms.watch.channels.one(visit.path("name"))
     name, users = state.channel.name, state.lists
     why_not = None
@@ -224,7 +224,7 @@ async def _ask_remove(visit: Visit) -> Response:
     )
 
 
-async def _ask_reset(visit: Visit) -> Response:
+async def _ask_reset(visit: PageRequest) -> Response:
     state, _ = await visit.rooms.watch.channels.one(visit.path("name"))
     name = state.channel.name
     held = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held notifications" if state.held else "nothing"

@@ -11,13 +11,13 @@ from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState, worst_first
 from fieldpost.core.bulk import BulkAct
 from fieldpost.core.kpi import Snapshot
-from fieldpost.core.sites.health import Standing
+from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.issues import Seen, all_is_well, lost_nodes, troubles
-from fieldpost.front.console.kit.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, Series, Span, draw
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit
+from fieldpost.front.console.issues import HealthInputs, all_is_well, lost_nodes, troubles
+from fieldpost.front.console.kit.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 
 PATH = "/"
 TROUBLES_MAX = 7
@@ -27,12 +27,12 @@ NODES_MAX = 8
 ACTS_LOOKED_AT = 20
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     watch = visit.rooms.watch
     span = SPANS.get(visit.request.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     snapshot, fleet, centre = await watch.kpis.now(), await watch.sites.all(), await watch.nodes.all()
     ways, ready = await watch.channels.all(), await watch.health.readiness()
-    seen = Seen(
+    seen = HealthInputs(
         as_of=snapshot.as_of,
         figures=snapshot.total,
         by=watch.kpis.by,
@@ -66,14 +66,14 @@ class _AtSites:
     """What the sites report of what waits with them: theirs, and none of central's figures."""
 
     def __init__(self, sites: Sequence[SiteState]) -> None:
-        known = [site for site in sites if site.standing is not Standing.REVOKED]
+        known = [site for site in sites if site.standing is not SiteCondition.REVOKED]
         reports = [site.health.report for site in known if site.health is not None]
         self.notifications = sum(report.backlog.get(Category.NOTIFICATION, 0) for report in reports)
         self.calls = sum(report.depth for report in reports) - self.notifications
         self.rejected = sum(report.rejected for report in reports)
         self.oldest = timedelta(seconds=max((report.oldest_age_s for report in reports), default=0.0))
-        self.unheard = sum(site.standing in (Standing.OFFLINE, Standing.LATE) for site in known)
-        self.all = sum(site.standing is not Standing.NEW for site in known)
+        self.unheard = sum(site.standing in (SiteCondition.OFFLINE, SiteCondition.LATE) for site in known)
+        self.all = sum(site.standing is not SiteCondition.NEW for site in known)
         self.connected = self.all - self.unheard
 
 
@@ -98,7 +98,7 @@ def _running(acts: Sequence[BulkAct]) -> list[BulkAct]:
     return [act for act in acts if not act.status.has_ended]
 
 
-def _charts(found: Mapping[str, History], span: Span, snapshot: Snapshot) -> list[Chart]:
+def _charts(found: Mapping[str, History], span: ChartSpan, snapshot: Snapshot) -> list[Chart]:
     """What was kept, and as its last point what the tiles say, so that the two never differ."""
     end = max(found["queue_depth"].end, snapshot.as_of)
 

@@ -15,9 +15,9 @@ from fieldpost.core.times import from_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.cached_calls import NOTICES
 from fieldpost.front.console.cached_calls import PATH as CALLS_PATH
-from fieldpost.front.console.kit.filters import Fields, address, read_filter
+from fieldpost.front.console.kit.filters import QueryFields, address, read_filter
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.request import PageRoute, Visit, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
 
 PATH = "/intents"
 OPEN = (IntentState.WAITING, IntentState.SENT)
@@ -33,7 +33,7 @@ _COLUMNS = (
 _TIMES = ("occurred_at", "rejected_at", "at", "created_at", "updated_at")
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     query = visit.request.query_params
     asked = read_filter(query, FIELDS, _parse)
     site, state = asked.wanted.get("site"), asked.wanted.get("state")
@@ -68,7 +68,7 @@ async def page(visit: Visit) -> Response:
     )
 
 
-async def one(visit: Visit) -> Response:
+async def one(visit: PageRequest) -> Response:
     intent = await visit.rooms.watch.site_calls.intent(visit.path("intent_id"))
     fleet = await visit.rooms.watch.sites.all()
     return visit.page(
@@ -85,7 +85,7 @@ async def one(visit: Visit) -> Response:
     )
 
 
-async def cancel(visit: Visit) -> Response:
+async def cancel(visit: PageRequest) -> Response:
     form = await visit.form()
     intent_id = visit.path("intent_id")
     await visit.rooms.operate.intents.cancel(visit.actor, intent_id)
@@ -122,7 +122,7 @@ def _by_site(opened: Sequence[Intent]) -> dict[str, list[Intent]]:
     return found
 
 
-def _parse(given: Fields) -> dict[str, str]:
+def _parse(given: QueryFields) -> dict[str, str]:
     one = {name: value for name, value in given.items() if isinstance(value, str)}
     if "site" in one:
         check_label(one["site"], "site")

@@ -13,9 +13,9 @@ from fieldpost.central.watch.channels import ChannelState
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.breaker import Breaker, BreakerState
-from fieldpost.core.checks import DISK_FAILING_BYTES, DISK_WARNING_BYTES, Check, Verdict
-from fieldpost.core.kpi import Figures, Thresholds
-from fieldpost.core.sites.health import Standing
+from fieldpost.core.checks import DISK_FAILING_BYTES, DISK_WARNING_BYTES, Check, CheckVerdict
+from fieldpost.core.kpi import KpiValues, Thresholds
+from fieldpost.core.sites.health import SiteCondition
 from fieldpost.front.console.kit.render import age, number, size
 
 NAMED_MAX = 4
@@ -30,7 +30,7 @@ _TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\uff
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Issue:
     tone: str
     """bad: it does harm now; wait: it waits for somebody, or may do harm."""
     text: str
@@ -39,11 +39,11 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class HealthInputs:
     """What there is to be judged."""
 
     as_of: datetime
-    figures: Figures
+    figures: KpiValues
     by: Thresholds
     sites: Sequence[SiteState]
     centre: Centre
@@ -53,17 +53,17 @@ class Seen:
     """What is wrong with the keys of secrets."""
 
 
-def troubles(seen: Seen) -> list[Trouble]:
+def troubles(seen: HealthInputs) -> list[Issue]:
     """All of them, the worst first."""
     return [replace(one, text=one.text.translate(_TURNING)) for look in _LOOKS for one in look(seen)]
 
 
-def all_is_well(seen: Seen) -> str:
+def all_is_well(seen: HealthInputs) -> str:
     """What is said when there is no trouble: how much works, or what it takes to begin."""
     if not seen.sites and not seen.channels:
         return "Nothing is set up yet: it takes a channel, a list and a site."
-    online = sum(site.standing is Standing.ONLINE for site in seen.sites)
-    new = sum(site.standing is Standing.NEW for site in seen.sites)
+    online = sum(site.standing is SiteCondition.ONLINE for site in seen.sites)
+    new = sum(site.standing is SiteCondition.NEW for site in seen.sites)
     depth = seen.figures["queue_depth"]
     said = [
         "nothing is parked, stuck or overdue",
@@ -79,15 +79,15 @@ def site_path(name: str) -> str:
     return f"/sites/{quote(name)}"
 
 
-def _failing(seen: Seen) -> Iterator[Trouble]:
+def _failing(seen: HealthInputs) -> Iterator[Issue]:
     for check in seen.checks:
-        if check.verdict is Verdict.FAILING:
-            yield Trouble("bad", f"Central cannot do its work ({check.name}): {check.detail}.")
+        if check.verdict is CheckVerdict.FAILING:
+            yield Issue("bad", f"Central cannot do its work ({check.name}): {check.detail}.")
 
 
-def _overdue(seen: Seen) -> Iterator[Trouble]:
+def _overdue(seen: HealthInputs) -> Iterator[Issue]:
     if count := seen.figures["overdue"]:
-        yield Trouble(
+        yield Issue(
             "bad",
             f"{_count(count, 'notification')} due for longer than {age(seen.by.overdue_after)} and in no node's hands:"
             " the nodes cannot keep up, or none dispatches.",
@@ -95,13 +95,13 @@ def _overdue(seen: Seen) -> Iterator[Trouble]:
         )
 
 
-def _blocked(seen: Seen) -> Iterator[Trouble]:
+def _blocked(seen: HealthInputs) -> Iterator[Issue]:
     for state in seen.channels:
         if state.is_blocked:
             name, error = state.channel.name, state.breaker.last_error or "it fails"
             held = f"{_count(state.held, 'notification')} held behind it. " if state.held else ""
             again = _next_probe(state.breaker, seen.as_of)
-            yield Trouble("bad", f"Channel {name} is blocked: {error}. {held}{again}.", f"/channels/{quote(name)}")
+            yield Issue("bad", f"Channel {name} is blocked: {error}. {held}{again}.", f"/channels/{quote(name)}")
 
 
 def _next_probe(breaker: Breaker, now: datetime) -> str:
@@ -112,28 +112,28 @@ def _next_probe(breaker: Breaker, now: datetime) -> str:
     return f"It is tried again in {age(breaker.open_until - now)}"
 
 
-def _keys(seen: Seen) -> Iterator[Trouble]:
+def _keys(seen: HealthInputs) -> Iterator[Issue]:
     for text in seen.keys:
-        yield Trouble("bad", f"{text[:1].upper()}{text[1:]}.", "/channels")
+        yield Issue("bad", f"{text[:1].upper()}{text[1:]}.", "/channels")
 
 
-def _offline(seen: Seen) -> Iterator[Trouble]:
-    found = [site for site in seen.sites if site.standing is Standing.OFFLINE]
+def _offline(seen: HealthInputs) -> Iterator[Issue]:
+    found = [site for site in seen.sites if site.standing is SiteCondition.OFFLINE]
     if found:
         yield _unheard("bad", "offline", found, seen.as_of)
 
 
-def _parked(seen: Seen) -> Iterator[Trouble]:
+def _parked(seen: HealthInputs) -> Iterator[Issue]:
     if count := seen.figures["parked"]:
-        yield Trouble(
+        yield Issue(
             "bad", f"{_count(count, 'notification')} parked, for a person to look at.", "/notifications?status=parked"
         )
 
 
-def _failing_to_forward(seen: Seen) -> Iterator[Trouble]:
-    found = [site for site in seen.sites if site.standing is Standing.FAILING]
+def _failing_to_forward(seen: HealthInputs) -> Iterator[Issue]:
+    found = [site for site in seen.sites if site.standing is SiteCondition.FAILING]
     if len(found) > ALONE_MAX:
-        yield Trouble("bad", f"{number(len(found))} sites cannot forward: {_names(found)}.", "/sites?state=failing")
+        yield Issue("bad", f"{number(len(found))} sites cannot forward: {_names(found)}.", "/sites?state=failing")
         return
     for site in found:
         assert site.health is not None, "it said that it fails"
@@ -141,25 +141,25 @@ def _failing_to_forward(seen: Seen) -> Iterator[Trouble]:
         since = f" for {age(report.failing_for_s)}" if report.failing_for_s else ""
         why = report.forward_error or "it does not say why"
         waiting = f" {number(site.depth)} waiting there." if site.depth else ""
-        yield Trouble("bad", f"{site.record.name} cannot forward{since}: {why}.{waiting}", site_path(site.record.name))
+        yield Issue("bad", f"{site.record.name} cannot forward{since}: {why}.{waiting}", site_path(site.record.name))
 
 
-def _stuck(seen: Seen) -> Iterator[Trouble]:
+def _stuck(seen: HealthInputs) -> Iterator[Issue]:
     if count := seen.figures["stuck"]:
-        yield Trouble(
+        yield Issue(
             "wait",
             f"{_count(count, 'notification')} stuck: not delivered for longer than {age(seen.by.stuck_after)}.",
             "/notifications?stuck=true",
         )
 
 
-def _rejected(seen: Seen) -> Iterator[Trouble]:
+def _rejected(seen: HealthInputs) -> Iterator[Issue]:
     found = [
         (site, site.health.report.rejected) for site in _heard(seen) if site.health and site.health.report.rejected
     ]
     if len(found) > ALONE_MAX:
         total = sum(count for _, count in found)
-        yield Trouble(
+        yield Issue(
             "wait",
             f"{_count(total, 'notification')} in the rejected boxes of {number(len(found))} sites: central refused them"
             " for good.",
@@ -168,7 +168,7 @@ def _rejected(seen: Seen) -> Iterator[Trouble]:
         return
     for site, count in found:
         them = "it" if count == 1 else "them"
-        yield Trouble(
+        yield Issue(
             "wait",
             f"{_count(count, 'notification')} in the rejected box of {site.record.name}: central refused {them} for"
             " good.",
@@ -176,18 +176,18 @@ def _rejected(seen: Seen) -> Iterator[Trouble]:
         )
 
 
-def _calls(seen: Seen) -> Iterator[Trouble]:
+def _calls(seen: HealthInputs) -> Iterator[Issue]:
     if count := seen.figures["calls_parked"]:
-        yield Trouble("wait", f"{_count(count, 'cached call')} parked at the sites.", "/site-calls?status=parked")
+        yield Issue("wait", f"{_count(count, 'cached call')} parked at the sites.", "/site-calls?status=parked")
 
 
-def _late(seen: Seen) -> Iterator[Trouble]:
-    found = [site for site in seen.sites if site.standing is Standing.LATE]
+def _late(seen: HealthInputs) -> Iterator[Issue]:
+    found = [site for site in seen.sites if site.standing is SiteCondition.LATE]
     if found:
         yield _unheard("wait", "late", found, seen.as_of)
 
 
-def _disks(seen: Seen) -> Iterator[Trouble]:
+def _disks(seen: HealthInputs) -> Iterator[Issue]:
     found = [
         (site, free)
         for site in _heard(seen)
@@ -195,11 +195,11 @@ def _disks(seen: Seen) -> Iterator[Trouble]:
     ]
     if len(found) > ALONE_MAX:
         names = _names([site for site, _ in found])
-        yield Trouble("wait", f"{number(len(found))} sites have less than 1 GB of disk left: {names}.", "/sites")
+        yield Issue("wait", f"{number(len(found))} sites have less than 1 GB of disk left: {names}.", "/sites")
         return
     for site, free in found:
         tone = "bad" if free < DISK_FAILING_BYTES else "wait"
-        yield Trouble(tone, f"{site.record.name} has only {size(free)} of disk left.", site_path(site.record.name))
+        yield Issue(tone, f"{site.record.name} has only {size(free)} of disk left.", site_path(site.record.name))
 
 
 def lost_nodes(centre: Centre) -> list[Node]:
@@ -214,28 +214,28 @@ def lost_nodes(centre: Centre) -> list[Node]:
     ]
 
 
-def _nodes(seen: Seen) -> Iterator[Trouble]:
+def _nodes(seen: HealthInputs) -> Iterator[Issue]:
     for node in lost_nodes(seen.centre):
         silent = age(seen.as_of - node.record.heartbeat_at)
-        yield Trouble("wait", f"The node at {node.record.host} was lost: not heard of for {silent}.")
+        yield Issue("wait", f"The node at {node.record.host} was lost: not heard of for {silent}.")
 
 
-def _warnings(seen: Seen) -> Iterator[Trouble]:
+def _warnings(seen: HealthInputs) -> Iterator[Issue]:
     for check in seen.checks:
-        if check.verdict is Verdict.WARNING:
-            yield Trouble("wait", f"{check.detail[:1].upper()}{check.detail[1:]}.")
+        if check.verdict is CheckVerdict.WARNING:
+            yield Issue("wait", f"{check.detail[:1].upper()}{check.detail[1:]}.")
 
 
-def _counting(seen: Seen) -> Iterator[Trouble]:
+def _counting(seen: HealthInputs) -> Iterator[Issue]:
     for state in seen.channels:
         if not state.is_blocked and (failures := state.breaker.failures):
             name, times = state.channel.name, "once" if failures == 1 else f"{failures} times in a row"
-            yield Trouble(
+            yield Issue(
                 "wait", f"Channel {name} failed {times}: {state.breaker.last_error}.", f"/channels/{quote(name)}"
             )
 
 
-_LOOKS: tuple[Callable[[Seen], Iterator[Trouble]], ...] = (
+_LOOKS: tuple[Callable[[HealthInputs], Iterator[Issue]], ...] = (
     _failing,
     _overdue,
     _blocked,
@@ -254,16 +254,16 @@ _LOOKS: tuple[Callable[[Seen], Iterator[Trouble]], ...] = (
 )
 
 
-def _unheard(tone: str, word: str, found: Sequence[SiteState], now: datetime) -> Trouble:
+def _unheard(tone: str, word: str, found: Sequence[SiteState], now: datetime) -> Issue:
     """One line for all that are offline, or late: they often have one cause."""
     silent = max((now - site.health.received_at for site in found if site.health), default=timedelta(0))
     waiting = sum(site.depth for site in found)
     there = f" {number(waiting)} waiting there when last heard." if waiting else ""
     if len(found) == 1:
         name = found[0].record.name
-        return Trouble(tone, f"{name} is {word}: not heard of for {age(silent)}.{there}", site_path(name))
+        return Issue(tone, f"{name} is {word}: not heard of for {age(silent)}.{there}", site_path(name))
     text = f"{number(len(found))} sites are {word}: {_names(found)}; not heard of for up to {age(silent)}.{there}"
-    return Trouble(tone, text, f"/sites?state={word}")
+    return Issue(tone, text, f"/sites?state={word}")
 
 
 def _names(sites: Sequence[SiteState]) -> str:
@@ -271,8 +271,8 @@ def _names(sites: Sequence[SiteState]) -> str:
     return f"{names} and {number(len(sites) - NAMED_MAX)} more" if len(sites) > NAMED_MAX else names
 
 
-def _heard(seen: Seen) -> Iterator[SiteState]:
-    return (site for site in seen.sites if site.standing is not Standing.REVOKED)
+def _heard(seen: HealthInputs) -> Iterator[SiteState]:
+    return (site for site in seen.sites if site.standing is not SiteCondition.REVOKED)
 
 
 def _is_running(node: Node) -> bool:

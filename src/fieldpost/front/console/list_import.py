@@ -6,7 +6,7 @@ from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.core.lists import plan_mark
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.lists import PATH as LISTS_PATH
 from fieldpost.front.console.lists import path_of
 from fieldpost.front.files.lists import from_csv, from_json, to_csv, to_json
@@ -18,17 +18,17 @@ FORM_BYTES_MAX = 4 * 1024 * 1024
 """What is larger goes by the command line, which takes four times as much."""
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     return _page(visit, "")
 
 
-async def preview(visit: Visit) -> Response:
+async def preview(visit: PageRequest) -> Response:
     """What the file would change, and nothing done."""
     text = (await visit.form(FORM_BYTES_MAX)).get("text", "")
     return await _preview(visit, text)
 
 
-async def apply(visit: Visit) -> Response:
+async def apply(visit: PageRequest) -> Response:
     """What was previewed, or nothing."""
     form = await visit.form(FORM_BYTES_MAX)
     text = form.get("text", "")
@@ -39,7 +39,7 @@ async def apply(visit: Visit) -> Response:
     return redirect(LISTS_PATH, "imported")
 
 
-async def export(visit: Visit) -> Response:
+async def export(visit: PageRequest) -> Response:
     """All lists as a file; audited, since it holds everybody's address."""
     format_ = visit.request.query_params.get("format", "csv")
     if format_ not in ("csv", "json"):
@@ -50,7 +50,7 @@ async def export(visit: Visit) -> Response:
     return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
 
 
-async def _preview(visit: Visit, text: str, trouble: FieldpostError | None = None) -> Response:
+async def _preview(visit: PageRequest, text: str, trouble: FieldpostError | None = None) -> Response:
     lists = visit.rooms.operate.lists
     warning = None if trouble is None else field_errors(trouble)[trouble.field or ""]
     try:
@@ -73,7 +73,7 @@ async def _preview(visit: Visit, text: str, trouble: FieldpostError | None = Non
     )
 
 
-def _page(visit: Visit, text: str, status: int = 200, **values: object) -> Response:
+def _page(visit: PageRequest, text: str, status: int = 200, **values: object) -> Response:
     shown: dict[str, object] = {"faults": (), "changes": None, "unchanged": (), "untouched": 0, "plan": ""}
     return visit.page("import_lists.html", status, text=text, path=LISTS_PATH, path_of=path_of, **shown | values)
 

@@ -17,7 +17,7 @@ from fieldpost.core.retry import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import version_of
 from fieldpost.front.console.kit.render import number
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
 
 PATH = "/lists"
 NEW_PATH = "/new/list"
@@ -32,7 +32,7 @@ NOTICES = {
 _TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     ways = await visit.rooms.watch.channels.all()
     channel_of = {name: state.channel.name for state in ways.channels for name in state.lists}
     blocked = {state.channel.name for state in ways.channels if state.is_blocked}
@@ -50,18 +50,18 @@ async def page(visit: Visit) -> Response:
     )
 
 
-async def one(visit: Visit) -> Response:
+async def one(visit: PageRequest) -> Response:
     found = await visit.rooms.operate.lists.get(visit.path("name"))
     if visit.request.query_params.get("ask") == "remove":
         return await _ask_remove(visit, found)
     return await _one(visit, found, notice=visit.notice(NOTICES))
 
 
-async def new(visit: Visit) -> Response:
+async def new(visit: PageRequest) -> Response:
     return await _form(visit, None)
 
 
-async def add(visit: Visit) -> Response:
+async def add(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
     targets = _lines(form.get("targets", ""))
     try:
@@ -80,7 +80,7 @@ async def add(visit: Visit) -> Response:
     return redirect(path_of(added.name), "added")
 
 
-async def change(visit: Visit) -> Response:
+async def change(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
     name, targets = visit.path("name"), _lines(form.get("targets", ""))
     try:
@@ -99,14 +99,14 @@ async def change(visit: Visit) -> Response:
     return redirect(path_of(name), "changed")
 
 
-async def remove(visit: Visit) -> Response:
+async def remove(visit: PageRequest) -> Response:
     await visit.form()
     await visit.rooms.operate.lists.remove(visit.actor, visit.path("name"))
     return redirect(PATH, "removed")
 
 
 async def _one(
-    visit: Visit,
+    visit: PageRequest,
     found: NotificationList,
     status: int = 200,
     form: Mapping[str, str] | None = None,
@@ -128,7 +128,7 @@ async def _one(
 
 
 async def _form(
-    visit: Visit,
+    visit: PageRequest,
     found: NotificationList | None,
     status: int = 200,
     form: Mapping[str, str] | None = None,
@@ -157,7 +157,7 @@ async def _form(
     )
 
 
-async def _ask_remove(visit: Visit, found: NotificationList) -> Response:
+async def _ask_remove(visit: PageRequest, found: NotificationList) -> Response:
     waiting = _said((await visit.rooms.watch.notifications.of_list(found.name))[0], "waiting")
     return visit.ask(
         title=f"Remove the list {found.name}?",

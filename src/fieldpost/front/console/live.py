@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from starlette.responses import Response, StreamingResponse
 
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.request import PageRoute, Visit
+from fieldpost.front.console.kit.request import PageRequest, PageRoute
 
 PATH = "/live"
 ASK_EVERY = 10
@@ -13,13 +13,13 @@ ASK_EVERY = 10
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def stream(visit: Visit) -> Response:
+async def stream(visit: PageRequest) -> Response:
     """Topics by their names, until the browser goes or the session ends."""
     visit.rooms.pulse.check_room()
     return StreamingResponse(_events(visit), media_type="text/event-stream", headers=HEADERS)
 
 
-async def _events(visit: Visit) -> AsyncIterator[bytes]:
+async def _events(visit: PageRequest) -> AsyncIterator[bytes]:
     yield b": hello\n\n"
     beats = 0
     async for topics in visit.rooms.pulse.changes():
@@ -31,7 +31,7 @@ async def _events(visit: Visit) -> AsyncIterator[bytes]:
         yield b"".join(b"event: %s\ndata:\n\n" % topic.encode() for topic in sorted(topics)) or b": still here\n\n"
 
 
-async def _is_over(visit: Visit) -> bool:
+async def _is_over(visit: PageRequest) -> bool:
     return await visit.rooms.operate.accounts.by_session(visit.secret or "", is_active=False) is None
 
 

@@ -17,7 +17,7 @@ from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import address
 from fieldpost.front.console.kit.forms import local_path, version_of
-from fieldpost.front.console.kit.request import PageRoute, Visit, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
 from fieldpost.front.console.notifications import NOT_DELIVERED, NOTICES
 from fieldpost.front.console.notifications import PATH as OUTBOX
 
@@ -28,7 +28,7 @@ BODY_SHOWN = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """The same act by other means; whoever copies it brings his own token."""
 
     name: str
@@ -36,12 +36,12 @@ class Command:
     cli: str
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     back = visit.request.query_params.get("back")
     return await _page(visit, back=local_path(back) if back else OUTBOX, notice=visit.notice(NOTICES))
 
 
-async def retry(visit: Visit) -> Response:
+async def retry(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
         await visit.rooms.operate.notifications.retry(visit.actor, visit.path("notification_id"), version_of(form))
@@ -50,7 +50,7 @@ async def retry(visit: Visit) -> Response:
     return _back(visit, form, "retried")
 
 
-async def ask_discard(visit: Visit) -> Response:
+async def ask_discard(visit: PageRequest) -> Response:
     detail = await visit.rooms.watch.notifications.detail(visit.path("notification_id"))
     n = detail.notification
     own_path = _path(n)
@@ -67,7 +67,7 @@ async def ask_discard(visit: Visit) -> Response:
     )
 
 
-async def discard(visit: Visit) -> Response:
+async def discard(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
         await visit.rooms.operate.notifications.discard(visit.actor, visit.path("notification_id"), version_of(form))
@@ -77,7 +77,7 @@ async def discard(visit: Visit) -> Response:
 
 
 async def _page(
-    visit: Visit,
+    visit: PageRequest,
     status: int = 200,
     *,
     back: str,
@@ -116,21 +116,21 @@ def _same_error(n: Notification) -> str | None:
     return address(OUTBOX, {"status": statuses, "error": fingerprint_key(n.last_error)})
 
 
-def _commands(visit: Visit, n: Notification) -> list[Command]:
+def _commands(visit: PageRequest, n: Notification) -> list[ShellCommand]:
     base = (visit.rooms.options.public_url or str(visit.request.base_url)).rstrip("/")
     url = f"{base}/api/v1/notifications/{n.notification_id}"
     token = '-H "Authorization: Bearer $FIELDPOST_TOKEN"'
     cli, where = "fieldpost notifications", f"--url {shlex.quote(base)}"
-    found = [Command("show", f"curl {token} {shlex.quote(url)}", f"{cli} show {n.notification_id} {where}")]
+    found = [ShellCommand("show", f"curl {token} {shlex.quote(url)}", f"{cli} show {n.notification_id} {where}")]
     may_act = n.status is Status.PARKED and visit.may(Role.OPERATOR)
     for verb in ("retry", "discard") if may_act else ():
         seen = f"-H 'Content-Type: application/json' -d '{{\"version\": {n.version}}}'"
         curl = f"curl -X POST {token} {seen} {shlex.quote(f'{url}/{verb}')}"
-        found.append(Command(verb, curl, f"{cli} {verb} {n.notification_id} {where}"))
+        found.append(ShellCommand(verb, curl, f"{cli} {verb} {n.notification_id} {where}"))
     return found
 
 
-async def _too_late(visit: Visit, form: dict[str, str], error: NotAsSeen) -> Response:
+async def _too_late(visit: PageRequest, form: dict[str, str], error: NotAsSeen) -> Response:
     """How it stands now, with the way back to where the button was pressed."""
     following = local_path(form.get("next") or OUTBOX)
     parted = urlsplit(following)
@@ -146,7 +146,7 @@ def _what_happened(detail: Detail, error: NotAsSeen) -> str:
     return f"Nothing was done: {error.message}.{who} This is how it stands now."
 
 
-def _back(visit: Visit, form: dict[str, str], done: str) -> Response:
+def _back(visit: PageRequest, form: dict[str, str], done: str) -> Response:
     """To the page whose button was pressed, which then says what was done."""
     return redirect(local_path(form.get("next") or f"{OUTBOX}/{visit.path('notification_id')}"), done)
 

@@ -14,7 +14,7 @@ from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.search.filters import FIELDS, Filter, parse
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import Asked, address, read_filter, typed
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors
 
 PATH = "/notifications"
 NOTICES = {
@@ -30,7 +30,7 @@ SEVERAL = {NOT_ENDED: "pending or retrying", NOT_DELIVERED: "not delivered"}
 """Statuses that are offered together, and what they are called."""
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     query = visit.request.query_params
     snapshot = await visit.rooms.watch.kpis.now()
     asked, last = _asked(visit, snapshot.as_of)
@@ -58,7 +58,7 @@ async def page(visit: Visit) -> Response:
         "count_max": COUNT_MAX,
         "statuses": list(Status),
         "several": _several(wanted),
-        "link": Links(wanted, last, cursor),
+        "link": PageLinks(wanted, last, cursor),
         "is_filtered": wanted != Filter(),
         "is_narrowed": replace(wanted, statuses=()) != Filter(),
         "group_error": _group_error(wanted, found),
@@ -78,7 +78,7 @@ async def page(visit: Visit) -> Response:
     )
 
 
-def _asked(visit: Visit, now: datetime) -> tuple[Asked[Filter], str | None]:
+def _asked(visit: PageRequest, now: datetime) -> tuple[Asked[Filter], str | None]:
     """What the address asks for, and the word for its range of time, if it has one that ends now."""
     query = visit.request.query_params
     word = query.get("last") or None
@@ -99,7 +99,7 @@ def _several(wanted: Filter) -> Mapping[tuple[Status, ...], str]:
     return {**SEVERAL, **({wanted.statuses: " or ".join(wanted.statuses)} if is_own else {})}
 
 
-async def _groups(visit: Visit, wanted: Filter, cursor: str | None) -> tuple[ErrorGroup, ...]:
+async def _groups(visit: PageRequest, wanted: Filter, cursor: str | None) -> tuple[ErrorGroup, ...]:
     """Whoever looks at all that is parked is shown first what went wrong."""
     if wanted != Filter(statuses=(Status.PARKED,)) or cursor is not None:
         return ()
@@ -114,7 +114,7 @@ def _group_error(wanted: Filter, found: Page | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class PageLinks:
     """Addresses of this page and of acts on what it shows, keeping the other filters."""
 
     wanted: Filter

@@ -8,13 +8,13 @@ from fieldpost.central.access.oidc import CALLBACK_PATH, Begun, Oidc
 from fieldpost.core.errors import Denied, NotFound
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.request import PageRoute, Visit, redirect, set_cookie, set_session
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect, set_cookie, set_session
 
 PATH = "/login/oidc"
 UNDER_WAY_S = 600
 
 
-async def begin(visit: Visit) -> Response:
+async def begin(visit: PageRequest) -> Response:
     """To the provider; what belongs to this login stays in the browser meanwhile."""
     visit.check_privacy()
     begun = await _oidc(visit).begin()
@@ -29,7 +29,7 @@ async def begin(visit: Visit) -> Response:
     return response
 
 
-async def finish(visit: Visit) -> Response:
+async def finish(visit: PageRequest) -> Response:
     """Back from the provider, by a link of its own: this is the one GET that logs in, held together by `state`."""
     visit.check_privacy()
     oidc, query = _oidc(visit), visit.request.query_params
@@ -46,17 +46,17 @@ async def finish(visit: Visit) -> Response:
     return response
 
 
-def _oidc(visit: Visit) -> Oidc:
+def _oidc(visit: PageRequest) -> Oidc:
     if visit.rooms.operate.oidc is None:
         raise NotFound("oidc.none", "there is no identity provider set here")
     return visit.rooms.operate.oidc
 
 
-def _cookie(visit: Visit) -> str:
+def _cookie(visit: PageRequest) -> str:
     return "__Host-fieldpost-oidc" if _is_tls(visit) else "fieldpost-oidc"
 
 
-def _is_tls(visit: Visit) -> bool:
+def _is_tls(visit: PageRequest) -> bool:
     return visit.request.url.scheme == "https"
 
 

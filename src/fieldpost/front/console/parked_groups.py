@@ -7,13 +7,13 @@ from fieldpost.core.bulk import BulkAct
 from fieldpost.front.auth import Access
 from fieldpost.front.console.bulk_actions import NEW
 from fieldpost.front.console.kit.filters import address
-from fieldpost.front.console.kit.request import PageRoute, Visit
+from fieldpost.front.console.kit.request import PageRequest, PageRoute
 from fieldpost.front.console.notifications import PATH as OUTBOX
 
 PATH = "/parked-groups"
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     found = await visit.rooms.watch.notifications.parked_groups()
     acts = await visit.rooms.watch.bulk_acts.page(limit=LIMIT_MAX)
     return visit.page(

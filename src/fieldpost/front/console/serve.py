@@ -11,11 +11,17 @@ from starlette.routing import Route as HttpRoute
 
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
 from fieldpost.front.auth import Access
-from fieldpost.front.backend import Rooms
+from fieldpost.front.backend import Backend
 from fieldpost.front.console import live
 from fieldpost.front.console.kit.compression import compress, takes_gzip
 from fieldpost.front.console.kit.render import Renderer
-from fieldpost.front.console.kit.request import PageRoute, Visit, redirect, session_cookie_name, visitor_cookie_name
+from fieldpost.front.console.kit.request import (
+    PageRequest,
+    PageRoute,
+    redirect,
+    session_cookie_name,
+    visitor_cookie_name,
+)
 from fieldpost.front.console.kit.static_files import StaticFiles
 from fieldpost.front.console.pages import MENU, PAGES, STATIC
 
@@ -41,7 +47,7 @@ _TITLES = {
 class Console:
     """All pages over these rooms."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: Backend) -> None:
         self._rooms = rooms
         self._files = StaticFiles()
         self._renderer = Renderer(self._files)
@@ -57,7 +63,7 @@ class Console:
             visit = await self._visit(request)
         except Unavailable:
             # Who the visitor is cannot be asked of a store that does not answer.
-            visit = Visit(request, self._rooms, self._renderer, None, None)
+            visit = PageRequest(request, self._rooms, self._renderer, None, None)
         title = _TITLES.get(status, "Something is wrong")
         return compress(request, visit.page("problem.html", status, title=title, detail=detail, hint=hint))
 
@@ -77,7 +83,7 @@ class Console:
 
         return endpoint
 
-    async def _visit(self, request: Request) -> Visit:
+    async def _visit(self, request: Request) -> PageRequest:
         token = request.cookies.get(session_cookie_name(request))
         # A page that brings itself up to date is nobody's doing, and keeps no session alive.
         is_active = request.headers.get("hx-request") != "true" and request.url.path != live.PATH
@@ -86,7 +92,7 @@ class Console:
         secret = token if visitor else request.cookies.get(visitor_cookie_name(request))
         # What a form leads to is another page, which then tells.
         signal = await self._rooms.watch.signals.now() if visitor and request.method == "GET" else None
-        return Visit(request, self._rooms, self._renderer, visitor, secret, MENU, signal)
+        return PageRequest(request, self._rooms, self._renderer, visitor, secret, MENU, signal)
 
     async def _explain(self, request: Request, error: FieldpostError) -> Response:
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
@@ -99,7 +105,7 @@ class Console:
         return found or await self.problem(request, 404, "There is no such file.")
 
 
-def _to_login(visit: Visit) -> Response:
+def _to_login(visit: PageRequest) -> Response:
     if visit.request.method != "GET":
         before = urlsplit(visit.request.headers.get("referer", ""))
         is_ours = before.netloc == visit.request.url.netloc

@@ -11,8 +11,8 @@ from fieldpost.core.login import PASSWORD_LENGTH_MIN
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path, new_secret
 from fieldpost.front.console.kit.request import (
+    PageRequest,
     PageRoute,
-    Visit,
     redirect,
     session_cookie_name,
     set_cookie,
@@ -23,14 +23,14 @@ from fieldpost.front.console.kit.request import (
 NOTICES = {"ended": "Your session has ended, and nothing was done. Log in, and do it again."}
 
 
-async def login_page(visit: Visit) -> Response:
+async def login_page(visit: PageRequest) -> Response:
     if visit.visitor is not None:
         return redirect(local_path(visit.request.query_params.get("next")))
     values = {"error": None, "name": "", "next_path": _next(visit), "warning": visit.notice(NOTICES)}
     return _to_stranger(visit, "login.html", 200, **values)
 
 
-async def log_in(visit: Visit) -> Response:
+async def log_in(visit: PageRequest) -> Response:
     form = await visit.form()
     visit.check_privacy()
     name = form.get("name", "")
@@ -46,14 +46,14 @@ async def log_in(visit: Visit) -> Response:
     return response
 
 
-async def link_page(visit: Visit) -> Response:
+async def link_page(visit: PageRequest) -> Response:
     """Shows whose password is to be chosen. Looking uses nothing up: mail programs look at links by themselves."""
     link = visit.request.query_params.get("link", "")
     name = await visit.rooms.operate.logins.whose_link(link)
     return _choose(visit, link, name)
 
 
-async def use_link(visit: Visit) -> Response:
+async def use_link(visit: PageRequest) -> Response:
     form = await visit.form()
     visit.check_privacy()
     link, password = form.get("link", ""), form.get("password", "")
@@ -70,14 +70,14 @@ async def use_link(visit: Visit) -> Response:
     return response
 
 
-async def log_out(visit: Visit) -> Response:
+async def log_out(visit: PageRequest) -> Response:
     await visit.form()
     assert visit.secret is not None
     await visit.rooms.operate.logins.log_out(visit.secret)
     return logged_out(visit)
 
 
-def logged_out(visit: Visit) -> Response:
+def logged_out(visit: PageRequest) -> Response:
     """To the login, without the cookie."""
     response = redirect("/login")
     name = session_cookie_name(visit.request)
@@ -85,12 +85,12 @@ def logged_out(visit: Visit) -> Response:
     return response
 
 
-def _choose(visit: Visit, link: str, name: str, status: int = 200, error: str | None = None) -> Response:
+def _choose(visit: PageRequest, link: str, name: str, status: int = 200, error: str | None = None) -> Response:
     values = {"link": link, "name": name, "error": error, "length_min": PASSWORD_LENGTH_MIN}
     return _to_stranger(visit, "set_password.html", status, **values)
 
 
-def _to_stranger(visit: Visit, template: str, status: int = 200, **values: object) -> Response:
+def _to_stranger(visit: PageRequest, template: str, status: int = 200, **values: object) -> Response:
     """A page with a form for somebody who has no session; his forms are tied to a cookie of their own."""
     is_known = visit.visitor is not None
     secret = visit.secret or new_secret()
@@ -106,14 +106,14 @@ def _to_stranger(visit: Visit, template: str, status: int = 200, **values: objec
     return page
 
 
-async def _end_session_before(visit: Visit) -> None:
+async def _end_session_before(visit: PageRequest) -> None:
     """Whoever comes in anew leaves the session that his browser had."""
     token = visit.request.cookies.get(session_cookie_name(visit.request))
     if token is not None and visit.visitor is not None:
         await visit.rooms.operate.logins.log_out(token)
 
 
-def _next(visit: Visit) -> str:
+def _next(visit: PageRequest) -> str:
     return local_path(visit.request.query_params.get("next"))
 
 

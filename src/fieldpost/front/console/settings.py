@@ -4,15 +4,15 @@ from itertools import groupby
 
 from starlette.responses import Response
 
-from fieldpost.core.search.filters import words
+from fieldpost.core.search.filters import tokenize
 from fieldpost.core.setting import SettingInForce
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 
 PATH = "/settings"
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     asked = visit.request.query_params.get("q", "").strip()[:200]
     in_force = visit.rooms.in_force
     found = [one for one in in_force.settings if _fits(one, asked)]
@@ -29,8 +29,8 @@ async def page(visit: Visit) -> Response:
 
 def _fits(one: SettingInForce, asked: str) -> bool:
     """Whether every word asked for begins a word of its name, its value, its origin or what is said of it."""
-    told = words(f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.says}")
-    return all(any(word.startswith(part) for word in told) for part in words(asked))
+    told = tokenize(f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.says}")
+    return all(any(word.startswith(part) for word in told) for part in tokenize(asked))
 
 
 MENU = MenuLine("Settings", PATH, "Records", "e", Access.ADMIN)

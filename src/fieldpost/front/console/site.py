@@ -10,12 +10,12 @@ from fieldpost.central.operate.sites import OVERLAP_DEFAULT
 from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NOTHING
-from fieldpost.core.sites.health import KEEP_EVERY, Figures, LinkState, Standing
+from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, SiteCondition
 from fieldpost.core.sites.intent import IntentState
 from fieldpost.front.auth import Access
 from fieldpost.front.console.issues import site_path
-from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, Series, Span, draw
-from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.sites import WAYS, central_of, own_address, shown_once
 
 OPEN = (IntentState.WAITING, IntentState.SENT)
@@ -29,10 +29,10 @@ NOTICES = {
     "cancelled": "Cancelled: the site is not asked.",
 }
 
-Points = Sequence[tuple[datetime, Figures]]
+HealthPoints = Sequence[tuple[datetime, HealthFigures]]
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     name, watch = visit.path("name"), visit.rooms.watch
     span = SPANS.get(visit.request.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     state, as_of = await watch.sites.one(name)
@@ -60,11 +60,11 @@ async def page(visit: Visit) -> Response:
     )
 
 
-async def ask_rotate(visit: Visit) -> Response:
+async def ask_rotate(visit: PageRequest) -> Response:
     return await _ask_rotate(visit)
 
 
-async def rotate(visit: Visit) -> Response:
+async def rotate(visit: PageRequest) -> Response:
     form, name, operate = await visit.form(), visit.path("name"), visit.rooms.operate.sites
     try:
         central, overlap = central_of(visit, form), _overlap_of(form)
@@ -75,7 +75,7 @@ async def rotate(visit: Visit) -> Response:
     return shown_once(visit, await operate.rotate(visit.actor, name, overlap), central, "ITS-FOLDER")
 
 
-async def ask_revoke(visit: Visit) -> Response:
+async def ask_revoke(visit: PageRequest) -> Response:
     state, _ = await visit.rooms.watch.sites.one(visit.path("name"))
     name = state.record.name
     waiting = f" {state.depth} waiting there stay there." if state.depth else ""
@@ -90,14 +90,17 @@ async def ask_revoke(visit: Visit) -> Response:
     )
 
 
-async def revoke(visit: Visit) -> Response:
+async def revoke(visit: PageRequest) -> Response:
     await visit.form()
     revoked = await visit.rooms.operate.sites.revoke(visit.actor, visit.path("name"))
     return redirect(site_path(revoked.name), "revoked")
 
 
 async def _ask_rotate(
-    visit: Visit, status: int = 200, given: Mapping[str, str] | None = None, errors: Mapping[str, str] | None = None
+    visit: PageRequest,
+    status: int = 200,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
 ) -> Response:
     access = await visit.rooms.watch.sites.access(visit.path("name"))
     name, has_tokens = access.record.name, any(token.is_valid(access.as_of) for token in access.tokens)
@@ -121,23 +124,23 @@ async def _ask_rotate(
     )
 
 
-def since(state: SiteState, points: Points) -> datetime | None:
+def since(state: SiteState, points: HealthPoints) -> datetime | None:
     """Since when the site stands as it does; None when that was before all these points, or nobody knows."""
     match state.standing:
-        case Standing.REVOKED:
+        case SiteCondition.REVOKED:
             return state.record.revoked_at
-        case Standing.NEW:
+        case SiteCondition.NEW:
             return state.record.created_at
-        case Standing.OFFLINE | Standing.LATE:
+        case SiteCondition.OFFLINE | SiteCondition.LATE:
             return state.health.received_at if state.health else None
-        case Standing.FAILING:
+        case SiteCondition.FAILING:
             failing_s = state.health.report.failing_for_s if state.health else None
             return state.health.received_at - timedelta(seconds=failing_s) if state.health and failing_s else None
-        case Standing.ONLINE:
+        case SiteCondition.ONLINE:
             return _online_since(points)
 
 
-def _online_since(points: Points) -> datetime | None:
+def _online_since(points: HealthPoints) -> datetime | None:
     found = None
     for at, figures in reversed(points):
         if figures.state != LinkState.ONLINE:
@@ -146,7 +149,7 @@ def _online_since(points: Points) -> datetime | None:
     return None
 
 
-def offline_bands(points: Points, end: datetime) -> list[tuple[datetime, datetime]]:
+def offline_bands(points: HealthPoints, end: datetime) -> list[tuple[datetime, datetime]]:
     """From when to when the site was offline."""
     bands: list[tuple[datetime, datetime]] = []
     begun: datetime | None = None
@@ -160,7 +163,7 @@ def offline_bands(points: Points, end: datetime) -> list[tuple[datetime, datetim
     return bands if begun is None else [*bands, (begun, end)]
 
 
-def _charts(points: Points, span: Span, end: datetime) -> list[Chart]:
+def _charts(points: HealthPoints, span: ChartSpan, end: datetime) -> list[Chart]:
     bands = [(begin, until) for begin, until in offline_bands(points, end) if until > end - span.length]
 
     def series(name: str, field: str, tone: str = "") -> Series:

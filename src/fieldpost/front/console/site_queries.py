@@ -15,7 +15,7 @@ from fieldpost.core.times import from_text, to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.intents import rows
 from fieldpost.front.console.issues import site_path
-from fieldpost.front.console.kit.request import PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.kit.times import moment_in
 
 ROWS_MAX = 100
@@ -30,7 +30,7 @@ NOTICES = {
 }
 
 
-async def rejected(visit: Visit) -> Response:
+async def rejected(visit: PageRequest) -> Response:
     state, as_of = await visit.rooms.watch.sites.one(visit.path("name"))
     name = state.record.name
     intent = await _intent(visit, name, IntentKind.LIST_REJECTED)
@@ -48,18 +48,18 @@ async def rejected(visit: Visit) -> Response:
     )
 
 
-async def ask_rejected(visit: Visit) -> Response:
+async def ask_rejected(visit: PageRequest) -> Response:
     """Have the site tell what lies in its box, from the beginning or from where the last answer ended."""
     form = await visit.form()
     return await _look(visit, IntentKind.LIST_REJECTED, {"cursor": form.get("cursor", "")}, "rejected")
 
 
-async def ask_act(visit: Visit) -> Response:
+async def ask_act(visit: PageRequest) -> Response:
     query = visit.request.query_params
     return await _ask_act(visit, query.get("act", ""), query.getlist("id"))
 
 
-async def act(visit: Visit) -> Response:
+async def act(visit: PageRequest) -> Response:
     form, name = await visit.form(), visit.path("name")
     act_, ids, reason = form.get("act", ""), form.get("ids", "").split(), form.get("reason", "").strip()
     try:
@@ -72,11 +72,11 @@ async def act(visit: Visit) -> Response:
     return redirect(f"{site_path(name)}/rejected", act_)
 
 
-async def events(visit: Visit) -> Response:
+async def events(visit: PageRequest) -> Response:
     return await _events(visit)
 
 
-async def ask_events(visit: Visit) -> Response:
+async def ask_events(visit: PageRequest) -> Response:
     form = {name: value.strip() for name, value in (await visit.form()).items()}
     try:
         asked = {name: form.get(name, "") for name in (*EVENT_FIELDS, "cursor")}
@@ -89,7 +89,10 @@ async def ask_events(visit: Visit) -> Response:
 
 
 async def _events(
-    visit: Visit, status: int = 200, given: Mapping[str, str] | None = None, errors: Mapping[str, str] | None = None
+    visit: PageRequest,
+    status: int = 200,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
 ) -> Response:
     state, as_of = await visit.rooms.watch.sites.one(visit.path("name"))
     intent = await _intent(visit, state.record.name, IntentKind.QUERY_EVENTS)
@@ -113,7 +116,7 @@ async def _events(
     )
 
 
-async def _look(visit: Visit, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
+async def _look(visit: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
     name = visit.path("name")
     arguments: dict[str, str | int] = {field: value for field, value in asked.items() if value}
     (intent,) = await visit.rooms.operate.intents.give(
@@ -123,7 +126,7 @@ async def _look(visit: Visit, kind: IntentKind, asked: Mapping[str, str], page: 
     return redirect(f"{site_path(name)}/{page}?intent={intent.intent_id}")
 
 
-async def _intent(visit: Visit, name: str, kind: IntentKind) -> Intent | None:
+async def _intent(visit: PageRequest, name: str, kind: IntentKind) -> Intent | None:
     """The look that the address names, or the last one; NotFound for one that is none of this site and page."""
     intent_id = visit.request.query_params.get("intent")
     if not intent_id:
@@ -135,7 +138,7 @@ async def _intent(visit: Visit, name: str, kind: IntentKind) -> Intent | None:
 
 
 async def _ask_act(
-    visit: Visit,
+    visit: PageRequest,
     act_: str,
     ids: Sequence[str],
     status: int = 200,

@@ -14,38 +14,38 @@ from starlette.responses import Response
 from fieldpost.central.operate.sites import AddedSite, Invitation
 from fieldpost.central.watch.sites import SiteState, worst_first
 from fieldpost.core.errors import Conflict, InvalidInput
-from fieldpost.core.sites.health import Standing
+from fieldpost.core.sites.health import SiteCondition
 from fieldpost.front.auth import Access
 from fieldpost.front.console.issues import site_path
 from fieldpost.front.console.kit.filters import address
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors
 
 PATH = "/sites"
 PAGE_SIZE = 100
 VALID_HOURS = (("1", "1 hour"), ("24", "1 day"), ("168", "7 days"))
 WAYS = (("code", "a code, which the site uses up (best)"), ("token", "a token, for a program that sets it up"))
 
-_TROUBLED = (Standing.OFFLINE, Standing.LATE, Standing.FAILING)
+_TROUBLED = (SiteCondition.OFFLINE, SiteCondition.LATE, SiteCondition.FAILING)
 STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
     "trouble": ("in trouble", lambda site: site.standing in _TROUBLED or _told(site, "parked", "rejected") > 0),
-    "offline": ("offline", lambda site: site.standing is Standing.OFFLINE),
-    "late": ("late", lambda site: site.standing is Standing.LATE),
-    "failing": ("cannot forward", lambda site: site.standing is Standing.FAILING),
-    "online": ("online", lambda site: site.standing is Standing.ONLINE),
+    "offline": ("offline", lambda site: site.standing is SiteCondition.OFFLINE),
+    "late": ("late", lambda site: site.standing is SiteCondition.LATE),
+    "failing": ("cannot forward", lambda site: site.standing is SiteCondition.FAILING),
+    "online": ("online", lambda site: site.standing is SiteCondition.ONLINE),
     "waiting": ("with something waiting", lambda site: site.depth > 0),
     "parked": ("with parked calls", lambda site: _told(site, "parked") > 0),
     "rejected": ("with rejected notifications", lambda site: _told(site, "rejected") > 0),
-    "new": ("not enrolled yet", lambda site: site.standing is Standing.NEW),
-    "revoked": ("revoked", lambda site: site.standing is Standing.REVOKED),
+    "new": ("not enrolled yet", lambda site: site.standing is SiteCondition.NEW),
+    "revoked": ("revoked", lambda site: site.standing is SiteCondition.REVOKED),
 }
 """What the list can be narrowed to: its words, and which sites fit."""
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     return await _page(visit)
 
 
-async def add(visit: Visit) -> Response:
+async def add(visit: PageRequest) -> Response:
     form = await visit.form()
     name, operate = form.get("name", "").strip(), visit.rooms.operate.sites
     try:
@@ -60,7 +60,10 @@ async def add(visit: Visit) -> Response:
 
 
 async def _page(
-    visit: Visit, status: int = 200, given: Mapping[str, str] | None = None, errors: Mapping[str, str] | None = None
+    visit: PageRequest,
+    status: int = 200,
+    given: Mapping[str, str] | None = None,
+    errors: Mapping[str, str] | None = None,
 ) -> Response:
     query = visit.request.query_params
     state, name = query.get("state", ""), query.get("name", "").strip()
@@ -103,7 +106,7 @@ def fitting(sites: Sequence[SiteState], state: str, name: str) -> list[SiteState
     )
 
 
-def shown_once(visit: Visit, given: Invitation | AddedSite, central: str, folder: str) -> Response:
+def shown_once(visit: PageRequest, given: Invitation | AddedSite, central: str, folder: str) -> Response:
     """What is to be pasted at the site; a page that cannot be asked for again."""
     if isinstance(given, Invitation):
         command = f"fieldpost site join {shlex.quote(f'{given.code}@{central}')} --folder {shlex.quote(folder)}"
@@ -131,7 +134,7 @@ def valid_of(form: Mapping[str, str]) -> timedelta:
     return timedelta(hours=int(hours))
 
 
-def central_of(visit: Visit, form: Mapping[str, str]) -> str:
+def central_of(visit: PageRequest, form: Mapping[str, str]) -> str:
     """Central's address as the site reaches it, as the form says it."""
     text = form.get("central", "").strip() or own_address(visit)
     try:
@@ -146,14 +149,14 @@ def central_of(visit: Visit, form: Mapping[str, str]) -> str:
     return text.rstrip("/")
 
 
-def own_address(visit: Visit) -> str:
+def own_address(visit: PageRequest) -> str:
     """Where this console is reached: sites may have another way, but often have not."""
     url = visit.request.url
     return visit.rooms.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
 
 
 def _told(site: SiteState, *names: str) -> int:
-    if site.health is None or site.standing is Standing.REVOKED:
+    if site.health is None or site.standing is SiteCondition.REVOKED:
         return 0
     return sum(getattr(site.health.report, name) for name in names)
 

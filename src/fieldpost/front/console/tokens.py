@@ -9,7 +9,7 @@ from fieldpost.central.access.tokens import LIFE_DEFAULT, AddedToken
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.users import ROLES, errors_at, role_of
 
 PATH = "/tokens"
@@ -17,11 +17,11 @@ LIVES = (("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"
 NOTICES = {"revoked": "The token is worth nothing from now on."}
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     return await _page(visit, notice=visit.notice(NOTICES))
 
 
-async def add(visit: Visit) -> Response:
+async def add(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
         added = await visit.rooms.operate.tokens.add(
@@ -39,7 +39,7 @@ async def add(visit: Visit) -> Response:
     return _show(visit, added)
 
 
-async def ask_revoke(visit: Visit) -> Response:
+async def ask_revoke(visit: PageRequest) -> Response:
     token_id = visit.path("token_id")
     found = next((one for one in await visit.rooms.operate.tokens.all(visit.actor) if one.prefix == token_id), None)
     if found is None:
@@ -55,7 +55,7 @@ async def ask_revoke(visit: Visit) -> Response:
     )
 
 
-async def revoke(visit: Visit) -> Response:
+async def revoke(visit: PageRequest) -> Response:
     await visit.form()
     try:
         await visit.rooms.operate.tokens.revoke(visit.actor, visit.path("token_id"))
@@ -71,7 +71,7 @@ def _life(form: Mapping[str, str]) -> timedelta | None:
     return None if text == "never" else timedelta(days=int(text))
 
 
-def _show(visit: Visit, added: AddedToken) -> Response:
+def _show(visit: PageRequest, added: AddedToken) -> Response:
     """This once, in the answer to the form itself."""
     return visit.page(
         "token_added.html",
@@ -83,7 +83,7 @@ def _show(visit: Visit, added: AddedToken) -> Response:
 
 
 async def _page(
-    visit: Visit,
+    visit: PageRequest,
     notice: str | None = None,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,

@@ -11,7 +11,7 @@ from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.front.auth import Access
 from fieldpost.front.console.account import browser_of
 from fieldpost.front.console.kit.forms import version_of
-from fieldpost.front.console.kit.request import MenuLine, PageRoute, Visit, field_errors, redirect
+from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
 
 PATH = "/users"
 ROLES = (
@@ -29,11 +29,11 @@ NOTICES = {
 }
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: PageRequest) -> Response:
     return await _page(visit, notice=visit.notice(NOTICES))
 
 
-async def add(visit: Visit) -> Response:
+async def add(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
         link = await visit.rooms.operate.users.add(visit.actor, form.get("name", "").strip(), role_of(form))
@@ -42,11 +42,11 @@ async def add(visit: Visit) -> Response:
     return _show_link(visit, link, f"{link.name} is added")
 
 
-async def one(visit: Visit) -> Response:
+async def one(visit: PageRequest) -> Response:
     return await _one(visit, notice=visit.notice(NOTICES))
 
 
-async def change_role(visit: Visit) -> Response:
+async def change_role(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
         role = role_of(form)
@@ -56,34 +56,34 @@ async def change_role(visit: Visit) -> Response:
     return redirect(own_path(visit.path("name")), "role")
 
 
-async def disable(visit: Visit) -> Response:
+async def disable(visit: PageRequest) -> Response:
     return await _switch(visit, is_disabled=True)
 
 
-async def enable(visit: Visit) -> Response:
+async def enable(visit: PageRequest) -> Response:
     return await _switch(visit, is_disabled=False)
 
 
-async def reset_password(visit: Visit) -> Response:
+async def reset_password(visit: PageRequest) -> Response:
     await visit.form()
     link = await visit.rooms.operate.users.reset_password(visit.actor, visit.path("name"))
     return _show_link(visit, link, f"A link for {link.name}")
 
 
-async def log_out(visit: Visit) -> Response:
+async def log_out(visit: PageRequest) -> Response:
     await visit.form()
     name = visit.path("name")
     await visit.rooms.operate.users.log_out(visit.actor, name)
     return redirect(own_path(name), "out")
 
 
-async def ask_remove(visit: Visit) -> Response:
+async def ask_remove(visit: PageRequest) -> Response:
     user = await visit.rooms.operate.users.get(visit.actor, visit.path("name"))
     is_last = is_last_admin(user, await visit.rooms.operate.users.all(visit.actor))
     return _ask_remove(visit, user.name, f"{LAST_ADMIN}." if is_last else None)
 
 
-async def remove(visit: Visit) -> Response:
+async def remove(visit: PageRequest) -> Response:
     await visit.form()
     name = visit.path("name")
     try:
@@ -115,7 +115,7 @@ def is_last_admin(user: OperatorRecord, users: Sequence[OperatorRecord]) -> bool
     return [one.name for one in users if one.role == Role.ADMIN and one.disabled_at is None] == [user.name]
 
 
-async def _switch(visit: Visit, *, is_disabled: bool) -> Response:
+async def _switch(visit: PageRequest, *, is_disabled: bool) -> Response:
     form = await visit.form()
     name = visit.path("name")
     try:
@@ -125,13 +125,13 @@ async def _switch(visit: Visit, *, is_disabled: bool) -> Response:
     return redirect(own_path(name), "disabled" if is_disabled else "enabled")
 
 
-def _show_link(visit: Visit, link: Link, title: str) -> Response:
+def _show_link(visit: PageRequest, link: Link, title: str) -> Response:
     """This once, in the answer to the form itself: it stands in no address, and no page shows it again."""
     base = visit.rooms.options.public_url.rstrip("/")
     return visit.page("user_link.html", title=title, link=link, base=base, own_path=own_path(link.name), path=PATH)
 
 
-def _ask_remove(visit: Visit, name: str, why_not: str | None, status: int = 200) -> Response:
+def _ask_remove(visit: PageRequest, name: str, why_not: str | None, status: int = 200) -> Response:
     return visit.ask(
         status=status,
         title=f"Remove {name}?",
@@ -146,7 +146,7 @@ def _ask_remove(visit: Visit, name: str, why_not: str | None, status: int = 200)
 
 
 async def _page(
-    visit: Visit,
+    visit: PageRequest,
     notice: str | None = None,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
@@ -167,7 +167,7 @@ async def _page(
 
 
 async def _one(
-    visit: Visit,
+    visit: PageRequest,
     notice: str | None = None,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,

@@ -14,7 +14,7 @@ from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import InvalidInput
 from fieldpost.front.auth import Access
-from fieldpost.front.backend import Rooms
+from fieldpost.front.backend import Backend
 from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.http.endpoint_spec import NOTHING, Promise
 from fieldpost.link.codec import check_json
@@ -29,7 +29,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class FileAnswer:
     """A file as an answer."""
 
     content: str
@@ -45,10 +45,10 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiAnswer:
     """What a handler gives back; without a body it is an empty 204."""
 
-    body: msgspec.Struct | Text | Stream | None = None
+    body: msgspec.Struct | FileAnswer | Stream | None = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Call:
     request: Request
-    rooms: Rooms
+    rooms: Backend
     caller: Actor | str | None
     """An actor, a site's name, the code that was shown, or nobody, as the route's access has it."""
     promise: Promise = NOTHING
@@ -118,16 +118,16 @@ class Call:
             raise InvalidInput("body.invalid", f"the body does not fit: {error}", field=_field_of(str(error))) from None
 
 
-Handler = Callable[[Call], Awaitable[Answer]]
+ApiHandler = Callable[[Call], Awaitable[ApiAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ApiRoute:
     """One row of the API's table."""
 
     method: str
     path: str
-    handler: Handler
+    handler: ApiHandler
     access: Access
 
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fieldpost.front.http.call import Answer, Call
+    from fieldpost.front.http.call import ApiAnswer, Call
 
 JSON = "application/json"
 
-Schema = Mapping[str, Any]
+JsonSchema = Mapping[str, Any]
 """Of JSON Schema, as OpenAPI 3.1 has it."""
 
-TEXT: Schema = {"type": "string"}
-NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 256}
-WORDS: Schema = {"type": "string", "minLength": 1, "maxLength": 998}
-LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}
-MOMENT: Schema = {"type": "string", "format": "date-time", "examples": ["2026-11-15T08:00:00Z"]}
-ID: Schema = {"type": "string", "format": "uuid"}
+TEXT: JsonSchema = {"type": "string"}
+NAME: JsonSchema = {"type": "string", "minLength": 1, "maxLength": 256}
+WORDS: JsonSchema = {"type": "string", "minLength": 1, "maxLength": 998}
+LIMIT: JsonSchema = {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}
+MOMENT: JsonSchema = {"type": "string", "format": "date-time", "examples": ["2026-11-15T08:00:00Z"]}
+ID: JsonSchema = {"type": "string", "format": "uuid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Parameter:
     """One parameter of a query, or a header."""
 
     name: str
-    schema: Schema
+    schema: JsonSchema
     says: str
     is_many: bool = False
     """May stand there more than once."""
@@ -59,11 +59,11 @@ NOTHING = Promise()
 _promises: dict[object, Promise] = {}
 
 
-def promises(answer: object = None, status: int | None = None, **more: Any) -> Callable[["Handler"], "Handler"]:
+def spec(answer: object = None, status: int | None = None, **more: Any) -> Callable[["SpecHandler"], "SpecHandler"]:
     """Above a handler: what it takes and answers."""
     promise = Promise(answer, status or (204 if answer is None else 200), **more)
 
-    def keep(handler: "Handler") -> "Handler":
+    def keep(handler: "SpecHandler") -> "SpecHandler":
         _promises[handler] = promise
         return handler
 
@@ -74,8 +74,8 @@ def promise_of(handler: object) -> Promise | None:
     return _promises.get(handler)
 
 
-def one_of(words: Iterable[str]) -> Schema:
+def one_of(words: Iterable[str]) -> JsonSchema:
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
-Handler = Callable[["Call"], Awaitable["Answer"]]
+SpecHandler = Callable[["Call"], Awaitable["ApiAnswer"]]

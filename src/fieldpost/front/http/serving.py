@@ -18,26 +18,26 @@ from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
 from fieldpost.front.auth import Access
-from fieldpost.front.backend import Rooms
-from fieldpost.front.http.call import Answer, Call, Route, Stream, Text
+from fieldpost.front.backend import Backend
+from fieldpost.front.http.call import ApiAnswer, ApiRoute, Call, FileAnswer, Stream
 from fieldpost.front.http.endpoint_spec import NOTHING, promise_of
 from fieldpost.front.http.problems import problem
 
 log = structlog.get_logger()
 
-Socket = Callable[[WebSocket, Rooms], Awaitable[None]]
+Socket = Callable[[WebSocket, Backend], Awaitable[None]]
 
 
 class RouteTable:
     """Tables of routes and WebSockets, served as endpoints of one application."""
 
-    def __init__(self, routes: Sequence[Route], sockets: Mapping[str, Socket]) -> None:
+    def __init__(self, routes: Sequence[ApiRoute], sockets: Mapping[str, Socket]) -> None:
         self._routes = routes
         self._sockets = sockets
         self._plain = {route.path for route in routes if "{" not in route.path}
         self._patterns = {route.path: compile_path(route.path)[0] for route in routes}
 
-    def add_to(self, app: FastAPI, rooms: Rooms) -> None:
+    def add_to(self, app: FastAPI, rooms: Backend) -> None:
         """Serve every route and WebSocket of the table."""
         for route in self._routes:
             endpoint = _endpoint(route, rooms, self._plain)
@@ -53,7 +53,7 @@ class RouteTable:
         return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
-def _endpoint(route: Route, rooms: Rooms, plain: set[str]) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(route: ApiRoute, rooms: Backend, plain: set[str]) -> Callable[[Request], Awaitable[Response]]:
     promise = promise_of(route.handler)
 
     async def endpoint(request: Request) -> Response:
@@ -74,14 +74,14 @@ def _endpoint(route: Route, rooms: Rooms, plain: set[str]) -> Callable[[Request]
     return endpoint
 
 
-def _socket(serve: Socket, rooms: Rooms) -> Callable[[WebSocket], Awaitable[None]]:
+def _socket(serve: Socket, rooms: Backend) -> Callable[[WebSocket], Awaitable[None]]:
     async def socket(websocket: WebSocket) -> None:
         await serve(websocket, rooms)
 
     return socket
 
 
-async def _caller(access: Access, request: Request, rooms: Rooms) -> Actor | str | None:
+async def _caller(access: Access, request: Request, rooms: Backend) -> Actor | str | None:
     match access:
         case Access.ANYONE:
             return None
@@ -95,12 +95,12 @@ async def _caller(access: Access, request: Request, rooms: Rooms) -> Actor | str
             return actor
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: ApiAnswer) -> Response:
     if answer.body is None:
         return Response(status_code=204, headers=dict(answer.headers))
     if isinstance(answer.body, Stream):
         return StreamingResponse(answer.body.pieces, answer.status, dict(answer.headers), answer.body.media_type)
-    if isinstance(answer.body, Text):
+    if isinstance(answer.body, FileAnswer):
         return Response(answer.body.content, answer.status, dict(answer.headers), answer.body.media_type)
     content = msgspec.json.encode(answer.body)
     return Response(content, answer.status, dict(answer.headers), "application/json")

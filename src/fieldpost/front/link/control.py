@@ -4,23 +4,23 @@ Whatever is raised here as a FieldpostError becomes a Refusal, and the connectio
 """
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.front.backend import Rooms
+from fieldpost.front.backend import Backend
 from fieldpost.front.connections import ControlLink
 from fieldpost.link.codec import UNFIT
-from fieldpost.link.messages import CommandResult, Health, Message, ReconcileAnswer, Refusal, Telemetry
+from fieldpost.link.messages import CommandResult, Health, LinkMessage, ReconcileAnswer, Refusal, Telemetry
 
 
-async def connected(site: str, link: ControlLink, rooms: Rooms) -> None:
+async def connected(site: str, link: ControlLink, rooms: Backend) -> None:
     """The site has opened its control connection and said hello."""
     rooms.errands.connected(site)
 
 
-async def disconnected(site: str, link: ControlLink, rooms: Rooms) -> None:
+async def disconnected(site: str, link: ControlLink, rooms: Backend) -> None:
     """The connection is over; there may be another one of the same site."""
     rooms.errands.disconnected(site)
 
 
-async def handle(message: Message, site: str, rooms: Rooms) -> Message | None:
+async def handle(message: LinkMessage, site: str, rooms: Backend) -> LinkMessage | None:
     """The answer to what the site said, if it wants one. Whose it is comes from the token alone."""
     match message:
         case Telemetry():

@@ -15,25 +15,27 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 import fieldpost
 from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
 from fieldpost.front import auth
-from fieldpost.front.allowance import Lane, TooMuch
-from fieldpost.front.backend import Rooms
+from fieldpost.front.allowance import LinkKind, TooMuch
+from fieldpost.front.backend import Backend
 from fieldpost.front.guard import internal_refusal, report_bug
 from fieldpost.front.http.problems import problem, wait_of
 from fieldpost.link.codec import UNFIT, compress, decode, decompress, encode, salvage, seq_of
-from fieldpost.link.messages import PROTOCOL, ZLIB, Ack, Hello, Message, Refusal, Result
+from fieldpost.link.messages import PROTOCOL, ZLIB, Ack, Hello, LinkMessage, Refusal, Result
 
 NO_LONGER_WELCOME = 1008
-FRAMES_AT_ONCE = {Lane.DATA: 2, Lane.CONTROL: 1}
+FRAMES_AT_ONCE = {LinkKind.DATA: 2, LinkKind.CONTROL: 1}
 
 Unfit = dict[int, Result]
 """The answers to those items of a Submit that could not be read, by their places."""
-Answering = Callable[[Message, Unfit], Awaitable[Message | None]]
+Answering = Callable[[LinkMessage, Unfit], Awaitable[LinkMessage | None]]
 """What a connection makes of one message."""
 
 log = structlog.get_logger()
 
 
-async def welcome(websocket: WebSocket, lane: Lane, rooms: Rooms, converse: Callable[[str], Awaitable[None]]) -> None:
+async def welcome(
+    websocket: WebSocket, lane: LinkKind, rooms: Backend, converse: Callable[[str], Awaitable[None]]
+) -> None:
     """Accept the connection and converse with the site it is of; who is not welcome gets an answer of HTTP instead."""
     try:
         site = await auth.site(websocket.headers, rooms.operate.accounts)
@@ -47,10 +49,10 @@ async def welcome(websocket: WebSocket, lane: Lane, rooms: Rooms, converse: Call
         await websocket.send_denial_response(problem(error))
 
 
-class Conversation:
+class SiteConversation:
     """An accepted connection of this site, whose messages are given to `answering`."""
 
-    def __init__(self, websocket: WebSocket, site: str, lane: Lane, rooms: Rooms, answering: Answering) -> None:
+    def __init__(self, websocket: WebSocket, site: str, lane: LinkKind, rooms: Backend, answering: Answering) -> None:
         self._websocket = websocket
         self._site = site
         self._lane = lane
@@ -136,7 +138,7 @@ def refusal(error: FieldpostError, content: bytes | None) -> Refusal:
     return Refusal(error.code, error.message, seq_of(content or b""), wait_s)
 
 
-def _read(content: bytes) -> tuple[Message, Unfit]:
+def _read(content: bytes) -> tuple[LinkMessage, Unfit]:
     try:
         return decode(content), {}
     except InvalidInput as error:

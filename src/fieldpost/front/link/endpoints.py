@@ -15,22 +15,22 @@ from starlette.websockets import WebSocket
 
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.times import to_text
-from fieldpost.front.allowance import Lane
-from fieldpost.front.backend import Rooms
+from fieldpost.front.allowance import LinkKind
+from fieldpost.front.backend import Backend
 from fieldpost.front.body import check_content_type, read_body
 from fieldpost.front.connections import ControlLink, PolledLink
-from fieldpost.front.http.call import Answer, Call
+from fieldpost.front.http.call import ApiAnswer, Call
 from fieldpost.front.link import control as control_messages
-from fieldpost.front.link.conversation import Conversation, Unfit, welcome
+from fieldpost.front.link.conversation import SiteConversation, Unfit, welcome
 from fieldpost.link.codec import UNFIT, decode, decode_as, salvage
-from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, Message, Said, StatusAnswer, Submit
+from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, LinkMessage, Said, StatusAnswer, Submit
 
 
-async def data(websocket: WebSocket, rooms: Rooms) -> None:
+async def data(websocket: WebSocket, rooms: Backend) -> None:
     """`/link/v1/data`: one site's connection for what it submits, for as long as it lasts."""
 
     async def converse(site: str) -> None:
-        async def answer(message: Message, unfit: Unfit) -> Message | None:
+        async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             match message:
                 case Submit():
                     return await _take(message, unfit, site, rooms)
@@ -40,18 +40,18 @@ async def data(websocket: WebSocket, rooms: Rooms) -> None:
                 case _:
                     raise InvalidInput(UNFIT, f"central does not take {type(message).__name__}")
 
-        await Conversation(websocket, site, Lane.DATA, rooms, answer).run()
+        await SiteConversation(websocket, site, LinkKind.DATA, rooms, answer).run()
 
-    await welcome(websocket, Lane.DATA, rooms, converse)
+    await welcome(websocket, LinkKind.DATA, rooms, converse)
 
 
-async def control(websocket: WebSocket, rooms: Rooms) -> None:
+async def control(websocket: WebSocket, rooms: Backend) -> None:
     """`/link/v1/control`: one site's connection for health reports, telemetry and commands."""
 
     async def converse(site: str) -> None:
         link = ControlLink(site, websocket.send_bytes)
 
-        async def answer(message: Message, unfit: Unfit) -> Message | None:
+        async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             if not isinstance(message, Hello):
                 return await control_messages.handle(message, site, rooms)
             is_first, link.hello = link.hello is None, message
@@ -62,33 +62,33 @@ async def control(websocket: WebSocket, rooms: Rooms) -> None:
 
         with rooms.links.held(link):
             try:
-                await Conversation(websocket, site, Lane.CONTROL, rooms, answer).run()
+                await SiteConversation(websocket, site, LinkKind.CONTROL, rooms, answer).run()
             finally:
                 link.end()
                 await control_messages.disconnected(site, link, rooms)
 
-    await welcome(websocket, Lane.CONTROL, rooms, converse)
+    await welcome(websocket, LinkKind.CONTROL, rooms, converse)
 
 
-async def submit(call: Call) -> Answer:
+async def submit(call: Call) -> ApiAnswer:
     """`POST /link/v1/submit`: one Submit, answered by its Ack."""
     allowances = call.rooms.allowances
     check_content_type(call.request, "application/json")
-    with allowances.connection(call.site, Lane.DATA):
-        allowances.check(call.site, Lane.DATA)
+    with allowances.connection(call.site, LinkKind.DATA):
+        allowances.check(call.site, LinkKind.DATA)
         content = await read_body(call.request, FRAME_BYTES_MAX)
-        allowances.charge(call.site, Lane.DATA, items=1, bytes=len(content))
-        return Answer(await _take(*_read(content), call.site, call.rooms))
+        allowances.charge(call.site, LinkKind.DATA, items=1, bytes=len(content))
+        return ApiAnswer(await _take(*_read(content), call.site, call.rooms))
 
 
-async def control_by_post(call: Call) -> Answer:
+async def control_by_post(call: Call) -> ApiAnswer:
     """`POST /link/v1/control`: one message of a site without WebSockets, answered by all that central has to say."""
     allowances, links, site = call.rooms.allowances, call.rooms.links, call.site
     check_content_type(call.request, "application/json")
-    with allowances.connection(site, Lane.CONTROL):
-        allowances.check(site, Lane.CONTROL)
+    with allowances.connection(site, LinkKind.CONTROL):
+        allowances.check(site, LinkKind.CONTROL)
         content = await read_body(call.request, FRAME_BYTES_MAX)
-        allowances.charge(site, Lane.CONTROL, items=1, bytes=len(content))
+        allowances.charge(site, LinkKind.CONTROL, items=1, bytes=len(content))
         message = decode(content)
         link = links.polled.get(site)
         if link is None:
@@ -101,17 +101,17 @@ async def control_by_post(call: Call) -> Answer:
         if isinstance(message, Hello):
             link.hello = message
             await _saw(call.rooms, site)
-            return Answer(Said(tuple(link.take())))
+            return ApiAnswer(Said(tuple(link.take())))
         answer = await control_messages.handle(message, site, call.rooms)
-        return Answer(Said((*link.take(), *([] if answer is None else [answer]))))
+        return ApiAnswer(Said((*link.take(), *([] if answer is None else [answer]))))
 
 
-async def status(call: Call) -> Answer:
+async def status(call: Call) -> ApiAnswer:
     """`GET /link/v1/status/{notification_id}`: central's record, for the site that sent it and no other."""
-    call.rooms.allowances.check(call.site, Lane.DATA)
-    call.rooms.allowances.charge(call.site, Lane.DATA, items=1)
+    call.rooms.allowances.check(call.site, LinkKind.DATA)
+    call.rooms.allowances.charge(call.site, LinkKind.DATA, items=1)
     n = await call.watch.notifications.of_site(call.path("notification_id"), call.site)
-    return Answer(
+    return ApiAnswer(
         StatusAnswer(
             notification_id=n.notification_id,
             status=n.status.value,
@@ -125,7 +125,7 @@ async def status(call: Call) -> Answer:
     )
 
 
-async def _while_asked(link: PolledLink, rooms: Rooms) -> None:
+async def _while_asked(link: PolledLink, rooms: Backend) -> None:
     with rooms.links.held(link):
         try:
             await control_messages.connected(link.site, link, rooms)
@@ -146,15 +146,15 @@ def _read(content: bytes) -> tuple[Submit, Unfit]:
         return salvaged
 
 
-async def _take(message: Submit, unfit: Unfit, site: str, rooms: Rooms) -> Ack:
+async def _take(message: Submit, unfit: Unfit, site: str, rooms: Backend) -> Ack:
     # The message itself was charged as one.
-    rooms.allowances.charge(site, Lane.DATA, items=max(0, len(message.items) + len(unfit) - 1))
+    rooms.allowances.charge(site, LinkKind.DATA, items=max(0, len(message.items) + len(unfit) - 1))
     ack = await rooms.ingest.submit(site, message, unfit)
     await _saw(rooms, site)
     return ack
 
 
-async def _saw(rooms: Rooms, site: str) -> None:
+async def _saw(rooms: Backend, site: str) -> None:
     # A note for people; that it cannot be written now must not cost the sender its ack.
     with suppress(Unavailable):
         await rooms.operate.sites.saw(site)

@@ -4,7 +4,7 @@ from binascii import unhexlify
 
 from fieldpost.central.operate.sites import Claimant
 from fieldpost.core.errors import InvalidInput
-from fieldpost.front.http.call import Answer, Body, Call
+from fieldpost.front.http.call import ApiAnswer, Body, Call
 from fieldpost.link.join import Joined
 
 DIGEST_LENGTH = 64
@@ -16,13 +16,13 @@ class Join(Body, frozen=True, kw_only=True):
     site: str | None = None
 
 
-async def join(call: Call) -> Answer:
+async def join(call: Call) -> ApiAnswer:
     """`POST /link/v1/join`: a site shows its code and the digest of the token that it has made; it is told its name."""
     asked = await call.read(Join)
     if len(asked.digest) != DIGEST_LENGTH or not asked.digest.isascii() or not _is_hex(asked.digest):
         raise InvalidInput("join.digest", f"digest must be {DIGEST_LENGTH} hexadecimal digits", field="digest")
     claimant = Claimant(asked.prefix, unhexlify(asked.digest), asked.site)
-    return Answer(Joined(await call.operate.sites.join(call.code, claimant)))
+    return ApiAnswer(Joined(await call.operate.sites.join(call.code, claimant)))
 
 
 def _is_hex(text: str) -> bool:

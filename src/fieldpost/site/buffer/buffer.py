@@ -23,7 +23,7 @@ from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import calls, event_log, keys
 from fieldpost.site.buffer.committer import Committer
 from fieldpost.site.buffer.event_log import EventKind
-from fieldpost.site.buffer.keys import Key
+from fieldpost.site.buffer.keys import IdempotencyKey
 from fieldpost.site.buffer.reserve import Reserve
 from fieldpost.site.buffer.rows import COLUMNS, REJECTED_COLUMNS, Outgoing, Rows, message_from, rejected_from
 from fieldpost.site.config.options import BufferOptions, EventOptions
@@ -120,7 +120,7 @@ class Buffer:
         self.reserve = Reserve(path.parent, self._options.reserve_bytes)
         self._committer: Committer | None = self._connect(path)
 
-    def add(self, message_id: str, payload: str, created_at: int, key: Key | None = None) -> str:
+    def add(self, message_id: str, payload: str, created_at: int, key: IdempotencyKey | None = None) -> str:
         """Put a notification into the buffer; it is on disk when this returns, and absent when this raises.
 
         `created_at` is in microseconds. Returns its id, or that of the message which the same key stands for. Raises
@@ -141,7 +141,7 @@ class Buffer:
         except apsw.ConstraintError as error:
             raise _not_new(message_id, error) from error
 
-    def _add(self, cursor: apsw.Cursor, row: tuple[Any, ...], created_at: datetime, key: Key | None) -> str:
+    def _add(self, cursor: apsw.Cursor, row: tuple[Any, ...], created_at: datetime, key: IdempotencyKey | None) -> str:
         message_id: str = row[0]
         if key is not None:
             known = keys.earlier(cursor, key)
@@ -156,7 +156,9 @@ class Buffer:
             event_log.append(cursor, [_of_notification(EventKind.QUEUED, created_at, "queued", message_id)])
         return message_id
 
-    def issue(self, operation: Operation, *, claimant: str, until: datetime, key: Key | None = None) -> Issued:
+    def issue(
+        self, operation: Operation, *, claimant: str, until: datetime, key: IdempotencyKey | None = None
+    ) -> Issued:
         """Put a cached call into the buffer, claimed by its caller, and begin its record; raises as `add` does."""
 
         def work(cursor: apsw.Cursor) -> Issued:

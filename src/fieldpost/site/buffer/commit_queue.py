@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from fieldpost.core.errors import Unavailable
-from fieldpost.site.buffer.writes import Batch, Turn
+from fieldpost.site.buffer.writes import Write, WriteBatch
 
 
-class Lead:
+class CommitQueue:
     """The lead in one process's writing to one file, and the queue of those who wait for it."""
 
     def __init__(self, path: Path, patience_s: float) -> None:
         self._path = path
         self._patience_s = patience_s
         self._mutex = threading.Lock()
-        self._queue: deque[Turn[Any]] = deque()
+        self._queue: deque[Write[Any]] = deque()
         self._leader: object | None = None
 
     @property
@@ -43,7 +43,7 @@ class Lead:
             self._leader = by
             return True
 
-    def join(self, turn: Turn[Any]) -> None:
+    def join(self, turn: Write[Any]) -> None:
         """Queue the turn; return when it is done, or when it leads and its caller is to commit the queue.
 
         Raises Unavailable when nobody has begun it for too long; it will then not be done.
@@ -60,7 +60,7 @@ class Lead:
                     if turn in self._queue and self._leader is not turn:
                         raise Unavailable("buffer.busy", f"{self._path} is kept busy by another thread")
 
-    def absorb(self, batch: Batch) -> None:
+    def absorb(self, batch: WriteBatch) -> None:
         """Move all that is queued into the leader's batch."""
         with self._mutex:
             batch.turns += self._queue
@@ -72,7 +72,7 @@ class Lead:
             with self._mutex:
                 self._appoint()
 
-    def leave(self, by: object, batch: Batch | None = None) -> None:
+    def leave(self, by: object, batch: WriteBatch | None = None) -> None:
         """Set right what an interrupt left: withdraw `by`, finish his batch or give it back, and pass the lead on."""
         with self._mutex:
             begun = batch.turns if batch is not None else []
@@ -84,7 +84,7 @@ class Lead:
                         self._queue.appendleft(turn)
             if self._leader is by:
                 self._appoint()
-            elif isinstance(self._leader, Turn):
+            elif isinstance(self._leader, Write):
                 # `by` may have been interrupted after he had appointed this one, and before he woke him.
                 self._leader.wake()
         if batch is not None and batch.is_over:

@@ -26,11 +26,11 @@ from weakref import WeakSet
 import apsw
 
 from fieldpost.core.errors import Conflict, FieldpostError
-from fieldpost.site.buffer.commit_queue import Lead
+from fieldpost.site.buffer.commit_queue import CommitQueue
 from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, newer, storage_error
 from fieldpost.site.buffer.opening import opening
 from fieldpost.site.buffer.rows import Rows
-from fieldpost.site.buffer.writes import Batch, Turn, apply_all
+from fieldpost.site.buffer.writes import Write, WriteBatch, apply_all
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Committer:
         `is_one_statement` spares the savepoint: SQLite itself undoes a single statement that fails.
         """
         try:
-            return self._wait_for(Turn(work, is_one_statement))
+            return self._wait_for(Write(work, is_one_statement))
         except apsw.ConstraintError:
             self._refuse_newer()
             raise
@@ -114,7 +114,7 @@ class Committer:
             if self._is_alone:
                 stands = self._insert_alone(rows, row)
             if not stands:
-                self._wait_for(Turn(None, True, rows, row))
+                self._wait_for(Write(None, True, rows, row))
         except apsw.ConstraintError as error:
             # The salvage that took the file away may have taken the row along.
             if stands is False and cast(Any, error).extendedresult in _TWICE:
@@ -160,13 +160,13 @@ class Committer:
             except apsw.Error as error:
                 self._fail(error)
 
-    def _wait_for(self, turn: Turn[T]) -> T:
+    def _wait_for(self, turn: Write[T]) -> T:
         """Queue the turn; lead if nobody does; return its result when it is committed."""
-        batch: Batch | None = None
+        batch: WriteBatch | None = None
         try:
             self._lead.join(turn)
             if not turn.is_done:
-                batch = Batch()
+                batch = WriteBatch()
                 with self._connection_lock:
                     self._commit(batch)
                 self._lead.pass_on(turn)
@@ -216,7 +216,7 @@ class Committer:
         self._disconnect()
         return False
 
-    def _commit(self, batch: Batch) -> None:
+    def _commit(self, batch: WriteBatch) -> None:
         """Apply what is queued and what is queued meanwhile, and commit it. Each turn then has a result or an error."""
         is_begun = False
         done = 0
@@ -330,7 +330,7 @@ class Committer:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._connection_lock = threading.Lock()
-        self._lead = Lead(self._path, self._busy_timeout_ms / 500)
+        self._lead = CommitQueue(self._path, self._busy_timeout_ms / 500)
 
     def _before_fork(self) -> None:
         self._connection_lock.acquire()

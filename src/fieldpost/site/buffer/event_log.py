@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import apsw
 
-from fieldpost.core.search.filters import words
+from fieldpost.core.search.filters import tokenize
 from fieldpost.core.sites.message import Category
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 from fieldpost.core.times import from_microseconds, to_microseconds
 
 Severity = Literal["info", "warning", "error"]
@@ -127,7 +127,7 @@ def append(cursor: apsw.Cursor, events: Iterable[SiteEvent]) -> None:
             "target": entry.target,
             "instance": entry.instance,
             "script": entry.script,
-            "text": cut(entry.text, TEXT_BYTES_MAX),
+            "text": truncate(entry.text, TEXT_BYTES_MAX),
         }
         for entry in events
     ]
@@ -155,7 +155,7 @@ def query(
     found: Iterator[SiteEvent] = map(_event, cursor.execute(statement, parameters))
     if wanted.words:
         # Compared here, by the one rule for words; the log is bounded, so looking through it is quick.
-        found = filter(lambda entry: wanted.words <= set(words(entry.text)), found)
+        found = filter(lambda entry: wanted.words <= set(tokenize(entry.text)), found)
     return list(islice(found, limit))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.search.filters import parse_moment, words
+from fieldpost.core.search.filters import parse_moment, tokenize
 from fieldpost.core.sites.message import Category
 from fieldpost.site.buffer.event_log import EventFilter, EventKind, Severity
 
@@ -39,5 +39,5 @@ def event_filter(given: Mapping[str, str]) -> EventFilter:
         script=given.get("script"),
         since=parse_moment(given["since"], "since") if "since" in given else None,
         until=parse_moment(given["until"], "until") if "until" in given else None,
-        words=frozenset(words(given.get("words", ""))),
+        words=frozenset(tokenize(given.get("words", ""))),
     )

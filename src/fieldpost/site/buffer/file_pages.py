@@ -43,7 +43,7 @@ class Pages:
         except FileNotFoundError:
             self._log = None
         header = self._file.read(100)
-        found = read_log(self._log, beyond_damage=beyond_damage) if self._log is not None else Log()
+        found = read_log(self._log, beyond_damage=beyond_damage) if self._log is not None else WriteAheadLog()
         self.size = _page_bytes(header) or found.page_bytes or PAGE_BYTES_DEFAULT
         reserved = header[20] if _page_bytes(header) else 0
         self.usable = self.size - min(reserved, self.size - 480)
@@ -83,7 +83,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class WriteAheadLog:
     """What a write-ahead log holds."""
 
     page_bytes: int = 0
@@ -107,7 +107,7 @@ class Log:
         return None
 
 
-def judge_log(path: Path) -> Log:
+def judge_log(path: Path) -> WriteAheadLog:
     """What the log holds, and whether something that was committed is hidden behind damage."""
     try:
         with path.open("rb", buffering=0) as file:
@@ -122,7 +122,7 @@ def judge_log(path: Path) -> Log:
                     break
             return found
     except FileNotFoundError:
-        return Log()
+        return WriteAheadLog()
 
 
 def is_log_header_damaged(path: Path) -> bool:
@@ -138,19 +138,19 @@ def is_log_header_damaged(path: Path) -> bool:
         return False
 
 
-def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> Log:
+def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> WriteAheadLog:
     """The newest committed content of each page. With `beyond_damage` every page image of this log's run counts."""
     header = _read_header(file)
     order = _log_order(header)
     if not any(header) or len(header) < _LOG_HEADER.size:
-        return Log()
+        return WriteAheadLog()
     _, _, page_bytes, _, salt_1, salt_2, *sums = _LOG_HEADER.unpack(header)
     if order is None:
         # The salts cannot be trusted either: those of the first frame tell which frames belong together.
         page_bytes = page_bytes if page_bytes in _PAGE_SIZES else PAGE_BYTES_DEFAULT
         first = file.read(_FRAME_HEADER.size)
         if len(first) < _FRAME_HEADER.size:
-            return Log(page_bytes, is_header_damaged=True)
+            return WriteAheadLog(page_bytes, is_header_damaged=True)
         salt_1, salt_2 = _FRAME_HEADER.unpack(first)[2:4]
     checksum = (sums[0], sums[1])
     committed: dict[int, int] = {}
@@ -179,7 +179,7 @@ def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> Log:
             frames = (offset - _LOG_HEADER.size) // len(frame) if is_whole else frames
             committed |= pending
             pending.clear()
-    return Log(page_bytes, committed, order is None, commits_behind, frames, header[16:24])
+    return WriteAheadLog(page_bytes, committed, order is None, commits_behind, frames, header[16:24])
 
 
 def is_in_use(index: Path) -> bool:

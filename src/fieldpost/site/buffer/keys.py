@@ -16,23 +16,23 @@ _PURGE = "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE created_at <
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class IdempotencyKey:
     """A caller's key, and the digest of what it was given with."""
 
     text: str
     digest: bytes
 
 
-def key_for(text: str | None, *content: str) -> Key | None:
+def key_for(text: str | None, *content: str) -> IdempotencyKey | None:
     """The checked key for this content; None when the caller gave none. Raises InvalidInput."""
     if text is None:
         return None
     parts = [part.encode() for part in content]
     digest = sha256(b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))).digest()
-    return Key(check_label(text, "key"), digest)
+    return IdempotencyKey(check_label(text, "key"), digest)
 
 
-def earlier(cursor: apsw.Cursor, key: Key) -> str | None:
+def earlier(cursor: apsw.Cursor, key: IdempotencyKey) -> str | None:
     """The id that this key got before; None for a new key. Raises Conflict when it was given with other content."""
     for message_id, digest in cursor.execute(_FIND, {"key": key.text}).fetchall():
         if digest != key.digest:
@@ -45,7 +45,7 @@ def earlier(cursor: apsw.Cursor, key: Key) -> str | None:
     return None
 
 
-def remember(cursor: apsw.Cursor, key: Key, message_id: str, now: datetime) -> None:
+def remember(cursor: apsw.Cursor, key: IdempotencyKey, message_id: str, now: datetime) -> None:
     """Keep the key with the id that it got."""
     parameters = {"key": key.text, "message_id": message_id, "digest": key.digest, "created_at": to_microseconds(now)}
     cursor.execute(_INSERT, parameters)

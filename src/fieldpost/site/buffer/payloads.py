@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 from fieldpost.site.config.definitions import Database, External, is_name
 from fieldpost.site.config.headers import HEADERS_MAX, check_header
 from fieldpost.site.config.statements import OPERATION_ID
@@ -143,9 +143,9 @@ def target_summary(target: str, payload: ExternalCall | DatabaseWrite) -> str:
     """What people are shown of a call: the system, the method and the path; of a write the connection's name."""
     match payload:
         case ExternalCall():
-            return cut(f"{target} {payload.method} {payload.path}", SUMMARY_BYTES_MAX)
+            return truncate(f"{target} {payload.method} {payload.path}", SUMMARY_BYTES_MAX)
         case DatabaseWrite():
-            return cut(target, SUMMARY_BYTES_MAX)
+            return truncate(target, SUMMARY_BYTES_MAX)
 
 
 def _check_path(path: object) -> str:
@@ -238,7 +238,7 @@ def _json(value: object) -> str:
         return _text(json_module.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")), "json")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(
-            "json.invalid", f"json cannot be written as JSON: {cut(str(error), 200)}", field="json"
+            "json.invalid", f"json cannot be written as JSON: {truncate(str(error), 200)}", field="json"
         ) from None
 
 
@@ -298,7 +298,9 @@ def _text(value: str, field: str) -> str:
 def _undefined(definition: Database, statement: str) -> InvalidInput:
     if is_name(statement) or definition.allows_free_sql:
         known = ", ".join(sorted(definition.statements)) or "none"
-        what = f"{cut(statement, 64)!r} is no statement that database.{definition.name} defines; there are: {known}"
+        what = (
+            f"{truncate(statement, 64)!r} is no statement that database.{definition.name} defines; there are: {known}"
+        )
         return InvalidInput("statement.undefined", what, field="statement")
     return InvalidInput(
         "statement.free",
@@ -318,7 +320,7 @@ def _path(rule: str) -> InvalidInput:
 
 
 def _corrupt(error: Exception) -> InvalidInput:
-    return InvalidInput("message.corrupt", f"the buffered payload cannot be read: {cut(str(error), 200)}")
+    return InvalidInput("message.corrupt", f"the buffered payload cannot be read: {truncate(str(error), 200)}")
 
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")

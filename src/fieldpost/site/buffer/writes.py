@@ -13,7 +13,7 @@ T = TypeVar("T")
 ROWS_AT_ONCE_MAX = 32
 
 
-class Turn(Generic[T]):
+class Write(Generic[T]):
     """One caller's part of a batch."""
 
     __slots__ = ("error", "is_done", "is_one_statement", "result", "row", "rows", "woken", "work")
@@ -60,13 +60,13 @@ class Turn(Generic[T]):
             self.woken.release()
 
 
-class Batch:
+class WriteBatch:
     """The turns that one leader commits together."""
 
     __slots__ = ("is_over", "turns")
 
     def __init__(self) -> None:
-        self.turns: list[Turn[Any]] = []
+        self.turns: list[Write[Any]] = []
         self.is_over = False
         """Whether it is committed, or has failed and each turn has its error. Before, nothing of it is in the file."""
 
@@ -84,9 +84,9 @@ class Batch:
                 turn.woken.release()
 
 
-def apply_all(cursor: apsw.Cursor, turns: Sequence[Turn[Any]]) -> None:
+def apply_all(cursor: apsw.Cursor, turns: Sequence[Write[Any]]) -> None:
     """Apply all turns: plain rows together, whatever else each by itself."""
-    by_table: dict[Rows, list[Turn[Any]]] = {}
+    by_table: dict[Rows, list[Write[Any]]] = {}
     for turn in turns:
         if turn.rows is None:
             turn.apply(cursor)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
-from fieldpost.core.sites.forwarding import Answer
+from fieldpost.core.sites.forwarding import CarrierAnswer
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.link.session import Room
 from fieldpost.site.buffer.rows import Outgoing
@@ -18,7 +18,7 @@ class Carrier(Protocol):
     def room(self) -> Room:
         """How much it would take in the next batch."""
 
-    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[Answer]:
+    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[CarrierAnswer]:
         """Try these messages: one answer each, in their order.
 
         Raises Denied, Unavailable or ConfigError when none of them left the site.
@@ -55,7 +55,7 @@ class CallCarrier(Protocol[D_contra]):
 
     category: Category
 
-    async def attempt(self, message: Message, definition: D_contra | None) -> Answer:
+    async def attempt(self, message: Message, definition: D_contra | None) -> CarrierAnswer:
         """Make one attempt, within the definition's time; without a definition the answer is a refusal.
 
         Never raises for what the world does.

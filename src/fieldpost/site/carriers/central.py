@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import msgspec
 
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, answer_from
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, answer_from
 from fieldpost.core.sites.message import Category
 from fieldpost.link.client import LinkClient
 from fieldpost.link.connection import LOST
 from fieldpost.link.messages import Ack, Item, Refusal
-from fieldpost.link.session import Room, Session
+from fieldpost.link.session import LinkSession, Room
 from fieldpost.site.buffer.rows import Outgoing
 
 _item = msgspec.json.Decoder(Item)
@@ -22,7 +22,7 @@ class CentralCarrier:
 
     category = Category.NOTIFICATION
 
-    def __init__(self, client: LinkClient, session: Session) -> None:
+    def __init__(self, client: LinkClient, session: LinkSession) -> None:
         self._client = client
         self._session = session
         self._room = session.room()
@@ -35,8 +35,8 @@ class CentralCarrier:
     def may_go_on(self) -> bool:
         return self._session.credits > 0
 
-    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[Answer]:
-        answers: dict[str, Answer] = {}
+    async def carry(self, messages: Sequence[Outgoing]) -> Sequence[CarrierAnswer]:
+        answers: dict[str, CarrierAnswer] = {}
         items: list[Item] = []
         for message in messages:
             item = _read(message)
@@ -56,7 +56,7 @@ class CentralCarrier:
         is_many = len(messages) >= self._room.items
         return is_many or 2 * sum(len(message.payload) for message in messages) >= self._room.bytes
 
-    async def _submit(self, items: Sequence[Item], search: "_Search") -> dict[str, Answer]:
+    async def _submit(self, items: Sequence[Item], search: "_Search") -> dict[str, CarrierAnswer]:
         if search.is_vain:
             return {item.notification_id: NotNow("central refuses whatever it is given") for item in items}
         try:

@@ -12,22 +12,24 @@ from typing import Protocol
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.secret import Scrubber, Secret
-from fieldpost.core.sites.forwarding import Answer, NotNow, Refused
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused
 from fieldpost.core.sites.message import Category, Message
-from fieldpost.outbound.guard import Guard, Resolve, resolve_by_system
+from fieldpost.outbound.guard import AddressGuard, Resolve, resolve_by_system
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.site.buffer.payloads import DatabaseWrite, Scalar, decode_write
 from fieldpost.site.carriers.postgresql import PostgresqlTarget
 from fieldpost.site.carriers.sqlite import SqliteTarget
-from fieldpost.site.config.database_url import PostgresqlPlace, SqlitePlace
+from fieldpost.site.config.database_url import PostgresqlUrl, SqliteUrl
 from fieldpost.site.config.definitions import Database
-from fieldpost.site.config.statements import OPERATION_ID, Statement
+from fieldpost.site.config.statements import OPERATION_ID, DefinedStatement
 
 
-class Target(Protocol):
+class TargetDatabase(Protocol):
     """One database, whichever kind it is."""
 
-    async def write(self, statement: Statement, values: Sequence[Scalar], password: Secret | None) -> Answer:
+    async def write(
+        self, statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
+    ) -> CarrierAnswer:
         """Run the statement in a transaction of its own, within the definition's time."""
 
     async def close(self) -> None:
@@ -43,10 +45,10 @@ class DatabaseCarrier:
         self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve = resolve_by_system
     ) -> None:
         self._clock = clock
-        self._guard = Guard("admin", (options or OutboundOptions()).allowed(), resolve)
-        self._targets: dict[str, tuple[Database, Target]] = {}
+        self._guard = AddressGuard("admin", (options or OutboundOptions()).allowed(), resolve)
+        self._targets: dict[str, tuple[Database, TargetDatabase]] = {}
 
-    async def attempt(self, message: Message, definition: Database | None) -> Answer:
+    async def attempt(self, message: Message, definition: Database | None) -> CarrierAnswer:
         """Make one attempt, within the definition's time. Never raises for what the world does."""
         if definition is None:
             return Refused(
@@ -71,15 +73,15 @@ class DatabaseCarrier:
         for _, target in targets.values():
             await target.close()
 
-    async def _target(self, definition: Database) -> Target:
+    async def _target(self, definition: Database) -> TargetDatabase:
         known = self._targets.get(definition.name)
         if known is not None and known[0] == definition:
             return known[1]
-        made: Target
+        made: TargetDatabase
         match definition.place:
-            case SqlitePlace(path=path):
+            case SqliteUrl(path=path):
                 made = SqliteTarget(definition, path, self._clock)
-            case PostgresqlPlace() as place:
+            case PostgresqlUrl() as place:
                 made = PostgresqlTarget(definition, place, self._guard, self._clock)
         self._targets[definition.name] = (definition, made)
         if known is not None:
@@ -87,7 +89,7 @@ class DatabaseCarrier:
         return made
 
 
-def _statement(definition: Database, write: DatabaseWrite) -> Statement:
+def _statement(definition: Database, write: DatabaseWrite) -> DefinedStatement:
     """As it is defined now, which may differ from what it was when the write was buffered."""
     found = definition.statement(write.statement)
     if found is None:
@@ -102,11 +104,11 @@ def _statement(definition: Database, write: DatabaseWrite) -> Statement:
     return found
 
 
-def _values(statement: Statement, parameters: Mapping[str, Scalar], operation_id: str) -> list[Scalar]:
+def _values(statement: DefinedStatement, parameters: Mapping[str, Scalar], operation_id: str) -> list[Scalar]:
     return [operation_id if name == OPERATION_ID else parameters[name] for name in statement.parameters]
 
 
-def _scrubbed(answer: Answer, scrub: Scrubber) -> Answer:
+def _scrubbed(answer: CarrierAnswer, scrub: Scrubber) -> CarrierAnswer:
     match answer:
         case Refused(code=code, error=error):
             return Refused(code, scrub(error))

@@ -16,13 +16,12 @@ from yarl import URL
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.secret import Scrubber, Secret
-from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
 from fieldpost.core.sites.http_status import Meaning, meaning_of
 from fieldpost.core.sites.message import Category, Message
-from fieldpost.core.text import cut
-from fieldpost.outbound.client import Answer as HttpAnswer
-from fieldpost.outbound.client import HttpClient, NoAnswer
-from fieldpost.outbound.guard import Blocked, Guard, Resolve, resolve_by_system
+from fieldpost.core.text import truncate
+from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
+from fieldpost.outbound.guard import AddressGuard, Blocked, Resolve, resolve_by_system
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.retry_after import retry_after_s
 from fieldpost.site.buffer.payloads import ExternalCall, decode_call
@@ -44,10 +43,10 @@ class ExternalCarrier:
         self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve = resolve_by_system
     ) -> None:
         self._clock = clock
-        self._guard = Guard("admin", (options or OutboundOptions()).allowed(), resolve)
+        self._guard = AddressGuard("admin", (options or OutboundOptions()).allowed(), resolve)
         self._clients: dict[tuple[Path | None, int], HttpClient] = {}
 
-    async def attempt(self, message: Message, definition: External | None) -> Answer:
+    async def attempt(self, message: Message, definition: External | None) -> CarrierAnswer:
         """Make one attempt, within the definition's time. Never raises for what the world does."""
         if definition is None:
             return Refused("external.undefined", f"site.toml no longer defines the external system {message.target!r}")
@@ -100,7 +99,7 @@ class ExternalCarrier:
                 if not error.is_stale or stale > STALE_MAX:
                     raise
 
-    def _judge(self, definition: External, answer: HttpAnswer, scrub: Scrubber) -> Answer:
+    def _judge(self, definition: External, answer: HttpAnswer, scrub: Scrubber) -> CarrierAnswer:
         status = answer.status
         match meaning_of(status):
             case Meaning.TAKEN:
@@ -151,10 +150,10 @@ def _said(definition: External, answer: HttpAnswer, scrub: Scrubber) -> str:
         phrase = ""
     text = f"{definition.name} answered {answer.status}{phrase}"
     if 300 <= answer.status <= 399 and (location := answer.headers.get("Location")):
-        text += f", to {cut(location, EXCERPT_BYTES_MAX)}, where calls do not follow"
+        text += f", to {truncate(location, EXCERPT_BYTES_MAX)}, where calls do not follow"
     # Scrubbed before it is cut, so that no half of a secret stays.
     words = _NOT_SHOWN.sub(" ", scrub(answer.body.decode("utf-8", "replace"))).strip()
-    return f"{scrub(text)}: {cut(words, EXCERPT_BYTES_MAX)}" if words else scrub(text)
+    return f"{scrub(text)}: {truncate(words, EXCERPT_BYTES_MAX)}" if words else scrub(text)
 
 
 _NOT_SHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")

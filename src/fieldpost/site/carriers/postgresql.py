@@ -15,13 +15,13 @@ from typing import Any
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.secret import Secret
-from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
-from fieldpost.core.text import cut
-from fieldpost.outbound.guard import Blocked, Guard
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
+from fieldpost.core.text import truncate
+from fieldpost.outbound.guard import AddressGuard, Blocked
 from fieldpost.site.buffer.payloads import Scalar
-from fieldpost.site.config.database_url import PostgresqlPlace
+from fieldpost.site.config.database_url import PostgresqlUrl
 from fieldpost.site.config.definitions import Database, no_driver
-from fieldpost.site.config.statements import Statement
+from fieldpost.site.config.statements import DefinedStatement
 
 CONNECTIONS_MAX = 4
 IDLE_S = 60.0
@@ -62,10 +62,10 @@ _TEXT_TYPES = (
 )  # fmt: skip
 
 
-def judge(name: str, error: Exception, *, is_begun: bool = True, is_committing: bool = False) -> Answer:
+def judge(name: str, error: Exception, *, is_begun: bool = True, is_committing: bool = False) -> CarrierAnswer:
     """What an error of asyncpg or of the network means for the write, by how far that had come."""
     unsure = "; it may have been carried out all the same" if is_committing else ""
-    said = cut(str(error) or type(error).__name__, ERROR_BYTES_MAX)
+    said = truncate(str(error) or type(error).__name__, ERROR_BYTES_MAX)
     sqlstate = getattr(error, "sqlstate", None)
     if isinstance(sqlstate, str):
         text = f"{name}: {said} (SQLSTATE {sqlstate})"
@@ -81,7 +81,7 @@ def judge(name: str, error: Exception, *, is_begun: bool = True, is_committing: 
 class PostgresqlTarget:
     """One database, with a few connections that are kept for a while."""
 
-    def __init__(self, definition: Database, place: PostgresqlPlace, guard: Guard, clock: Clock) -> None:
+    def __init__(self, definition: Database, place: PostgresqlUrl, guard: AddressGuard, clock: Clock) -> None:
         self._definition = definition
         self._place = place
         self._guard = guard
@@ -91,7 +91,9 @@ class PostgresqlTarget:
         self._slots = asyncio.Semaphore(CONNECTIONS_MAX)
         self._sweeping: asyncio.TimerHandle | None = None
 
-    async def write(self, statement: Statement, values: Sequence[Scalar], password: Secret | None) -> Answer:
+    async def write(
+        self, statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
+    ) -> CarrierAnswer:
         turn = _Turn()
         try:
             async with asyncio.timeout(self._definition.timeout_s), self._slots:
@@ -126,7 +128,7 @@ class PostgresqlTarget:
                 await connection.close(timeout=1)
 
     async def _write(
-        self, turn: "_Turn", statement: Statement, values: Sequence[Scalar], password: Secret | None
+        self, turn: "_Turn", statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
     ) -> None:
         await self._begin(turn, password)
         turn.is_begun = True

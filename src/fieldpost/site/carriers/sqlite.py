@@ -15,11 +15,11 @@ import apsw
 
 from fieldpost.clock import Clock
 from fieldpost.core.secret import Secret
-from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
-from fieldpost.core.text import cut
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
+from fieldpost.core.text import truncate
 from fieldpost.site.buffer.payloads import Scalar
 from fieldpost.site.config.definitions import Database
-from fieldpost.site.config.statements import Statement
+from fieldpost.site.config.statements import DefinedStatement
 
 ERROR_BYTES_MAX = 500
 MARGIN_S = 1.0
@@ -37,9 +37,9 @@ REFUSALS = (
 )
 
 
-def judge(name: str, error: apsw.Error) -> Answer:
+def judge(name: str, error: apsw.Error) -> CarrierAnswer:
     """What an error of SQLite means for the write."""
-    text = f"{name}: {cut(str(error), ERROR_BYTES_MAX)}"
+    text = f"{name}: {truncate(str(error), ERROR_BYTES_MAX)}"
     return Refused("database.refused", text) if isinstance(error, REFUSALS) else NotNow(text)
 
 
@@ -54,7 +54,9 @@ class SqliteTarget:
         self._identity: tuple[int, int] | None = None
         self._hands = ThreadPoolExecutor(1, thread_name_prefix=f"fieldpost-{definition.name}")
 
-    async def write(self, statement: Statement, values: Sequence[Scalar], password: Secret | None) -> Answer:
+    async def write(
+        self, statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
+    ) -> CarrierAnswer:
         ends_at = self._clock.monotonic() + self._definition.timeout_s
         turn = asyncio.get_running_loop().run_in_executor(self._hands, self._turn, statement, values, ends_at)
         try:
@@ -74,7 +76,7 @@ class SqliteTarget:
             self._drop()
         self._hands.shutdown(wait=False)
 
-    def _turn(self, statement: Statement, values: Sequence[Scalar], ends_at: float) -> Answer:
+    def _turn(self, statement: DefinedStatement, values: Sequence[Scalar], ends_at: float) -> CarrierAnswer:
         name = self._definition.name
         try:
             connection = self._opened()

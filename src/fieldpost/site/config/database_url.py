@@ -9,7 +9,7 @@ from fieldpost.core.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class SqlitePlace:
+class SqliteUrl:
     """An SQLite file on this machine."""
 
     path: Path
@@ -17,7 +17,7 @@ class SqlitePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresqlPlace:
+class PostgresqlUrl:
     """A PostgreSQL server and database."""
 
     host: str
@@ -32,10 +32,10 @@ class PostgresqlPlace:
         return not self.host.startswith("/")
 
 
-Place = SqlitePlace | PostgresqlPlace
+DatabaseUrl = SqliteUrl | PostgresqlUrl
 
 
-def parse_place(url: object, folder: Path) -> Place:
+def parse_place(url: object, folder: Path) -> DatabaseUrl:
     """What a URL names, or InvalidInput; a relative file lies in the folder."""
     if type(url) is not str:
         raise _refused("must be a text")
@@ -50,7 +50,7 @@ def parse_place(url: object, folder: Path) -> Place:
         path = unquote(parts.path).removeprefix("/")
         if parts.netloc or parts.query or parts.fragment or not path or "\x00" in path:
             raise _refused("must be sqlite:////absolute/file or sqlite:///relative/file")
-        return SqlitePlace(folder / path)
+        return SqliteUrl(folder / path)
     if parts.scheme not in ("postgresql", "postgres"):
         raise _refused("must begin with postgresql:// or sqlite:///")
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -60,7 +60,7 @@ def parse_place(url: object, folder: Path) -> Place:
     database = unquote(parts.path).removeprefix("/")
     if not host or not parts.username or not database or "/" in database:
         raise _refused("must be postgresql://user@host/database")
-    return PostgresqlPlace(host, port or 5432, unquote(parts.username), database)
+    return PostgresqlUrl(host, port or 5432, unquote(parts.username), database)
 
 
 def _refused(rule: str) -> InvalidInput:

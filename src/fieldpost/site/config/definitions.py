@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.secret import Secret
-from fieldpost.site.config.database_url import Place, PostgresqlPlace, SqlitePlace, parse_place
+from fieldpost.site.config.database_url import DatabaseUrl, PostgresqlUrl, SqliteUrl, parse_place
 from fieldpost.site.config.headers import check_header
 from fieldpost.site.config.secret_files import read_secret
-from fieldpost.site.config.statements import Dialect, Statement, parse_statement
+from fieldpost.site.config.statements import DefinedStatement, Dialect, parse_statement
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -157,7 +157,7 @@ class Database:
         _check_file(self.password_file, "password_file")
         _check_file(self.ca_file, "ca_file")
         place = self.place
-        if isinstance(place, SqlitePlace):
+        if isinstance(place, SqliteUrl):
             for option in ("password_file", "tls", "ca_file"):
                 if getattr(self, option) is not None:
                     raise _refused(option, "means nothing for an SQLite file")
@@ -186,7 +186,7 @@ class Database:
         return self.place.dialect
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DatabaseUrl:
         return parse_place(self.url, self.folder)
 
     @property
@@ -197,7 +197,7 @@ class Database:
         from fieldpost.outbound.url import is_loopback
 
         place = self.place
-        return isinstance(place, PostgresqlPlace) and place.is_on_network and not is_loopback(place.host)
+        return isinstance(place, PostgresqlUrl) and place.is_on_network and not is_loopback(place.host)
 
     def check(self) -> None:
         """Raise ConfigError if what a write would need is not there: before the first write, for whoever sets it up."""
@@ -212,7 +212,7 @@ class Database:
             return None
         return read_secret(self.folder / self.password_file, f"database.{self.name}.password_file")
 
-    def statement(self, name_or_sql: str) -> Statement | None:
+    def statement(self, name_or_sql: str) -> DefinedStatement | None:
         """The defined statement of this name, or the free SQL where that is allowed; None for what is neither.
 
         Raises InvalidInput for free SQL that is no single write.

@@ -27,7 +27,7 @@ _BEGINNINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class DefinedStatement:
     """One statement, ready for the driver of its dialect."""
 
     sql: str
@@ -41,7 +41,7 @@ class Statement:
         return frozenset(self.parameters) - {OPERATION_ID}
 
 
-def parse_statement(text: object, dialect: Dialect, field: str = "statement") -> Statement:
+def parse_statement(text: object, dialect: Dialect, field: str = "statement") -> DefinedStatement:
     """The statement, or InvalidInput naming the rule it breaks."""
     if type(text) is not str:
         raise _refused(field, "must be a text")
@@ -57,10 +57,10 @@ def parse_statement(text: object, dialect: Dialect, field: str = "statement") ->
 
 
 @lru_cache(maxsize=256)
-def _parse(text: str, dialect: Dialect, field: str) -> Statement:
+def _parse(text: str, dialect: Dialect, field: str) -> DefinedStatement:
     reader = _Reader(text, dialect, field)
     reader.read()
-    return Statement("".join(reader.pieces), tuple(reader.names))
+    return DefinedStatement("".join(reader.pieces), tuple(reader.names))
 
 
 class _Reader:

@@ -8,7 +8,7 @@ import structlog
 from fieldpost.clock import Clock
 from fieldpost.core.sites.forwarding import CallDecision, CallPolicy, NotNow, Park, decide_call
 from fieldpost.core.sites.message import Message
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 from fieldpost.site.carriers import CallCarrier, D
 
 OVERTIME_S = 5.0
@@ -43,7 +43,7 @@ async def attempt(
     except Exception as error:
         # What a carrier raises is a mistake of ours: trying it again would repeat it, so a person must see it.
         _log.exception("call.crashed", message_id=message.message_id, category=message.category.value)
-        return Park(cut(f"internal error: {type(error).__name__}: {error}"), not is_first)
+        return Park(truncate(f"internal error: {type(error).__name__}: {error}"), not is_first)
     return decide_call(
         answer, policy, clock.now(), retry_count=message.retry_count, is_first=is_first, is_caller=is_caller
     )

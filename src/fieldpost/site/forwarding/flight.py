@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from fieldpost.core.errors import FieldpostError
-from fieldpost.core.sites.forwarding import Answer
+from fieldpost.core.sites.forwarding import CarrierAnswer
 from fieldpost.link.session import Room
 from fieldpost.site.buffer.rows import Outgoing
 from fieldpost.site.carriers import Carrier
@@ -19,7 +19,7 @@ Take = Callable[[Room, int], Awaitable[list[Outgoing]]]
 """The oldest due messages that fit into the room and were committed after the one of this sequence."""
 
 
-class Flight:
+class BatchesInFlight:
     """Batches between the buffer and a carrier."""
 
     def __init__(self, carrier: Carrier, take: Take, monotonic: Callable[[], float], front_every_s: float) -> None:
@@ -27,7 +27,7 @@ class Flight:
         self._take = take
         self._monotonic = monotonic
         self._front_every_s = front_every_s
-        self._under_way: dict[asyncio.Task[Sequence[Answer]], Sequence[Outgoing]] = {}
+        self._under_way: dict[asyncio.Task[Sequence[CarrierAnswer]], Sequence[Outgoing]] = {}
         self._after = 0
         self._front_at = monotonic()
         self._is_proven = False
@@ -50,7 +50,7 @@ class Flight:
             # It begins before the room for the next is asked for.
             await asyncio.sleep(0)
 
-    async def answered(self) -> tuple[Sequence[Outgoing], Sequence[Answer] | FieldpostError]:
+    async def answered(self) -> tuple[Sequence[Outgoing], Sequence[CarrierAnswer] | FieldpostError]:
         """The next batch that has an answer, with it, or with why none of it left the site."""
         done, _ = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         task = next(task for task in self._under_way if task in done)
@@ -74,5 +74,5 @@ class Flight:
             return True
         return self._is_proven and self._monotonic() - self._front_at < self._front_every_s
 
-    async def _carry(self, messages: Sequence[Outgoing]) -> Sequence[Answer]:
+    async def _carry(self, messages: Sequence[Outgoing]) -> Sequence[CarrierAnswer]:
         return await self._carrier.carry(messages)

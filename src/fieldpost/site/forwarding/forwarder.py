@@ -25,7 +25,7 @@ import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
-from fieldpost.core.sites.forwarding import Answer, Box, Clear, NotNow, TryAgain, decide, wait
+from fieldpost.core.sites.forwarding import Box, CarrierAnswer, Clear, NotNow, TryAgain, decide, wait
 from fieldpost.core.times import to_text
 from fieldpost.link.session import Room
 from fieldpost.site.buffer import event_log
@@ -34,7 +34,7 @@ from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.buffer.rows import Outgoing
 from fieldpost.site.carriers import Carrier
 from fieldpost.site.config.options import ForwardOptions
-from fieldpost.site.forwarding.flight import Flight
+from fieldpost.site.forwarding.flight import BatchesInFlight
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ class Forwarder:
     async def _sweep(self) -> Swept:
         total = Swept()
         trouble: FieldpostError | None = None
-        flight = Flight(self._carrier, self._take, self._clock.monotonic, self._options.interval_s)
+        flight = BatchesInFlight(self._carrier, self._take, self._clock.monotonic, self._options.interval_s)
         try:
             while True:
                 if trouble is None and total.error is None and not self._is_stopping:
@@ -162,7 +162,7 @@ class Forwarder:
     def _is_stopping(self) -> bool:
         return self._stopping is not None and self._stopping.is_set()
 
-    async def _settle(self, messages: Sequence[Outgoing], answers: Sequence[Answer]) -> Swept:
+    async def _settle(self, messages: Sequence[Outgoing], answers: Sequence[CarrierAnswer]) -> Swept:
         now = self._clock.now()
         interval = timedelta(seconds=self._options.interval_s)
         decided = [

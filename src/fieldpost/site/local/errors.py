@@ -16,7 +16,7 @@ from fieldpost.core.errors import (
     Unavailable,
     problem_type,
 )
-from fieldpost.site.local.schemas import Problem
+from fieldpost.site.local.schemas import LocalProblem
 
 RETRY_AFTER_S = 5
 
@@ -44,7 +44,7 @@ def status_of(error: FieldpostError) -> int:
 def problem(error: FieldpostError) -> web.Response:
     """The answer that tells of this error."""
     status = status_of(error)
-    body = Problem(
+    body = LocalProblem(
         type=problem_type(error.code),
         title=http.HTTPStatus(status).phrase,
         status=status,
@@ -68,11 +68,11 @@ def http_problem(status: int, detail: str | None = None) -> web.Response:
     phrase = http.HTTPStatus(status).phrase
     code = {404: "http.no_such_path", 405: "http.method", 413: "http.too_large"}.get(status, "http.error")
     return response(
-        Problem(type=problem_type(code), title=phrase, status=status, code=code, detail=detail or phrase), {}
+        LocalProblem(type=problem_type(code), title=phrase, status=status, code=code, detail=detail or phrase), {}
     )
 
 
-def response(body: Problem, headers: dict[str, str]) -> web.Response:
+def response(body: LocalProblem, headers: dict[str, str]) -> web.Response:
     return web.Response(
         body=msgspec.json.encode(body), status=body.status, headers=headers, content_type="application/problem+json"
     )

@@ -30,12 +30,12 @@ from fieldpost.site.local.schemas import (
     EventPage,
     ExternalCallBody,
     LinkView,
+    LocalSiteView,
     NotificationView,
     OperationPage,
     OperationView,
     Send,
-    Sent,
-    SiteView,
+    SentNotification,
     event_view,
     notification_view,
     operation_view,
@@ -68,13 +68,13 @@ class Handlers:
         self._quick.shutdown(wait=False, cancel_futures=True)
         self._slow.shutdown(wait=False, cancel_futures=True)
 
-    async def send(self, request: web.Request) -> Sent:
+    async def send(self, request: web.Request) -> SentNotification:
         """Send a notification. It is on this machine's disk when this answers; nothing waits for central."""
         body = await _read(request, Send)
 
-        def work() -> Sent:
+        def work() -> SentNotification:
             given = _provenance(body)
-            return Sent(self._site.notify.to(body.list_name).send(body.subject, body.body, **given))
+            return SentNotification(self._site.notify.to(body.list_name).send(body.subject, body.body, **given))
 
         return await self._run(self._quick, work)
 
@@ -146,15 +146,15 @@ class Handlers:
 
         return await self._run(self._quick, work)
 
-    async def site(self, request: web.Request) -> SiteView:
+    async def site(self, request: web.Request) -> LocalSiteView:
         """How this site is: what waits, since when, and how forwarding to central goes."""
         _query(request)
 
-        def work() -> SiteView:
+        def work() -> LocalSiteView:
             depth = self._buffer.depth()
             health = self._health()
             oldest = depth.oldest_created_at
-            return SiteView(
+            return LocalSiteView(
                 site=self._folder.name,
                 central_url=self._folder.central_url,
                 version=fieldpost.__version__,

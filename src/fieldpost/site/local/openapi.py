@@ -8,8 +8,8 @@ import msgspec
 
 import fieldpost
 from fieldpost.site.local.handlers import LIMIT_DEFAULT, LIMIT_MAX
-from fieldpost.site.local.routes import ROUTES, Route
-from fieldpost.site.local.schemas import Problem
+from fieldpost.site.local.routes import ROUTES, LocalRoute
+from fieldpost.site.local.schemas import LocalProblem
 
 PROBLEMS = {
     "400": "the request is malformed: no JSON, or not what JSON may hold",
@@ -39,7 +39,7 @@ QUERY: dict[str, dict[str, Any]] = {
 
 def document() -> dict[str, Any]:
     """The whole document."""
-    kinds = [Problem, *(kind for route in ROUTES for kind in (route.takes, route.gives) if kind is not None)]
+    kinds = [LocalProblem, *(kind for route in ROUTES for kind in (route.takes, route.gives) if kind is not None)]
     unique = list(dict.fromkeys(kinds))
     _, schemas = msgspec.json.schema_components(unique, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
@@ -68,7 +68,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: LocalRoute) -> dict[str, Any]:
     text = " ".join((inspect.getdoc(route.handler) or "").split())
     summary, _, _ = text.partition(". ")
     told: dict[str, Any] = {
@@ -83,7 +83,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return told
 
 
-def _parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: LocalRoute) -> list[dict[str, Any]]:
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"\{(\w+)\}", route.path)
@@ -92,7 +92,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     return in_path + in_query
 
 
-def _responses(route: Route) -> dict[str, Any]:
+def _responses(route: LocalRoute) -> dict[str, Any]:
     codes = set(ALWAYS)
     if "{" in route.path:
         codes.add("404")
@@ -105,7 +105,7 @@ def _responses(route: Route) -> dict[str, Any]:
         "content": _content("application/json", route.gives),
     }
     problems = {
-        code: {"description": PROBLEMS[code], "content": _content("application/problem+json", Problem)}
+        code: {"description": PROBLEMS[code], "content": _content("application/problem+json", LocalProblem)}
         for code in sorted(codes)
     }
     return {str(route.status): good, **problems}

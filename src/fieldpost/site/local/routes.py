@@ -12,17 +12,17 @@ from fieldpost.site.local.schemas import (
     DatabaseWriteBody,
     EventPage,
     ExternalCallBody,
+    LocalSiteView,
     NotificationView,
     OperationPage,
     OperationView,
     Send,
-    Sent,
-    SiteView,
+    SentNotification,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class LocalRoute:
     """One row. `takes` is the struct of its body, `gives` that of its answer."""
 
     method: str
@@ -46,15 +46,17 @@ class Route:
         return serve
 
 
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/v1/notifications", Handlers.send, Sent, Send, status=201),
-    Route("GET", "/v1/notifications/{notification_id}", Handlers.notification, NotificationView),
-    Route("POST", "/v1/external/{system}/calls", Handlers.call, OperationView, ExternalCallBody, status=201),
-    Route("POST", "/v1/databases/{connection}/writes", Handlers.write, OperationView, DatabaseWriteBody, status=201),
-    Route("GET", "/v1/operations", Handlers.operations, OperationPage, query=("after", "limit")),
-    Route("GET", "/v1/operations/{operation_id}", Handlers.operation, OperationView),
-    Route("GET", "/v1/events", Handlers.events, EventPage, query=EVENT_QUERY),
-    Route("GET", "/v1/site", Handlers.site, SiteView),
+ROUTES: tuple[LocalRoute, ...] = (
+    LocalRoute("POST", "/v1/notifications", Handlers.send, SentNotification, Send, status=201),
+    LocalRoute("GET", "/v1/notifications/{notification_id}", Handlers.notification, NotificationView),
+    LocalRoute("POST", "/v1/external/{system}/calls", Handlers.call, OperationView, ExternalCallBody, status=201),
+    LocalRoute(
+        "POST", "/v1/databases/{connection}/writes", Handlers.write, OperationView, DatabaseWriteBody, status=201
+    ),
+    LocalRoute("GET", "/v1/operations", Handlers.operations, OperationPage, query=("after", "limit")),
+    LocalRoute("GET", "/v1/operations/{operation_id}", Handlers.operation, OperationView),
+    LocalRoute("GET", "/v1/events", Handlers.events, EventPage, query=EVENT_QUERY),
+    LocalRoute("GET", "/v1/site", Handlers.site, LocalSiteView),
 )
 
 

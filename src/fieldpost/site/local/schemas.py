@@ -64,7 +64,7 @@ class DatabaseWriteBody(_Body, frozen=True, kw_only=True):
     parameters: dict[str, str | int | float | bool | None] | None = None
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentNotification(msgspec.Struct, frozen=True):
     """The notification is on this machine's disk and will be forwarded."""
 
     notification_id: str
@@ -146,7 +146,7 @@ class LinkView(msgspec.Struct, frozen=True, kw_only=True):
     last_ok_at: str | None
 
 
-class SiteView(msgspec.Struct, frozen=True, kw_only=True):
+class LocalSiteView(msgspec.Struct, frozen=True, kw_only=True):
     """How this site is."""
 
     site: str
@@ -160,7 +160,7 @@ class SiteView(msgspec.Struct, frozen=True, kw_only=True):
     link: LinkView
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class LocalProblem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The body of every answer that is not a success (RFC 9457)."""
 
     type: str

@@ -22,7 +22,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeRow:
     """One row, or one entry of an index (which has no row id of its own)."""
 
     values: Sequence[Any]
@@ -38,7 +38,7 @@ class Trees:
     damaged_pages: set[int] = field(default_factory=set)
     damaged_cells: int = 0
 
-    def rows(self, root: int) -> Iterator[Row]:
+    def rows(self, root: int) -> Iterator[TreeRow]:
         """All rows that can be read of the tree with this root, in its order."""
         waiting = [root]
         while waiting:
@@ -55,7 +55,7 @@ class Trees:
             waiting.extend(reversed(list(page.children())))
             yield from self._rows_of(page)
 
-    def orphans(self) -> Iterator[tuple[int, list[Row]]]:
+    def orphans(self) -> Iterator[tuple[int, list[TreeRow]]]:
         """The leaves of tables that no walk has reached and that are not free, with their rows."""
         known = self.seen | set(self.pages.free())
         for number in range(1, self.pages.count + 1):
@@ -68,7 +68,7 @@ class Trees:
             if page.kind == TABLE_LEAF and (found := list(self._rows_of(page))):
                 yield number, found
 
-    def _rows_of(self, page: "_Page") -> Iterator[Row]:
+    def _rows_of(self, page: "_Page") -> Iterator[TreeRow]:
         if page.kind == TABLE_INTERIOR:
             return
         for offset in page.cells:
@@ -107,7 +107,7 @@ class _Page:
             below = [int.from_bytes(self._content[offset : offset + 4]) for offset in self.cells]
             yield from (number for number in [*below, self._right] if 1 <= number <= self._pages.count)
 
-    def row(self, offset: int, seen: set[int]) -> Row:
+    def row(self, offset: int, seen: set[int]) -> TreeRow:
         """The row of the cell at this place; overflow pages that it uses are added to those seen."""
         if self.kind == INDEX_INTERIOR:
             offset += 4
@@ -116,7 +116,7 @@ class _Page:
         if self.kind == TABLE_LEAF:
             row_id, offset = _varint(self._content, offset)
             row_id = row_id - (1 << 64) if row_id >> 63 else row_id
-        return Row(_record(self._payload(size, offset, seen)), row_id)
+        return TreeRow(_record(self._payload(size, offset, seen)), row_id)
 
     def _payload(self, size: int, offset: int, seen: set[int]) -> bytes:
         usable = self._pages.usable

@@ -6,7 +6,7 @@ import apsw
 
 from fieldpost.site.buffer.committer import Committer
 from fieldpost.site.buffer.connection import damaged, emptied, is_damage, log_of, open_existing
-from fieldpost.site.buffer.file_pages import Log, frames_known, is_in_use, judge_log, salts_of
+from fieldpost.site.buffer.file_pages import WriteAheadLog, frames_known, is_in_use, judge_log, salts_of
 
 VERIFIED_BYTES_MAX = 64 * 1024**2
 """A file up to this size is looked through at each start of the agent, which takes a fraction of a second; a larger
@@ -40,7 +40,7 @@ def damage_of_log(log: Path) -> str | None:
     return found.damage or _cut_short(log, index, found)
 
 
-def _cut_short(log: Path, index: Path, found: Log) -> str | None:
+def _cut_short(log: Path, index: Path, found: WriteAheadLog) -> str | None:
     known = frames_known(index, found.salts)
     # Somebody may have begun to work: the log may have grown since it was read, or begun anew, which may shorten it.
     again = judge_log(log)

@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from fieldpost.core.checks import Check, Diagnosis, Verdict, room_check
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, room_check
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import from_microseconds, to_text
 from fieldpost.link.endpoint import Endpoint
@@ -84,21 +84,21 @@ def examine(folder: Path, now: datetime, *, is_quick: bool = False) -> SiteDiagn
 def _look_at_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Check], Contents | None]:
     if salvage_mark(path).exists():
         detail = f"a salvage is under way, or was interrupted: if none is running, {REPAIR} again"
-        return [Check("buffer", Verdict.FAILING, detail)], None
+        return [Check("buffer", CheckVerdict.FAILING, detail)], None
     how = emptied(path)
     if how is not None:
         # Not even looked at by SQLite, which would remove the log.
-        return [Check("buffer", Verdict.FAILING, f"{path} is damaged: {how}; {REPAIR}")], None
+        return [Check("buffer", CheckVerdict.FAILING, f"{path} is damaged: {how}; {REPAIR}")], None
     if not path.exists():
         detail = "there is none yet: it is made when something is first sent"
-        return [Check("buffer", Verdict.OK, detail)], Contents()
+        return [Check("buffer", CheckVerdict.OK, detail)], Contents()
     # The log before the file is opened: SQLite silently leaves out what is behind a damage in it.
     checks = [*_access_checks(path), _log_check(log_of(path))]
     try:
         connection = open_existing(path)
         try:
             checks += [_library_check(), _schema_check(connection), _integrity_check(connection, path, is_quick)]
-            if checks[-2].verdict is Verdict.FAILING:
+            if checks[-2].verdict is CheckVerdict.FAILING:
                 return checks, None
             contents = read_contents(connection)
             return [*checks, *_contents_checks(contents, now)], contents
@@ -143,15 +143,15 @@ def _contents_checks(contents: Contents, now: datetime) -> Iterator[Check]:
     is_old = contents.oldest_created_at is not None and now - contents.oldest_created_at > OLD_WARNING
     if contents.oldest_created_at is not None:
         detail += f"; the oldest is of {to_text(contents.oldest_created_at)}"
-    yield Check("messages", Verdict.WARNING if is_old else Verdict.OK, detail)
+    yield Check("messages", CheckVerdict.WARNING if is_old else CheckVerdict.OK, detail)
     if contents.parked:
         detail = f"{contents.parked} wait for a person: see `fieldpost site parked`"
-        yield Check("parked", Verdict.WARNING, detail)
+        yield Check("parked", CheckVerdict.WARNING, detail)
     detail = f"{contents.rejected} were refused by central: see `fieldpost site rejected`"
     if contents.rejected:
-        yield Check("rejected", Verdict.WARNING, detail)
+        yield Check("rejected", CheckVerdict.WARNING, detail)
     told = ", ".join(f"{count} {status}" for status, count in contents.operations.items())
-    yield Check("operations", Verdict.OK, f"{told or 'none'}; {contents.events} events in the log")
+    yield Check("operations", CheckVerdict.OK, f"{told or 'none'}; {contents.events} events in the log")
 
 
 def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) -> Check:
@@ -166,19 +166,21 @@ def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) ->
         pages = connection.pragma("page_count") * connection.pragma("page_size")
         free = connection.pragma("freelist_count") * connection.pragma("page_size")
         detail = f"whole: {_size(pages)}, of which {_size(free)} are free ({pragma})"
-        return Check("buffer", Verdict.OK, detail)
+        return Check("buffer", CheckVerdict.OK, detail)
     said = "; ".join(line for text in found for line in text.splitlines())
-    return Check("buffer", Verdict.FAILING, f"{path} is damaged: {said[:600]}; {REPAIR}")
+    return Check("buffer", CheckVerdict.FAILING, f"{path} is damaged: {said[:600]}; {REPAIR}")
 
 
 def _access_checks(path: Path) -> Iterator[Check]:
     """A group may have been let in on purpose; everybody on the machine hardly was."""
     if not os.access(path, os.R_OK | os.W_OK):
-        yield Check("access", Verdict.FAILING, f"this user may not write {path}: nothing can be sent, nothing clears")
+        yield Check(
+            "access", CheckVerdict.FAILING, f"this user may not write {path}: nothing can be sent, nothing clears"
+        )
     mode = stat.S_IMODE(path.stat().st_mode)
     if os.name == "posix" and mode & stat.S_IRWXO:
         detail = f"every user of this machine can read what is in {path} (mode {mode:04o}): chmod o= {path}*"
-        yield Check("access", Verdict.WARNING, detail)
+        yield Check("access", CheckVerdict.WARNING, detail)
 
 
 def _log_check(log: Path) -> Check:
@@ -186,25 +188,25 @@ def _log_check(log: Path) -> Check:
         size = log.stat().st_size
         damage = damage_of_log(log)
     except FileNotFoundError:
-        return Check("log", Verdict.OK, "no write-ahead log")
+        return Check("log", CheckVerdict.OK, "no write-ahead log")
     except OSError as error:
-        return Check("log", Verdict.FAILING, f"{log} cannot be read: {error.strerror or error}")
+        return Check("log", CheckVerdict.FAILING, f"{log} cannot be read: {error.strerror or error}")
     if damage is not None:
-        return Check("log", Verdict.FAILING, f"{damage}; {REPAIR}")
+        return Check("log", CheckVerdict.FAILING, f"{damage}; {REPAIR}")
     is_long = size > LOG_WARNING_BYTES
     hint = "; `fieldpost site compact` empties it" if is_long else ""
-    return Check("log", Verdict.WARNING if is_long else Verdict.OK, f"{_size(size)} of write-ahead log{hint}")
+    return Check("log", CheckVerdict.WARNING if is_long else CheckVerdict.OK, f"{_size(size)} of write-ahead log{hint}")
 
 
 def _schema_check(connection: apsw.Connection) -> Check:
     version = connection.pragma("user_version")
     detail = f"the schema is {version}"
     if version == SCHEMA_VERSION:
-        return Check("schema", Verdict.OK, detail)
+        return Check("schema", CheckVerdict.OK, detail)
     if version < SCHEMA_VERSION:
         what = f"; this version brings it to {SCHEMA_VERSION} when it next opens it"
-        return Check("schema", Verdict.FAILING if version == 0 else Verdict.WARNING, detail + what)
-    return Check("schema", Verdict.FAILING, f"{detail}; this Fieldpost knows up to {SCHEMA_VERSION}")
+        return Check("schema", CheckVerdict.FAILING if version == 0 else CheckVerdict.WARNING, detail + what)
+    return Check("schema", CheckVerdict.FAILING, f"{detail}; this Fieldpost knows up to {SCHEMA_VERSION}")
 
 
 def _library_check() -> Check:
@@ -212,7 +214,7 @@ def _library_check() -> Check:
         refuse_old_sqlite(apsw.sqlite_lib_version())
     except ConfigError as error:
         return _failed("library", error)
-    return Check("library", Verdict.OK, f"SQLite {apsw.sqlite_lib_version()}, apsw {apsw.apsw_version()}")
+    return Check("library", CheckVerdict.OK, f"SQLite {apsw.sqlite_lib_version()}, apsw {apsw.apsw_version()}")
 
 
 def _settings_checks(folder: Path) -> Iterator[Check]:
@@ -221,7 +223,7 @@ def _settings_checks(folder: Path) -> Iterator[Check]:
     except FieldpostError as error:
         yield _failed("settings", error)
         return
-    yield Check("settings", Verdict.OK, f"the site {found.name}, central at {found.central_url}")
+    yield Check("settings", CheckVerdict.OK, f"the site {found.name}, central at {found.central_url}")
     if found.ca_file is not None:
         yield _authority_check(found)
     for definition in found.definitions:
@@ -236,7 +238,7 @@ def _authority_check(folder: Folder) -> Check:
         Endpoint("https://central", "", folder.ca_file).tls()
     except FieldpostError as error:
         return _failed("authority", error)
-    return Check("authority", Verdict.OK, f"certificates of central are judged by {folder.ca_file}")
+    return Check("authority", CheckVerdict.OK, f"certificates of central are judged by {folder.ca_file}")
 
 
 def _token_check(folder: Path) -> Check:
@@ -244,25 +246,25 @@ def _token_check(folder: Path) -> Check:
         read_token(folder / TOKEN_FILE)
     except FieldpostError as error:
         return _failed("token", error)
-    return Check("token", Verdict.OK, "there is a token, and nobody else can read it")
+    return Check("token", CheckVerdict.OK, "there is a token, and nobody else can read it")
 
 
 def _agent_check(folder: Path) -> Check:
     pid = running_agent(folder)
     if pid is None:
-        return Check("agent", Verdict.WARNING, "no agent runs: what is sent waits here. Run `fieldpost site`")
-    return Check("agent", Verdict.OK, f"the agent runs as process {pid}")
+        return Check("agent", CheckVerdict.WARNING, "no agent runs: what is sent waits here. Run `fieldpost site`")
+    return Check("agent", CheckVerdict.OK, f"the agent runs as process {pid}")
 
 
 def _disk_check(folder: Path) -> Check:
     try:
         return room_check(shutil.disk_usage(folder).free, str(folder))
     except OSError as error:
-        return Check("disk", Verdict.FAILING, f"{folder} cannot be looked at: {error.strerror or error}")
+        return Check("disk", CheckVerdict.FAILING, f"{folder} cannot be looked at: {error.strerror or error}")
 
 
 def _failed(name: str, error: FieldpostError) -> Check:
-    return Check(name, Verdict.FAILING, str(error))
+    return Check(name, CheckVerdict.FAILING, str(error))
 
 
 def _size(count: int) -> str:

@@ -18,7 +18,7 @@ from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer.connection import connect, log_of
 from fieldpost.site.buffer.file_pages import Pages, judge_log
 from fieldpost.site.buffer.rows import table_of_message
-from fieldpost.site.repair.btrees import Row, Trees
+from fieldpost.site.repair.btrees import TreeRow, Trees
 from fieldpost.site.repair.consistency import mend
 
 TABLES = ("tracking", "messages", "calls", "rejected", "keys", "commands", "events", "facts")
@@ -125,7 +125,7 @@ class _Filling:
                     pass
         return roots, indexes
 
-    def _put(self, table: str, row: Row) -> bool:
+    def _put(self, table: str, row: TreeRow) -> bool:
         """Whether the fresh buffer has this row now, or had it already."""
         columns = self._columns[table]
         if len(row.values) > len(columns):

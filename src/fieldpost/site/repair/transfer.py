@@ -82,9 +82,9 @@ class TrackingLine(msgspec.Struct, frozen=True, tag_field="t", tag="tracking", f
     version: int
 
 
-Line = MessageLine | RejectedLine | TrackingLine
+TransferLine = MessageLine | RejectedLine | TrackingLine
 
-_TABLES: tuple[tuple[str, type[Line], str], ...] = (
+_TABLES: tuple[tuple[str, type[TransferLine], str], ...] = (
     ("tracking", TrackingLine, "change_sequence"),
     ("calls", MessageLine, "sequence"),
     ("messages", MessageLine, "sequence"),
@@ -167,7 +167,7 @@ def import_(path: Path, site: str, now: datetime, file: IO[bytes], *, any_site: 
         committer.release()
 
 
-def _add(cursor: apsw.Cursor, line: Line) -> bool:
+def _add(cursor: apsw.Cursor, line: TransferLine) -> bool:
     names = type(line).__struct_fields__
     values = {name: _stored(name, getattr(line, name)) for name in names}
     absent = _ABSENT[type(line)]
@@ -180,7 +180,7 @@ def _add(cursor: apsw.Cursor, line: Line) -> bool:
     return True
 
 
-def _lines(file: IO[bytes], site: str, any_site: bool) -> Iterator[tuple[int, Line]]:
+def _lines(file: IO[bytes], site: str, any_site: bool) -> Iterator[tuple[int, TransferLine]]:
     file.seek(0)
     number = 0
     while content := file.readline(LINE_BYTES_MAX + 1):
@@ -191,7 +191,7 @@ def _lines(file: IO[bytes], site: str, any_site: bool) -> Iterator[tuple[int, Li
             if number == 1:
                 _check_head(decode_as(content, ExportHead), site, any_site)
             else:
-                yield number, decode_as(content, Line)  # type: ignore[arg-type]
+                yield number, decode_as(content, TransferLine)  # type: ignore[arg-type]
         except InvalidInput as error:
             raise _at_line(number, error) from None
     if number == 0:
@@ -209,7 +209,7 @@ def _check_head(head: ExportHead, site: str, any_site: bool) -> None:
         )
 
 
-def _check(number: int, line: Line) -> None:
+def _check(number: int, line: TransferLine) -> None:
     """What the tables do not check by themselves."""
     fields = type(line).__struct_fields__
     for name in fields:
@@ -232,7 +232,7 @@ def _check_payload(number: int, line: MessageLine) -> None:
         raise _wrong(number, "tells of another notification than message_id", "payload")
 
 
-def _table_of(line: Line) -> str:
+def _table_of(line: TransferLine) -> str:
     return table_of_message(line.tracked_operation_id) if isinstance(line, MessageLine) else _COUNTED[type(line)]
 
 

@@ -17,7 +17,7 @@ from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites.intent import IntentKind, IntentOutcome
 from fieldpost.core.sites.message import Category, OperationRecord, RejectedMessage
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 from fieldpost.core.times import from_text, to_microseconds, to_text
 from fieldpost.link.messages import Cell, Command, CommandResult, Item
 from fieldpost.site.buffer import calls, event_log, rejected
@@ -25,7 +25,7 @@ from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.event_log import EventFilter, Severity, SiteEvent
 from fieldpost.site.buffer.tracking import Tracking
 
-Row = dict[str, Cell]
+AnswerRow = dict[str, Cell]
 
 RETENTION_DAYS = 60.0
 """How long it is remembered which commands were applied: twice as long as central goes on sending one."""
@@ -46,7 +46,7 @@ DELETE FROM commands WHERE intent_id IN (
 _item = msgspec.json.Decoder(Item)
 
 
-class Commands:
+class CommandHandler:
     """Does what central asks for at one site."""
 
     def __init__(self, buffer: Buffer, clock: Clock) -> None:
@@ -69,7 +69,7 @@ class Commands:
             return _failed(command, str(error))
         return _failed(command, f"{kind.value} is nothing that a site does")
 
-    def _act(self, command: Command, act: "Act") -> CommandResult:
+    def _act(self, command: Command, act: "CallAction") -> CommandResult:
         now = self._clock.now()
         by = f"{command.by} at central" if command.by else "central"
 
@@ -95,10 +95,10 @@ def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
     return cursor.connection.changes()
 
 
-Act = Callable[[apsw.Cursor, str, datetime, str], bool]
-Look = Callable[[apsw.Cursor, Mapping[str, str | int]], tuple[tuple[Row, ...], str | None]]
+CallAction = Callable[[apsw.Cursor, str, datetime, str], bool]
+Look = Callable[[apsw.Cursor, Mapping[str, str | int]], tuple[tuple[AnswerRow, ...], str | None]]
 
-_ACTS: Mapping[IntentKind, Act] = {
+_ACTS: Mapping[IntentKind, CallAction] = {
     IntentKind.RETRY: lambda cursor, message_id, now, by: calls.retry(cursor, message_id, now, by) is not None,
     IntentKind.DISCARD: lambda cursor, message_id, now, by: calls.discard(cursor, message_id, now, by) is not None,
     IntentKind.RESUBMIT_REJECTED: rejected.resubmit,
@@ -106,7 +106,7 @@ _ACTS: Mapping[IntentKind, Act] = {
 }
 
 
-def _look_parked(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> tuple[tuple[Row, ...], str | None]:
+def _look_parked(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> tuple[tuple[AnswerRow, ...], str | None]:
     limit = _limit(arguments)
     skipped = _number(arguments.get("cursor", 0), "cursor")
     found = Tracking(lambda work: work(cursor)).parked(limit + 1, skipped)
@@ -114,7 +114,7 @@ def _look_parked(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> tup
     return rows, str(skipped + len(rows)) if len(rows) < len(found) else None
 
 
-def _look_rejected(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> tuple[tuple[Row, ...], str | None]:
+def _look_rejected(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> tuple[tuple[AnswerRow, ...], str | None]:
     limit = _limit(arguments)
     found = rejected.page(cursor, _rejected_place(arguments.get("cursor")), limit=limit + 1)
     rows = _fitting([_rejected_row(message) for message in found[:limit]])
@@ -124,7 +124,7 @@ def _look_rejected(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> t
     return rows, f"{rejected_at}.{message_id}"
 
 
-def _look_events(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> tuple[tuple[Row, ...], str | None]:
+def _look_events(cursor: apsw.Cursor, arguments: Mapping[str, str | int]) -> tuple[tuple[AnswerRow, ...], str | None]:
     limit = _limit(arguments)
     before = _number(arguments["cursor"], "cursor") if "cursor" in arguments else None
     found = event_log.query(cursor, _event_filter(arguments), before=before, limit=limit + 1)
@@ -139,7 +139,7 @@ _LOOKS: Mapping[IntentKind, Look] = {
 }
 
 
-def _parked_row(record: OperationRecord) -> Row:
+def _parked_row(record: OperationRecord) -> AnswerRow:
     return {
         "operation_id": record.operation_id,
         "category": record.category.value,
@@ -154,8 +154,8 @@ def _parked_row(record: OperationRecord) -> Row:
     }
 
 
-def _rejected_row(message: RejectedMessage) -> Row:
-    row: Row = {
+def _rejected_row(message: RejectedMessage) -> AnswerRow:
+    row: AnswerRow = {
         "notification_id": message.message_id,
         "code": message.code,
         "error": _short(message.error),
@@ -169,7 +169,7 @@ def _rejected_row(message: RejectedMessage) -> Row:
     return row | {"list_name": _short(item.list_name), "subject": _short(item.subject), "script": item.script}
 
 
-def _event_row(entry: SiteEvent) -> Row:
+def _event_row(entry: SiteEvent) -> AnswerRow:
     return {
         "sequence": entry.sequence,
         "occurred_at": to_text(entry.occurred_at),
@@ -184,7 +184,7 @@ def _event_row(entry: SiteEvent) -> Row:
     }
 
 
-def _fitting(rows: Sequence[Row]) -> tuple[Row, ...]:
+def _fitting(rows: Sequence[AnswerRow]) -> tuple[AnswerRow, ...]:
     """As many of the rows, and one at least, as an answer may hold."""
     size = 0
     for number, row in enumerate(rows):
@@ -241,8 +241,8 @@ def _number(value: str | int, field: str) -> int:
 
 
 def _short(text: str | None) -> str | None:
-    return None if text is None else cut(text, TEXT_BYTES_MAX)
+    return None if text is None else truncate(text, TEXT_BYTES_MAX)
 
 
 def _failed(command: Command, detail: str) -> CommandResult:
-    return CommandResult(command.intent_id, IntentOutcome.OPERATION_FAILED.value, cut(detail))
+    return CommandResult(command.intent_id, IntentOutcome.OPERATION_FAILED.value, truncate(detail))

@@ -13,15 +13,15 @@ from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
 from fieldpost.link.codec import UNFIT
 from fieldpost.link.control import ControlClient
 from fieldpost.link.endpoint import Endpoint
-from fieldpost.link.messages import Command, Message, Reconcile, TelemetryAck
+from fieldpost.link.messages import Command, LinkMessage, Reconcile, TelemetryAck
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.config.folder import Folder
 from fieldpost.site.config.options import ReportOptions
 from fieldpost.site.forwarding.forwarder import ForwardHealth
-from fieldpost.site.reporting.commands import Commands
+from fieldpost.site.reporting.commands import CommandHandler
 from fieldpost.site.reporting.health import HealthReport
-from fieldpost.site.reporting.telemetry import Telemetry
+from fieldpost.site.reporting.telemetry import TelemetrySender
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
@@ -46,8 +46,10 @@ class Control:
         self._client = ControlClient(
             endpoint or folder.endpoint, self._handle, clock, random, self._options.reconnect_interval_s
         )
-        self._commands = Commands(buffer, clock)
-        self._telemetry = Telemetry(Tracking(buffer.read), self._client.send, clock, is_on=self._options.telemetry)
+        self._commands = CommandHandler(buffer, clock)
+        self._telemetry = TelemetrySender(
+            Tracking(buffer.read), self._client.send, clock, is_on=self._options.telemetry
+        )
         self._health = HealthReport(buffer, folder.path, forwarding, clock)
         self._nudge = asyncio.Event()
 
@@ -64,7 +66,7 @@ class Control:
     async def close(self) -> None:
         """Nothing is held open but what `run` closes."""
 
-    async def _handle(self, message: Message) -> Message | None:
+    async def _handle(self, message: LinkMessage) -> LinkMessage | None:
         match message:
             case Reconcile():
                 answer = await asyncio.to_thread(self._telemetry.answer, message)

@@ -23,12 +23,12 @@ from fieldpost.link.messages import (
     FRAME_BYTES_MAX,
     ITEMS_MAX,
     CallRow,
-    Message,
+    LinkMessage,
     Reconcile,
     ReconcileAnswer,
     TelemetryAck,
 )
-from fieldpost.link.messages import Telemetry as Told
+from fieldpost.link.messages import Telemetry as TelemetryMessage
 from fieldpost.site.buffer.tracking import Tracking
 
 ACK_S = 30.0
@@ -37,11 +37,11 @@ ACK_S = 30.0
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
-class Telemetry:
+class TelemetrySender:
     """What one site tells of its calls."""
 
     def __init__(
-        self, tracking: Tracking, send: Callable[[Message], Awaitable[None]], clock: Clock, *, is_on: bool = True
+        self, tracking: Tracking, send: Callable[[LinkMessage], Awaitable[None]], clock: Clock, *, is_on: bool = True
     ) -> None:
         """`is_on` False leaves everything to central's questions."""
         self._tracking = tracking
@@ -94,7 +94,7 @@ class Telemetry:
             self._told = max(answer.until, 0)
         return answer
 
-    def _changes(self, told: int) -> Told | None:
+    def _changes(self, told: int) -> TelemetryMessage | None:
         try:
             stretch = _Stretch.read(self._tracking, told, ITEMS_MAX)
         except FieldpostError as error:
@@ -102,7 +102,7 @@ class Telemetry:
             return None
         if not stretch.rows:
             return None
-        return Told(
+        return TelemetryMessage(
             incarnation=self._tracking.incarnation(),
             after=told,
             until=stretch.until,

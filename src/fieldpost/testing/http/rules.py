@@ -39,7 +39,7 @@ class ReceivedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class HttpReaction:
     """What is done with one request. As it stands here: what a good server does."""
 
     status: int = 200
@@ -69,7 +69,7 @@ class Act:
         return head.encode("latin-1") + b"\r\n" + (b"" if self.status in (204, 304) else self.body)
 
 
-class Rule(Misbehaving):
+class HttpRule(Misbehaving):
     """What to do with requests of one kind. It does nothing until it is told what: by `answer`, `close`, `delay` …
 
     The request was taken in, whatever is answered. With a `raw` half of an answer, `then_reset` breaks it off.
@@ -83,7 +83,7 @@ class Rule(Misbehaving):
         self._method = method
         self._path = path
         self._when = when
-        self._act: Act | None = None
+        self._act: HttpReaction | None = None
         self._times: int | None = None
         self._is_withdrawn = False
 
@@ -123,7 +123,7 @@ class Rule(Misbehaving):
         """Act no more."""
         self._is_withdrawn = True
 
-    def take(self, request: ReceivedRequest) -> Act | None:
+    def take(self, request: ReceivedRequest) -> HttpReaction | None:
         """What to do now, if this rule has a word in it; its turn is then taken."""
         if self._act is None or self._is_withdrawn or (self._times is not None and self.hits >= self._times):
             return None
@@ -135,5 +135,5 @@ class Rule(Misbehaving):
         return self._act
 
     def _do(self, **changes: Any) -> Self:
-        self._act = replace(self._act or Act(), **changes)
+        self._act = replace(self._act or HttpReaction(), **changes)
         return self

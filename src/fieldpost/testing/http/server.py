@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.testing.http.rules import Act, ReceivedRequest, Rule
+from fieldpost.testing.http.rules import HttpReaction, HttpRule, ReceivedRequest
 from fieldpost.testing.kept_port import KeptPort
 from fieldpost.testing.misbehaving import Ending
 from fieldpost.testing.waiters import Waiters
@@ -38,19 +38,19 @@ class HttpServer:
         host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
-        on_request: Callable[[ReceivedRequest], Act | None] | None = None,
+        on_request: Callable[[ReceivedRequest], HttpReaction | None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         """`port` 0 takes a free one, which stays the server's over stop and start. `tls` holds its certificate.
 
-        `on_request` is asked for every request that no rule speaks of; it may give an `Act` of its own.
+        `on_request` is asked for every request that no rule speaks of; it may give an `HttpReaction` of its own.
         """
         self.host = host
         self.port = port
         self._tls = tls
         self._on_request = on_request
         self._clock = clock or SystemClock()
-        self._rules: list[Rule] = []
+        self._rules: list[HttpRule] = []
         self._requests: list[ReceivedRequest] = []
         self._connection_count = 0
         self._listener: asyncio.Server | None = None
@@ -109,9 +109,9 @@ class HttpServer:
         path: str | None = None,
         *,
         when: Callable[[ReceivedRequest], bool] | None = None,
-    ) -> Rule:
+    ) -> HttpRule:
         """Lay a rule: for this method, this path, and when this is so."""
-        rule = Rule(method, path, when)
+        rule = HttpRule(method, path, when)
         self._rules.append(rule)
         return rule
 
@@ -182,7 +182,7 @@ class HttpServer:
             if act.ending is not Ending.STAY:
                 return
 
-    async def _do(self, act: Act, writer: asyncio.StreamWriter, ended: asyncio.Event) -> None:
+    async def _do(self, act: HttpReaction, writer: asyncio.StreamWriter, ended: asyncio.Event) -> None:
         if act.event is not None:
             await _unless(ended, act.event.wait())
         if act.delay_s:
@@ -214,12 +214,12 @@ class HttpServer:
             body = await reader.readexactly(min(int(headers.get("content-length", "0")), BODY_BYTES_MAX))
         return ReceivedRequest(len(self._requests) + 1, connection, method, target, headers, body)
 
-    def _act(self, request: ReceivedRequest) -> Act:
+    def _act(self, request: ReceivedRequest) -> HttpReaction:
         for rule in self._rules:
             act = rule.take(request)
             if act is not None:
                 return act
-        return (self._on_request(request) if self._on_request is not None else None) or Act()
+        return (self._on_request(request) if self._on_request is not None else None) or HttpReaction()
 
 
 class _Gone(Exception):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fieldpost.testing.http.rules import ReceivedRequest, Rule
+from fieldpost.testing.http.rules import HttpRule, ReceivedRequest
 from fieldpost.testing.http.server import HttpServer
 from fieldpost.testing.thread import ServerThread
 
@@ -30,7 +30,7 @@ class HttpServerThread(ServerThread[HttpServer]):
         path: str | None = None,
         *,
         when: Callable[[ReceivedRequest], bool] | None = None,
-    ) -> Rule:
+    ) -> HttpRule:
         """Lay a rule. While requests already flow a half-told rule does nothing yet, which may be too late."""
         return self._server.on(method, path, when=when)
 

@@ -2,24 +2,24 @@
 
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import Credentials, Limits
-from fieldpost.testing.mail.record import Connection, Line
-from fieldpost.testing.mail.rules import Rule
-from fieldpost.testing.mail.script import Moment, Tap, Verb
+from fieldpost.testing.mail.record import ConnectionRecord, TranscriptLine
+from fieldpost.testing.mail.rules import MailRule
+from fieldpost.testing.mail.script import MailEvent, SmtpVerb, Tap
 from fieldpost.testing.mail.server import MailServer
 from fieldpost.testing.mail.thread import MailServerThread
 from fieldpost.testing.thread import Gate
 
 __all__ = [
-    "Connection",
+    "ConnectionRecord",
     "Credentials",
     "Gate",
     "Limits",
-    "Line",
+    "MailEvent",
+    "MailRule",
     "MailServer",
     "MailServerThread",
-    "Moment",
     "ReceivedMail",
-    "Rule",
+    "SmtpVerb",
     "Tap",
-    "Verb",
+    "TranscriptLine",
 ]

@@ -7,17 +7,19 @@ import json
 from collections.abc import Awaitable, Callable
 
 from fieldpost.testing.mail.offer import AuthCheck, Credentials
-from fieldpost.testing.mail.script import Reply
+from fieldpost.testing.mail.script import ScriptedReply
 
-Ask = Callable[[str], Awaitable[str]]
+Challenge = Callable[[str], Awaitable[str]]
 """Sends a 334 with this challenge and returns what the client says to it."""
 
-_WRONG = Reply(535, "5.7.8 Authentication credentials invalid")
-_MALFORMED = Reply(501, "5.5.2 Cannot decode the response")
-_CANCELLED = Reply(501, "5.7.0 Authentication cancelled")
+_WRONG = ScriptedReply(535, "5.7.8 Authentication credentials invalid")
+_MALFORMED = ScriptedReply(501, "5.5.2 Cannot decode the response")
+_CANCELLED = ScriptedReply(501, "5.7.0 Authentication cancelled")
 
 
-async def authenticate(mechanism: str, initial: str | None, ask: Ask, check: AuthCheck) -> tuple[Reply, str | None]:
+async def authenticate(
+    mechanism: str, initial: str | None, ask: Challenge, check: AuthCheck
+) -> tuple[ScriptedReply, str | None]:
     """Hold the dialogue; returns the last reply and whom it let in."""
     try:
         credentials = await _credentials(mechanism, initial, ask)
@@ -29,7 +31,7 @@ async def authenticate(mechanism: str, initial: str | None, ask: Ask, check: Aut
     if inspect.isawaitable(verdict):
         verdict = await verdict
     if verdict:
-        return Reply(235, "2.7.0 Authentication successful"), credentials.user
+        return ScriptedReply(235, "2.7.0 Authentication successful"), credentials.user
     if mechanism == "XOAUTH2":
         # The reason comes as a challenge, which a client has to answer by an empty line before it hears the 535.
         reason = json.dumps({"status": "401", "schemes": "bearer", "scope": "https://mail.example/"})
@@ -37,7 +39,7 @@ async def authenticate(mechanism: str, initial: str | None, ask: Ask, check: Aut
     return _WRONG, None
 
 
-async def _credentials(mechanism: str, initial: str | None, ask: Ask) -> Credentials:
+async def _credentials(mechanism: str, initial: str | None, ask: Challenge) -> Credentials:
     match mechanism:
         case "PLAIN":
             _, user, secret = _decode(initial if initial is not None else await ask("")).split("\0")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fieldpost.testing.mail.message import ReceivedMail
-from fieldpost.testing.mail.script import Reply
-from fieldpost.testing.mail.wire import Wire
+from fieldpost.testing.mail.script import ScriptedReply
+from fieldpost.testing.mail.wire import ServerWire
 from fieldpost.testing.waiters import Waiters
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TranscriptLine:
     """One line of a conversation; secrets stand in it as they came."""
 
     speaker: Literal["client", "server"]
@@ -23,13 +23,13 @@ class Line:
 
 
 @dataclass(eq=False)
-class Connection:
+class ConnectionRecord:
     """One connection: what was said, and a hand on it for what a server does unasked."""
 
     number: int
     peer: str
-    wire: Wire = field(repr=False)
-    transcript: deque[Line] = field(repr=False)
+    wire: ServerWire = field(repr=False)
+    transcript: deque[TranscriptLine] = field(repr=False)
     is_open: bool = True
     is_tls: bool = False
     tls_error: str | None = None
@@ -44,7 +44,7 @@ class Connection:
 
     def say(self, code: int, text: str = "") -> None:
         """Say something unasked, as a server does that closes an idle connection."""
-        reply = bytes(Reply(code, text))
+        reply = bytes(ScriptedReply(code, text))
         self.note("server", reply.decode("utf-8", "replace").rstrip())
         self.wire.say(reply)
         self.wire.flush()
@@ -56,7 +56,7 @@ class Connection:
         self.wire.reset()
 
     def note(self, speaker: Literal["client", "server"], text: str) -> None:
-        self.transcript.append(Line(speaker, text))
+        self.transcript.append(TranscriptLine(speaker, text))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.transcript))
@@ -73,7 +73,7 @@ class Record:
         self.seen: Counter[str] = Counter()
         self._mail_number = 0
         self._mails: deque[ReceivedMail] = deque(maxlen=mails_max)
-        self._connections: deque[Connection] = deque(maxlen=connections_max)
+        self._connections: deque[ConnectionRecord] = deque(maxlen=connections_max)
         self._waiters = Waiters()
 
     @property
@@ -81,10 +81,10 @@ class Record:
         return list(self._mails)
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[ConnectionRecord]:
         return list(self._connections)
 
-    def add_connection(self, connection: Connection) -> None:
+    def add_connection(self, connection: ConnectionRecord) -> None:
         self._connections.append(connection)
         self.changed()
 

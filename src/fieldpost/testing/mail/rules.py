@@ -5,10 +5,10 @@
     server.on("dot").keep_mail().close()          # it has the mail, and the client never learns
     server.on("ehlo").hang()
 
-Theory of operation. Each verb that arrives becomes a `Moment`. The rules of that verb are asked in the order in which
-they were laid; the first that matches, and still has turns, says what is done (its `Act`). A used-up rule is passed
-over, so two rules in a row make a sequence: first 451, then 550. No rule: the server behaves. A command that is wrong
-in itself (bad syntax, out of order) gets the server's own refusal and takes no rule's turn.
+Theory of operation. Each verb that arrives becomes a `MailEvent`. The rules of that verb are checked in the order in
+which they were added; the first one that matches and is not used up decides the `MailReaction`. Used-up rules are
+skipped, so two rules in a row make a sequence: first 451, then 550. Without a rule the server behaves correctly. An
+invalid command (bad syntax, wrong order) gets the server's own error and uses up no rule.
 
 A positive answer given by a rule has the effect of the server's own (`reply(251)` at RCPT adds the recipient). After a
 negative one, or none, the command did not happen; only `keep_mail` takes the mail in all the same.
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-from fieldpost.testing.mail.script import BEHAVE, VERBS, Act, Moment, Reply, Tap, Verb
+from fieldpost.testing.mail.script import BEHAVE, VERBS, MailEvent, MailReaction, ScriptedReply, SmtpVerb, Tap
 from fieldpost.testing.misbehaving import Misbehaving
 
 Per = Literal["address", "message", "transaction", "connection"]
@@ -36,25 +36,25 @@ _VERBS_WITH_ADDRESS = frozenset({"mail", "rcpt", "data", "dot"})
 _COUNTERS_MAX = 10_000
 
 
-class Rule(Misbehaving):
+class MailRule(Misbehaving):
     """What to do at one verb. It does nothing until it is told what: by `reply`, `close`, `delay` or any other act."""
 
     def __init__(
         self,
-        verb: Verb,
+        verb: SmtpVerb,
         address: str | Callable[[str], bool] | None = None,
-        when: Callable[[Moment], bool] | None = None,
+        when: Callable[[MailEvent], bool] | None = None,
     ) -> None:
         if verb not in VERBS:
             raise ValueError(f"no verb {verb!r}; there are {', '.join(sorted(VERBS))}")
         if address is not None and verb not in _VERBS_WITH_ADDRESS:
             raise ValueError(f"{verb!r} has no address; one of {', '.join(sorted(_VERBS_WITH_ADDRESS))} has")
-        self.verb: Verb = verb
+        self.verb: SmtpVerb = verb
         self.hits = 0
         """How often it has acted."""
         self._address = address.casefold() if isinstance(address, str) else address
         self._when = when
-        self._act: Act | None = None
+        self._act: MailReaction | None = None
         self._skips = _Turns(0)
         self._turns: _Turns | None = None
         self._is_withdrawn = False
@@ -65,7 +65,7 @@ class Rule(Misbehaving):
         """Answer with this code; a text of several lines makes a reply of several lines."""
         if not 200 <= code <= 599:
             raise ValueError(f"{code} is no reply code; raw() sends anything")
-        return self._do(reply=Reply(code, text))
+        return self._do(reply=ScriptedReply(code, text))
 
     def unavailable(self, text: str = "4.3.2 Service not available") -> Self:
         """Say 421 and close, as a server does that is shutting down or overloaded."""
@@ -111,7 +111,7 @@ class Rule(Misbehaving):
         """Act no more."""
         self._is_withdrawn = True
 
-    def take(self, moment: Moment) -> Act | None:
+    def take(self, moment: MailEvent) -> MailReaction | None:
         """What to do now, if this rule has a word in it; its turn is then taken."""
         act = self._act
         if act is None or self._is_withdrawn or not self._matches(moment):
@@ -121,7 +121,7 @@ class Rule(Misbehaving):
         self.hits += 1
         return act
 
-    def _matches(self, moment: Moment) -> bool:
+    def _matches(self, moment: MailEvent) -> bool:
         wanted = self._address
         if isinstance(wanted, str):
             if not any(address.casefold() == wanted for address in moment.addresses):
@@ -144,9 +144,9 @@ class Rules:
     """All rules of a server, by verb."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, list[Rule]] = {}
+        self._rules: dict[str, list[MailRule]] = {}
 
-    def lay(self, rule: Rule) -> Rule:
+    def lay(self, rule: MailRule) -> MailRule:
         self._rules.setdefault(rule.verb, []).append(rule)
         return rule
 
@@ -156,10 +156,10 @@ class Rules:
                 rule.withdraw()
         self._rules = {}
 
-    def has(self, verb: Verb) -> bool:
+    def has(self, verb: SmtpVerb) -> bool:
         return verb in self._rules
 
-    def act(self, moment: Moment) -> Act:
+    def act(self, moment: MailEvent) -> MailReaction:
         for rule in self._rules.get(moment.verb, ()):
             act = rule.take(moment)
             if act is not None:
@@ -175,7 +175,7 @@ class _Turns:
         self._per = per
         self._taken: OrderedDict[object, int] = OrderedDict()
 
-    def take(self, moment: Moment) -> bool:
+    def take(self, moment: MailEvent) -> bool:
         """Take a turn; False when none is left."""
         if not self._count:
             return False
@@ -186,7 +186,7 @@ class _Turns:
             self._taken.popitem(last=False)
         return taken < self._count
 
-    def _key(self, moment: Moment) -> object:
+    def _key(self, moment: MailEvent) -> object:
         match self._per:
             case None:
                 return None

@@ -7,19 +7,19 @@ from typing import Literal, get_args
 from fieldpost.testing.mail.message import find_message_id
 from fieldpost.testing.misbehaving import Ending, Waitable
 
-Verb = Literal[
+SmtpVerb = Literal[
     "connect", "tls", "ehlo", "helo", "starttls", "auth", "mail", "rcpt", "data", "dot", "rset", "noop", "vrfy", "quit"
 ]
 """`connect` is answered by the banner, `dot` ends the message; a rule at `tls` acts before the handshake."""
 
-VERBS: frozenset[str] = frozenset(get_args(Verb))
+VERBS: frozenset[str] = frozenset(get_args(SmtpVerb))
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class MailEvent:
     """What has just come in, as rules see it."""
 
-    verb: Verb
+    verb: SmtpVerb
     connection: int
     transaction: int = 0
     """Which MAIL of this server, counted from 1, began the transaction."""
@@ -43,7 +43,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ScriptedReply:
     """A reply; each line of its text becomes a line of the reply."""
 
     code: int
@@ -86,10 +86,10 @@ class Tap:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class MailReaction:
     """What is done with one command. As it stands here: what a good server does."""
 
-    reply: Reply | None = None
+    reply: ScriptedReply | None = None
     raw: bytes | None = None
     is_silent: bool = False
     injected: bytes = b""
@@ -105,14 +105,14 @@ class Act:
         """Whether it stands in for the server's own answer."""
         return self.reply is not None or self.raw is not None or self.is_silent
 
-    def answer(self, own: Reply) -> bytes:
+    def answer(self, own: ScriptedReply) -> bytes:
         if self.is_silent:
             return b""
         return (bytes(self.reply or own) if self.raw is None else self.raw) + self.injected
 
-    def lets_through(self, own: Reply) -> bool:
+    def lets_through(self, own: ScriptedReply) -> bool:
         """Whether the command has its effect."""
         return not self.is_silent and self.raw is None and (self.reply or own).is_positive
 
 
-BEHAVE = Act()
+BEHAVE = MailReaction()

@@ -20,11 +20,11 @@ from fieldpost.clock import Clock, SystemClock
 from fieldpost.testing.kept_port import KeptPort
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import EXTENSIONS, MECHANISMS, AuthCheck, Limits, MailHook, Offer
-from fieldpost.testing.mail.record import Connection, Record
-from fieldpost.testing.mail.rules import Rule, Rules
-from fieldpost.testing.mail.script import Moment, Verb
-from fieldpost.testing.mail.session import Session
-from fieldpost.testing.mail.wire import Wire
+from fieldpost.testing.mail.record import ConnectionRecord, Record
+from fieldpost.testing.mail.rules import MailRule, Rules
+from fieldpost.testing.mail.script import MailEvent, SmtpVerb
+from fieldpost.testing.mail.session import SmtpServerSession
+from fieldpost.testing.mail.wire import ServerWire
 
 _GRACE_S = 1.0
 
@@ -74,7 +74,7 @@ class MailServer:
         self._record = Record(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
         self._listener: asyncio.Server | None = None
         self._kept_port = KeptPort()
-        self._sessions: dict[asyncio.Task[None], Wire] = {}
+        self._sessions: dict[asyncio.Task[None], ServerWire] = {}
         self._bugs: list[BaseException] = []
 
     # -- starting and stopping -----------------------------------------------------------------------------------------
@@ -95,7 +95,9 @@ class MailServer:
         loop = asyncio.get_running_loop()
         kept = self._kept_port.come_back()
         place = {"host": self.host, "port": self.port} if kept is None else {"sock": kept}
-        self._listener = await loop.create_server(lambda: Wire(self._offer.limits.message_bytes, self._open), **place)
+        self._listener = await loop.create_server(
+            lambda: ServerWire(self._offer.limits.message_bytes, self._open), **place
+        )
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -120,13 +122,13 @@ class MailServer:
 
     def on(
         self,
-        verb: Verb,
+        verb: SmtpVerb,
         *,
         address: str | Callable[[str], bool] | None = None,
-        when: Callable[[Moment], bool] | None = None,
-    ) -> Rule:
+        when: Callable[[MailEvent], bool] | None = None,
+    ) -> MailRule:
         """Lay a rule: at this verb, for this address (at MAIL the sender, else any recipient) and when this is so."""
-        return self._rules.lay(Rule(verb, address, when))
+        return self._rules.lay(MailRule(verb, address, when))
 
     def behave(self) -> None:
         """Withdraw all rules."""
@@ -150,12 +152,12 @@ class MailServer:
         return self._record.mail_count
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[ConnectionRecord]:
         """All connections so far, the oldest first, open or not."""
         return self._record.connections
 
     @property
-    def open_connections(self) -> Sequence[Connection]:
+    def open_connections(self) -> Sequence[ConnectionRecord]:
         return [connection for connection in self._record.connections if connection.is_open]
 
     @property
@@ -177,7 +179,7 @@ class MailServer:
         await self._record.until(is_so, timeout_s, f"{count} mails" + (f" to {to}" if to else ""))
         return found()
 
-    async def saw(self, verb: Verb, count: int = 1, *, timeout_s: float = 30) -> None:
+    async def saw(self, verb: SmtpVerb, count: int = 1, *, timeout_s: float = 30) -> None:
         """Return once this verb has come so many times, answered or not. Raises TimeoutError."""
         await self._record.until(lambda: self.seen[verb] >= count, timeout_s, f"{verb} x {count}")
 
@@ -191,9 +193,9 @@ class MailServer:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def _open(self, wire: Wire) -> None:
+    def _open(self, wire: ServerWire) -> None:
         self._record.connection_count += 1
-        connection = Connection(
+        connection = ConnectionRecord(
             number=self._record.connection_count,
             peer=wire.peer,
             wire=wire,
@@ -207,13 +209,13 @@ class MailServer:
             return
         if self._offer.implicit_tls is not None:
             wire.hold_input()
-        session = Session(wire, connection, self._offer, self._rules, self._record)
+        session = SmtpServerSession(wire, connection, self._offer, self._rules, self._record)
         task = asyncio.get_running_loop().create_task(session.run(), name=f"mail connection {connection.number}")
         self._sessions[task] = wire
         task.add_done_callback(lambda task: self._close(task, connection))
         self._record.add_connection(connection)
 
-    def _close(self, task: asyncio.Task[None], connection: Connection) -> None:
+    def _close(self, task: asyncio.Task[None], connection: ConnectionRecord) -> None:
         del self._sessions[task]
         if not task.cancelled() and (bug := task.exception()):
             self._bugs.append(bug)

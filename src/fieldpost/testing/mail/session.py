@@ -9,23 +9,25 @@ from dataclasses import dataclass, field
 from fieldpost.testing.mail.auth import authenticate
 from fieldpost.testing.mail.message import ReceivedMail, head_of
 from fieldpost.testing.mail.offer import Offer
-from fieldpost.testing.mail.record import Connection, Record
+from fieldpost.testing.mail.record import ConnectionRecord, Record
 from fieldpost.testing.mail.rules import Rules
-from fieldpost.testing.mail.script import Moment, Reply, Verb
+from fieldpost.testing.mail.script import MailEvent, ScriptedReply, SmtpVerb
 from fieldpost.testing.mail.voice import Ended, Voice
-from fieldpost.testing.mail.wire import LineTooLong, MessageTooBig, PeerGone, Wire
+from fieldpost.testing.mail.wire import LineTooLong, MessageTooBig, PeerGone, ServerWire
 
 _PATH = re.compile(r"(from|to): ?<([^<>]*)>(?: (.*))?", re.IGNORECASE)
-_OUT_OF_ORDER = Reply(503, "5.5.1 Bad sequence of commands")
-_NOT_OFFERED = Reply(502, "5.5.1 Not offered")
-_TOO_BIG = Reply(552, "5.3.4 Message too big")
-_NEEDS_SMTPUTF8 = Reply(553, "5.6.7 Address needs SMTPUTF8")
+_OUT_OF_ORDER = ScriptedReply(503, "5.5.1 Bad sequence of commands")
+_NOT_OFFERED = ScriptedReply(502, "5.5.1 Not offered")
+_TOO_BIG = ScriptedReply(552, "5.3.4 Message too big")
+_NEEDS_SMTPUTF8 = ScriptedReply(553, "5.6.7 Address needs SMTPUTF8")
 
 
-class Session:
+class SmtpServerSession:
     """Speaks with one client until either side ends it."""
 
-    def __init__(self, wire: Wire, connection: Connection, offer: Offer, rules: Rules, record: Record) -> None:
+    def __init__(
+        self, wire: ServerWire, connection: ConnectionRecord, offer: Offer, rules: Rules, record: Record
+    ) -> None:
         self._wire = wire
         self._connection = connection
         self._offer = offer
@@ -54,13 +56,13 @@ class Session:
             if self._offer.implicit_tls is not None:
                 await self._shake_hands(self._offer.implicit_tls, is_first=True)
             self._record.add_verb("connect")
-            banner = Reply(220, f"{self._offer.hostname} ESMTP")
+            banner = ScriptedReply(220, f"{self._offer.hostname} ESMTP")
             self._is_refused = not await self._voice.settle(self._moment("connect"), banner)
             while True:
                 await self._command()
         except PeerGone:
             if self._wire.is_stopping:
-                self._voice.tell(Reply(421, "4.3.2 Service shutting down"))
+                self._voice.tell(ScriptedReply(421, "4.3.2 Service shutting down"))
         except Ended:
             pass
         finally:
@@ -70,14 +72,14 @@ class Session:
         try:
             line = (await self._wire.line()).decode("utf-8", "surrogateescape")
         except LineTooLong:
-            self._voice.tell(Reply(500, "5.5.2 Line too long"))
+            self._voice.tell(ScriptedReply(500, "5.5.2 Line too long"))
             return
         self._connection.note("client", line)
         verb, _, argument = line.partition(" ")
         verb = verb.upper()
         handle = self._verbs.get(verb)
         if handle is None:
-            self._voice.tell(Reply(500, "5.5.2 Command not recognized"))
+            self._voice.tell(ScriptedReply(500, "5.5.2 Command not recognized"))
         elif self._is_refused and verb != "QUIT":
             self._voice.tell(_OUT_OF_ORDER)
         else:
@@ -87,20 +89,20 @@ class Session:
     # -- the verbs -----------------------------------------------------------------------------------------------------
 
     async def _ehlo(self, argument: str, line: str) -> None:
-        await self._greet("ehlo", argument, line, Reply(250, self._offer.ehlo_lines(self._connection.is_tls)))
+        await self._greet("ehlo", argument, line, ScriptedReply(250, self._offer.ehlo_lines(self._connection.is_tls)))
 
     async def _helo(self, argument: str, line: str) -> None:
-        await self._greet("helo", argument, line, Reply(250, self._offer.hostname))
+        await self._greet("helo", argument, line, ScriptedReply(250, self._offer.hostname))
 
-    async def _greet(self, verb: Verb, argument: str, line: str, own: Reply) -> None:
+    async def _greet(self, verb: SmtpVerb, argument: str, line: str, own: ScriptedReply) -> None:
         if not argument:
-            self._voice.tell(Reply(501, "5.5.4 Say your name"))
+            self._voice.tell(ScriptedReply(501, "5.5.4 Say your name"))
         elif await self._voice.settle(self._moment(verb, line), own):
             self._is_greeted, self._transaction = True, None
 
     async def _starttls(self, _argument: str, line: str) -> None:
         context = None if self._connection.is_tls else self._offer.starttls
-        own = _NOT_OFFERED if context is None else Reply(220, "2.0.0 Ready to start TLS")
+        own = _NOT_OFFERED if context is None else ScriptedReply(220, "2.0.0 Ready to start TLS")
         if await self._voice.settle(self._moment("starttls", line), own) and context is not None:
             await self._shake_hands(context)
             # What was said in clear counts no more (RFC 3207).
@@ -120,64 +122,64 @@ class Session:
             if mechanism.upper() in self._offer.auth_mechanisms:
                 own, user = await authenticate(mechanism.upper(), initial or None, self._challenge, self._offer.auth)
             else:
-                own = Reply(504, "5.5.4 Mechanism not offered")
+                own = ScriptedReply(504, "5.5.4 Mechanism not offered")
         self._connection.user = user
         await self._voice.speak(act, own)
 
     async def _mail(self, argument: str, line: str) -> None:
         path = _PATH.fullmatch(argument)
         if path is None or path[1].lower() != "from":
-            self._voice.tell(Reply(501, "5.5.4 Syntax: MAIL FROM:<address>"))
+            self._voice.tell(ScriptedReply(501, "5.5.4 Syntax: MAIL FROM:<address>"))
             return
         address, parameters = path[2], (path[3] or "").upper().split()
         if not self._is_greeted or self._transaction:
             self._voice.tell(_OUT_OF_ORDER)
         elif self._offer.is_auth_required and self._connection.user is None:
-            self._voice.tell(Reply(530, "5.7.0 Authentication required"))
+            self._voice.tell(ScriptedReply(530, "5.7.0 Authentication required"))
         elif refusal := self._refusal(address, parameters):
             self._voice.tell(refusal)
         else:
             self._record.transaction_count += 1
             self._transaction = _Transaction(self._record.transaction_count, address, tuple(parameters))
-            if not await self._voice.settle(self._moment("mail", line, address), Reply(250, "2.1.0 Sender OK")):
+            if not await self._voice.settle(self._moment("mail", line, address), ScriptedReply(250, "2.1.0 Sender OK")):
                 self._transaction = None
 
     async def _rcpt(self, argument: str, line: str) -> None:
         path = _PATH.fullmatch(argument)
         if path is None or path[1].lower() != "to" or not path[2]:
-            self._voice.tell(Reply(501, "5.5.4 Syntax: RCPT TO:<address>"))
+            self._voice.tell(ScriptedReply(501, "5.5.4 Syntax: RCPT TO:<address>"))
         elif self._transaction is None:
             self._voice.tell(_OUT_OF_ORDER)
         elif path[3]:
-            self._voice.tell(Reply(555, "5.5.4 Parameter not supported"))
+            self._voice.tell(ScriptedReply(555, "5.5.4 Parameter not supported"))
         elif not path[2].isascii() and "SMTPUTF8" not in self._transaction.parameters:
             self._voice.tell(_NEEDS_SMTPUTF8)
         elif len(self._transaction.recipients) >= self._offer.limits.recipients:
-            self._voice.tell(Reply(452, "4.5.3 Too many recipients"))
-        elif await self._voice.settle(self._moment("rcpt", line, path[2]), Reply(250, "2.1.5 Recipient OK")):
+            self._voice.tell(ScriptedReply(452, "4.5.3 Too many recipients"))
+        elif await self._voice.settle(self._moment("rcpt", line, path[2]), ScriptedReply(250, "2.1.5 Recipient OK")):
             self._transaction.recipients.append(path[2])
 
     async def _data(self, _argument: str, line: str) -> None:
         if self._transaction is None:
             self._voice.tell(_OUT_OF_ORDER)
         elif not self._transaction.recipients:
-            self._voice.tell(Reply(554, "5.5.1 No valid recipients"))
-        elif await self._voice.settle(self._moment("data", line), Reply(354, "End with <CRLF>.<CRLF>")):
+            self._voice.tell(ScriptedReply(554, "5.5.1 No valid recipients"))
+        elif await self._voice.settle(self._moment("data", line), ScriptedReply(354, "End with <CRLF>.<CRLF>")):
             await self._message(self._transaction)
             self._transaction = None
 
     async def _rset(self, _argument: str, line: str) -> None:
-        if await self._voice.settle(self._moment("rset", line), Reply(250, "2.0.0 OK")):
+        if await self._voice.settle(self._moment("rset", line), ScriptedReply(250, "2.0.0 OK")):
             self._transaction = None
 
     async def _noop(self, _argument: str, line: str) -> None:
-        await self._voice.settle(self._moment("noop", line), Reply(250, "2.0.0 OK"))
+        await self._voice.settle(self._moment("noop", line), ScriptedReply(250, "2.0.0 OK"))
 
     async def _vrfy(self, _argument: str, line: str) -> None:
-        await self._voice.settle(self._moment("vrfy", line), Reply(252, "2.5.2 Send some mail and see"))
+        await self._voice.settle(self._moment("vrfy", line), ScriptedReply(252, "2.5.2 Send some mail and see"))
 
     async def _quit(self, _argument: str, line: str) -> None:
-        if await self._voice.settle(self._moment("quit", line), Reply(221, "2.0.0 Bye")):
+        if await self._voice.settle(self._moment("quit", line), ScriptedReply(221, "2.0.0 Bye")):
             raise Ended
 
     # -- what they need ------------------------------------------------------------------------------------------------
@@ -193,12 +195,12 @@ class Session:
         self._connection.note("client", ".")
         self._record.add_verb("dot")
         if "8BITMIME" not in self._offer.extensions and not raw.isascii():
-            refusal = Reply(554, "5.6.1 This server takes 7 bits only")
+            refusal = ScriptedReply(554, "5.6.1 This server takes 7 bits only")
         if refusal:
             self._voice.tell(refusal)
             return
         act = self._voice.ask(self._moment("dot", ".", raw=raw))
-        own = Reply(250, "2.0.0 Accepted")
+        own = ScriptedReply(250, "2.0.0 Accepted")
         if act.keeps_mail:
             own = await self._keep(transaction, raw)
             await self._voice.hold(act)
@@ -208,7 +210,7 @@ class Session:
                 own = await self._keep(transaction, raw)
         await self._voice.speak(act, own)
 
-    async def _keep(self, transaction: "_Transaction", raw: bytes) -> Reply:
+    async def _keep(self, transaction: "_Transaction", raw: bytes) -> ScriptedReply:
         mail = ReceivedMail(
             number=self._record.next_mail_number(),
             connection=self._connection.number,
@@ -227,12 +229,12 @@ class Session:
             except Exception as error:
                 # Whatever the hook cannot do: the client must keep its mail, and hears why.
                 reason = " ".join(f"{type(error).__name__}: {error}".split())
-                return Reply(451, f"4.3.0 The mail could not be kept: {reason}")
+                return ScriptedReply(451, f"4.3.0 The mail could not be kept: {reason}")
         self._connection.mail_count += 1
         self._record.add_mail(mail)
-        return Reply(250, f"2.0.0 Accepted as {mail.number}")
+        return ScriptedReply(250, f"2.0.0 Accepted as {mail.number}")
 
-    def _refusal(self, address: str, parameters: list[str]) -> Reply | None:
+    def _refusal(self, address: str, parameters: list[str]) -> ScriptedReply | None:
         """Why a MAIL with these parameters cannot be."""
         for parameter in parameters:
             name, _, value = parameter.partition("=")
@@ -247,11 +249,11 @@ class Session:
                 case "AUTH" if self._offer.offers_auth(self._connection.is_tls):
                     pass
                 case _:
-                    return Reply(555, f"5.5.4 Parameter not supported: {name}")
+                    return ScriptedReply(555, f"5.5.4 Parameter not supported: {name}")
         return None if address.isascii() or "SMTPUTF8" in parameters else _NEEDS_SMTPUTF8
 
     async def _challenge(self, challenge: str) -> str:
-        self._voice.tell(Reply(334, challenge))
+        self._voice.tell(ScriptedReply(334, challenge))
         line = (await self._wire.line()).decode("utf-8", "surrogateescape")
         self._connection.note("client", line)
         return line
@@ -261,7 +263,7 @@ class Session:
         act = self._voice.ask(self._moment("tls"))
         await self._voice.hold(act)
         if act.has_answer:
-            await self._voice.speak(act, Reply(220))
+            await self._voice.speak(act, ScriptedReply(220))
         try:
             await self._wire.start_tls(context, self._offer.limits.tls_handshake_s, is_first=is_first)
         except OSError as error:
@@ -270,12 +272,12 @@ class Session:
             raise Ended from None
         self._connection.is_tls = True
 
-    def _moment(self, verb: Verb, line: str = "", address: str | None = None, raw: bytes = b"") -> Moment:
+    def _moment(self, verb: SmtpVerb, line: str = "", address: str | None = None, raw: bytes = b"") -> MailEvent:
         number, transaction = self._connection.number, self._transaction
         if transaction is None:
-            return Moment(verb, number, line=line)
+            return MailEvent(verb, number, line=line)
         recipients = tuple(transaction.recipients)
-        return Moment(verb, number, transaction.number, line, transaction.sender, recipients, address, raw)
+        return MailEvent(verb, number, transaction.number, line, transaction.sender, recipients, address, raw)
 
 
 @dataclass(slots=True)

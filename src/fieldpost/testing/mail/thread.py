@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fieldpost.testing.mail.message import ReceivedMail
-from fieldpost.testing.mail.record import Connection
-from fieldpost.testing.mail.rules import Rule
-from fieldpost.testing.mail.script import Moment, Verb
+from fieldpost.testing.mail.record import ConnectionRecord
+from fieldpost.testing.mail.rules import MailRule
+from fieldpost.testing.mail.script import MailEvent, SmtpVerb
 from fieldpost.testing.mail.server import MailServer
 from fieldpost.testing.thread import ServerThread
 
@@ -29,11 +29,11 @@ class MailServerThread(ServerThread[MailServer]):
 
     def on(
         self,
-        verb: Verb,
+        verb: SmtpVerb,
         *,
         address: str | Callable[[str], bool] | None = None,
-        when: Callable[[Moment], bool] | None = None,
-    ) -> Rule:
+        when: Callable[[MailEvent], bool] | None = None,
+    ) -> MailRule:
         """Lay a rule. While mails already flow a half-told rule might act: then lay it whole, by `call`."""
         return self._server.on(verb, address=address, when=when)
 
@@ -46,13 +46,13 @@ class MailServerThread(ServerThread[MailServer]):
         return self._server.mail_count
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[ConnectionRecord]:
         return self.call(lambda server: server.connections)
 
     def received(self, count: int = 1, *, to: str | None = None, timeout_s: float = 30) -> list[ReceivedMail]:
         return self._run(self._server.received(count, to=to, timeout_s=timeout_s))
 
-    def saw(self, verb: Verb, count: int = 1, *, timeout_s: float = 30) -> None:
+    def saw(self, verb: SmtpVerb, count: int = 1, *, timeout_s: float = 30) -> None:
         self._run(self._server.saw(verb, count, timeout_s=timeout_s))
 
     def idle(self, *, timeout_s: float = 30) -> None:

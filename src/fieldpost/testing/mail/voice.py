@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from fieldpost.clock import Clock
-from fieldpost.testing.mail.record import Connection
+from fieldpost.testing.mail.record import ConnectionRecord
 from fieldpost.testing.mail.rules import Rules
-from fieldpost.testing.mail.script import BEHAVE, Act, Moment, Reply
-from fieldpost.testing.mail.wire import Wire
+from fieldpost.testing.mail.script import BEHAVE, MailEvent, MailReaction, ScriptedReply
+from fieldpost.testing.mail.wire import ServerWire
 from fieldpost.testing.misbehaving import Ending
 
 
@@ -17,13 +17,13 @@ class Ended(Exception):
 class Voice:
     """The speaking half of a session."""
 
-    def __init__(self, wire: Wire, connection: Connection, rules: Rules, clock: Clock) -> None:
+    def __init__(self, wire: ServerWire, connection: ConnectionRecord, rules: Rules, clock: Clock) -> None:
         self._wire = wire
         self._connection = connection
         self._rules = rules
         self._clock = clock
 
-    async def settle(self, moment: Moment, own: Reply) -> bool:
+    async def settle(self, moment: MailEvent, own: ScriptedReply) -> bool:
         """Answer a command, as a rule wants or as we would ourselves; whether it has its effect. Raises Ended."""
         act = self.ask(moment)
         if act is BEHAVE:
@@ -33,17 +33,17 @@ class Voice:
         await self.speak(act, own)
         return act.lets_through(own)
 
-    def ask(self, moment: Moment) -> Act:
+    def ask(self, moment: MailEvent) -> MailReaction:
         return self._rules.act(moment)
 
-    async def hold(self, act: Act) -> None:
+    async def hold(self, act: MailReaction) -> None:
         """Let the client wait as long as the act says."""
         if act.event is not None:
             await self._wire.while_open(act.event)
         if act.delay_s:
             await self._wire.while_open(_Nap(self._clock, act.delay_s))
 
-    async def speak(self, act: Act, own: Reply) -> None:
+    async def speak(self, act: MailReaction, own: ScriptedReply) -> None:
         """Say what the act says, in its pace. Raises Ended when it ends the conversation."""
         answer = act.answer(own)
         if answer:
@@ -64,7 +64,7 @@ class Voice:
                 await self._wire.hang()
         raise Ended
 
-    def tell(self, reply: Reply) -> None:
+    def tell(self, reply: ScriptedReply) -> None:
         """Say this, whatever the rules would like."""
         self._connection.note("server", f"{reply.code} {reply.text}")
         self._wire.say(bytes(reply))

@@ -30,10 +30,10 @@ class PeerGone(Exception):
     """The client left, or the server stops: nobody is there to answer."""
 
 
-class Wire(asyncio.Protocol):
+class ServerWire(asyncio.Protocol):
     """The server's end of one connection."""
 
-    def __init__(self, message_bytes_max: int, on_open: Callable[["Wire"], None]) -> None:
+    def __init__(self, message_bytes_max: int, on_open: Callable[["ServerWire"], None]) -> None:
         self._on_open = on_open
         self._transport: asyncio.Transport
         self._message_bytes_max = message_bytes_max

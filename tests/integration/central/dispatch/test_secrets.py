@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.secrets.keyring import Key, Keyring
+from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.notifications import lists
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status, Target, TargetStatus
@@ -12,10 +12,12 @@ from fieldpost.core.secret import Secret
 from support.centre import Centre
 
 CANARY = "kanarie-1234-geheim"
-OTHER_KEY = Key.of(b"x" * 32)
+OTHER_KEY = SecretKey.of(b"x" * 32)
 
 
-async def add_channel(centre: Centre, name: str = "mail", key: Key | None = None, *, default: bool = True) -> None:
+async def add_channel(
+    centre: Centre, name: str = "mail", key: SecretKey | None = None, *, default: bool = True
+) -> None:
     ring = Keyring([key]) if key else centre.keyring
     sealed = {"password": ring.seal(Secret(CANARY), name, "password", bytes(12))}
     channel = Channel(name, "email", {"max_retries": 3, "retry_delay_s": 60}, default, secrets=sealed)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.ingest.fair_queue import Turns
+from fieldpost.central.ingest.fair_queue import FairQueue
 from fieldpost.central.ingest.submit import Ingest, IngestOptions
 from fieldpost.central.store.engine.store import open_store
 from fieldpost.central.store.figures import kpis
@@ -393,7 +393,7 @@ def test_items_of_the_link_carry_no_address() -> None:
 @pytest.mark.dec("DEC-26")
 async def test_a_site_that_comes_late_does_not_wait_behind_the_backlog_of_another(centre: Centre) -> None:
     """Both have submits waiting; what is stored next is the turn of whoever had less, oldest first within a site."""
-    centre.ingest._pace._turns = Turns(items_max=10, submits_max=1)
+    centre.ingest._pace._turns = FairQueue(items_max=10, submits_max=1)
     done: list[str] = []
 
     async def submit(site: str, number: int) -> None:

@@ -7,13 +7,13 @@ from sqlalchemy import Connection
 from structlog.testing import capture_logs
 
 from fieldpost.central.operate import bulk_step
-from fieldpost.central.operate.bulk_actions import BulkActs, Chosen
+from fieldpost.central.operate.bulk_actions import BulkActionRunner, Chosen
 from fieldpost.central.store.notifications import retention
 from fieldpost.central.store.search import bulk_actions as rows
 from fieldpost.central.store.search.bulk_actions import ActRow
 from fieldpost.central.watch import bulk_actions as watching
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.bulk import BulkAct, BulkStatus, RowOutcome, Verb
+from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, RowOutcome
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
@@ -60,18 +60,18 @@ async def turns(centre: Centre, count: int) -> None:
 
 
 @pytest.fixture
-def bulk(mailing: Centre) -> BulkActs:
-    return BulkActs(mailing.store, mailing.clock)
+def bulk(mailing: Centre) -> BulkActionRunner:
+    return BulkActionRunner(mailing.store, mailing.clock)
 
 
 @pytest.mark.req("CMD-04", "CMD-08", "DEC-15")
 async def test_a_bulk_retry_brings_all_that_fits_back_and_audits_each_with_name_and_reason(
-    mailing: Centre, bulk: BulkActs
+    mailing: Centre, bulk: BulkActionRunner
 ) -> None:
     await mailing.add_list("night")
     ids = await parked(mailing, 7)
     others = await parked(mailing, 2, "night")
-    act = await bulk.start(OLGA, Verb.RETRY, Filter(list_name="ops"), "the server is mended")
+    act = await bulk.start(OLGA, BulkVerb.RETRY, Filter(list_name="ops"), "the server is mended")
     assert (act.status, act.actor, act.wanted) == (BulkStatus.GATHERING, "olga", {"status": ["parked"], "list": "ops"})
     assert await bulk.sweep() == 7
     ended = await act_of(mailing, act)
@@ -89,9 +89,9 @@ async def test_a_bulk_retry_brings_all_that_fits_back_and_audits_each_with_name_
 
 
 @pytest.mark.req("CMD-05", "CMD-09", "AUD-07")
-async def test_a_bulk_discard_ends_all_that_fits(mailing: Centre, bulk: BulkActs) -> None:
+async def test_a_bulk_discard_ends_all_that_fits(mailing: Centre, bulk: BulkActionRunner) -> None:
     ids = await parked(mailing, 3)
-    await bulk.start(OLGA, Verb.DISCARD, PARKED, "nobody needs them now")
+    await bulk.start(OLGA, BulkVerb.DISCARD, PARKED, "nobody needs them now")
     assert await bulk.sweep() == 3
     for i in ids:
         entry = (await mailing.audit(i))[-1]
@@ -99,12 +99,12 @@ async def test_a_bulk_discard_ends_all_that_fits(mailing: Centre, bulk: BulkActs
 
 
 async def test_what_parks_after_the_start_is_not_swept_in(
-    mailing: Centre, bulk: BulkActs, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    mailing: Centre, bulk: BulkActionRunner, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither an arrival nor one that was retried and failed again, though both park before it is gathered."""
     monkeypatch.setattr(bulk_step, "GATHER_MAX", 2)
     old = await parked(mailing, 5)
-    act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "old stuff")
+    act = await bulk.start(OLGA, BulkVerb.DISCARD, PARKED, "old stuff")
     clock.advance(1)
     await turns(mailing, 1)
     new = await parked(mailing, 2)
@@ -118,24 +118,24 @@ async def test_what_parks_after_the_start_is_not_swept_in(
     assert {(await mailing.get(i)).status for i in [*new, again]} == {Status.PARKED}
 
 
-async def test_the_moment_of_a_preview_bounds_the_act(mailing: Centre, bulk: BulkActs) -> None:
+async def test_the_moment_of_a_preview_bounds_the_act(mailing: Centre, bulk: BulkActionRunner) -> None:
     await parked(mailing, 3)
-    preview = await watching.BulkActs(mailing.store).preview(PARKED)
+    preview = await watching.BulkActionReader(mailing.store).preview(PARKED)
     assert (preview.count, preview.is_whole) == (3, True)
     later = await parked(mailing, 2)
-    assert (await watching.BulkActs(mailing.store).preview(PARKED)).count == 5
-    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "as seen", as_of=preview.as_of)
+    assert (await watching.BulkActionReader(mailing.store).preview(PARKED)).count == 5
+    act = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "as seen", as_of=preview.as_of)
     assert await bulk.sweep() == 3
     assert (await act_of(mailing, act)).total == 3
     assert {(await mailing.get(i)).status for i in later} == {Status.PARKED}
 
 
 async def test_each_row_has_its_outcome_done_conflict_or_gone(
-    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+    mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_step, "BATCH", 3)
     done, retried, parked_again, gone = await parked(mailing, 4)
-    act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "too old")
+    act = await bulk.start(OLGA, BulkVerb.DISCARD, PARKED, "too old")
     await turns(mailing, 1)
     await mailing.retry(retried)
     await mailing.retry(parked_again)
@@ -158,14 +158,14 @@ async def test_each_row_has_its_outcome_done_conflict_or_gone(
     assert {i: (await mailing.get(i)).status for i in after} == after
 
 
-async def test_a_selection_is_judged_by_the_versions_that_were_seen(mailing: Centre, bulk: BulkActs) -> None:
+async def test_a_selection_is_judged_by_the_versions_that_were_seen(mailing: Centre, bulk: BulkActionRunner) -> None:
     seen, stale, unseen = await parked(mailing, 3)
     delivered = await mailing.send()
     await mailing.deliver()
     unknown = "0198c8a0-0000-7000-8000-000000000001"
     version = (await mailing.get(seen)).version
     chosen = [Chosen(seen, version), Chosen(stale, version - 1), Chosen(unseen), Chosen(delivered), Chosen(unknown)]
-    act = await bulk.start(OLGA, Verb.RETRY, [*chosen, Chosen(unseen)], "these")
+    act = await bulk.start(OLGA, BulkVerb.RETRY, [*chosen, Chosen(unseen)], "these")
     assert (act.status, act.total) == (BulkStatus.RUNNING, 5), "one that is named twice counts once"
     assert await bulk.sweep() == 2
     outcomes = {row.notification_id: row.outcome for row in await rows_of(mailing, act)}
@@ -173,12 +173,12 @@ async def test_a_selection_is_judged_by_the_versions_that_were_seen(mailing: Cen
 
 
 async def test_any_node_goes_on_where_another_was_killed(
-    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+    mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn in which it was killed is rolled back whole; nothing is lost and nothing done twice."""
     monkeypatch.setattr(bulk_step, "BATCH", 2)
     ids = await parked(mailing, 5)
-    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "mended")
+    act = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended")
     await turns(mailing, 2)
     assert (await act_of(mailing, act)).done == 2
 
@@ -189,7 +189,7 @@ async def test_any_node_goes_on_where_another_was_killed(
     with pytest.raises(RuntimeError):
         await mailing.store.write(killed, now=mailing.store.now())
     assert (await act_of(mailing, act)).done == 2
-    other = BulkActs(mailing.store, mailing.clock)
+    other = BulkActionRunner(mailing.store, mailing.clock)
     assert await other.sweep() == 3
     assert (await act_of(mailing, act)).status is BulkStatus.FINISHED
     for i in ids:
@@ -198,11 +198,11 @@ async def test_any_node_goes_on_where_another_was_killed(
 
 
 async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing_twice(
-    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+    mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_step, "BATCH", 2)
     ids = await parked(mailing, 4)
-    await bulk.start(OLGA, Verb.RETRY, PARKED, "mended")
+    await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended")
     while await turn(mailing):
         await turn(mailing)
     for i in ids:
@@ -210,11 +210,11 @@ async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing
 
 
 async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(
-    mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch
+    mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_step, "BATCH", 2)
     ids = await parked(mailing, 5)
-    act = await bulk.start(OLGA, Verb.DISCARD, PARKED, "wrong button")
+    act = await bulk.start(OLGA, BulkVerb.DISCARD, PARKED, "wrong button")
     await turns(mailing, 2)
     cancelled = await bulk.cancel(Actor("otto", Role.OPERATOR), act.act_id)
     assert (cancelled.status, cancelled.done, cancelled.note) == (BulkStatus.CANCELLED, 2, "cancelled by otto")
@@ -224,9 +224,9 @@ async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(
 
 
 async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_found(
-    mailing: Centre, bulk: BulkActs
+    mailing: Centre, bulk: BulkActionRunner
 ) -> None:
-    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "nothing is parked")
+    act = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "nothing is parked")
     await bulk.sweep()
     assert ((await act_of(mailing, act)).status, act.total) == (BulkStatus.FINISHED, 0)
     with pytest.raises(Conflict) as refused:
@@ -237,14 +237,14 @@ async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_f
             await bulk.cancel(OLGA, unknown)
 
 
-async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActionRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small one need not wait until a large one is done."""
     monkeypatch.setattr(bulk_step, "BATCH", 1)
     await mailing.add_list("night")
     await parked(mailing, 20)
     await parked(mailing, 1, "night")
-    large = await bulk.start(OLGA, Verb.RETRY, Filter(list_name="ops"), "large")
-    small = await bulk.start(OLGA, Verb.RETRY, Filter(list_name="night"), "small")
+    large = await bulk.start(OLGA, BulkVerb.RETRY, Filter(list_name="ops"), "large")
+    small = await bulk.start(OLGA, BulkVerb.RETRY, Filter(list_name="night"), "small")
     for _ in range(6):
         mailing.clock.advance(0.001)  # type: ignore[attr-defined]
         await turns(mailing, 1)
@@ -253,13 +253,13 @@ async def test_two_acts_take_turns(mailing: Centre, bulk: BulkActs, monkeypatch:
 
 
 async def test_an_act_that_fails_by_a_bug_does_not_keep_the_others_waiting(
-    mailing: Centre, bulk: BulkActs, clock: ManualClock
+    mailing: Centre, bulk: BulkActionRunner, clock: ManualClock
 ) -> None:
     await parked(mailing, 2)
-    broken = await bulk.start(OLGA, Verb.RETRY, PARKED, "broken")
+    broken = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "broken")
     await mailing.execute(f"""update bulk_acts set wanted = '{{"colour": "red"}}' where act_id = '{broken.act_id}'""")
     clock.advance(1)
-    good = await bulk.start(OLGA, Verb.RETRY, PARKED, "good")
+    good = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "good")
     with capture_logs() as logged:
         assert await bulk.sweep() == 2
     assert [line["act_id"] for line in logged if line["event"] == "bulk.faulted"] == [broken.act_id]
@@ -268,10 +268,10 @@ async def test_an_act_that_fails_by_a_bug_does_not_keep_the_others_waiting(
 
 
 async def test_a_retry_in_stages_tries_one_then_ten_then_the_rest(
-    mailing: Centre, bulk: BulkActs, clock: ManualClock
+    mailing: Centre, bulk: BulkActionRunner, clock: ManualClock
 ) -> None:
     await parked(mailing, 30)
-    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "carefully", in_stages=True)
+    act = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "carefully", in_stages=True)
     tried = []
     while not (now := await act_of(mailing, act)).status.has_ended:
         await bulk.sweep()
@@ -283,10 +283,10 @@ async def test_a_retry_in_stages_tries_one_then_ten_then_the_rest(
 
 
 async def test_a_retry_in_stages_halts_when_the_same_error_returns(
-    mailing: Centre, bulk: BulkActs, clock: ManualClock
+    mailing: Centre, bulk: BulkActionRunner, clock: ManualClock
 ) -> None:
     ids = await parked(mailing, 30)
-    act = await bulk.start(OLGA, Verb.RETRY, PARKED, "carefully", in_stages=True)
+    act = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "carefully", in_stages=True)
     mailing.adapter.answer("ops", Delivered(), *[Delivered()] * 5, PermanentFailure("550 no such user"))
     for _ in range(4):
         await bulk.sweep()
@@ -301,15 +301,15 @@ async def test_a_retry_in_stages_halts_when_the_same_error_returns(
     assert [(await mailing.get(i)).status for i in ids].count(Status.PARKED) >= 19
 
 
-async def test_a_viewer_may_not_and_a_reason_is_required(mailing: Centre, bulk: BulkActs) -> None:
+async def test_a_viewer_may_not_and_a_reason_is_required(mailing: Centre, bulk: BulkActionRunner) -> None:
     viewer = Actor("vera", Role.VIEWER)
     with pytest.raises(Denied):
-        await bulk.start(viewer, Verb.RETRY, PARKED, "please")
+        await bulk.start(viewer, BulkVerb.RETRY, PARKED, "please")
     with pytest.raises(Denied):
         await bulk.cancel(viewer, "0198c8a0-0000-7000-8000-000000000001")
     for reason in ("", "  ", "two\nlines", "x" * 257):
         with pytest.raises(InvalidInput) as refused:
-            await bulk.start(OLGA, Verb.RETRY, PARKED, reason)
+            await bulk.start(OLGA, BulkVerb.RETRY, PARKED, reason)
         assert refused.value.field == "reason"
 
 
@@ -322,17 +322,17 @@ async def test_a_viewer_may_not_and_a_reason_is_required(mailing: Centre, bulk: 
         (Filter(is_overdue=True), "bulk.overdue"),
     ],
 )
-async def test_an_act_on_what_is_not_parked_is_refused(bulk: BulkActs, wanted: Filter, code: str) -> None:
+async def test_an_act_on_what_is_not_parked_is_refused(bulk: BulkActionRunner, wanted: Filter, code: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        await bulk.start(OLGA, Verb.RETRY, wanted, "please")
+        await bulk.start(OLGA, BulkVerb.RETRY, wanted, "please")
     assert refused.value.code == code
 
 
-async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Centre, bulk: BulkActs) -> None:
+async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Centre, bulk: BulkActionRunner) -> None:
     await parked(mailing, 5)
-    old = await bulk.start(OLGA, Verb.RETRY, PARKED, "done long ago")
+    old = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "done long ago")
     await bulk.sweep()
-    running = await bulk.start(OLGA, Verb.RETRY, PARKED, "still to be done")
+    running = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "still to be done")
     mailing.clock.advance(400 * 86400)  # type: ignore[attr-defined]
     now = mailing.clock.now()
     deleted = []
@@ -347,25 +347,27 @@ async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Ce
 
 
 @pytest.mark.bad_input(55)
-async def test_an_act_that_is_asked_for_twice_under_one_id_is_begun_once(mailing: Centre, bulk: BulkActs) -> None:
+async def test_an_act_that_is_asked_for_twice_under_one_id_is_begun_once(
+    mailing: Centre, bulk: BulkActionRunner
+) -> None:
     await parked(mailing, 2)
     act_id = bulk.new_act_id()
-    first = await bulk.start(OLGA, Verb.RETRY, PARKED, "mended", act_id=act_id)
-    assert await bulk.start(OLGA, Verb.RETRY, PARKED, "mended", act_id=act_id) == first
-    for verb, reason in ((Verb.DISCARD, "mended"), (Verb.RETRY, "another")):
+    first = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", act_id=act_id)
+    assert await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", act_id=act_id) == first
+    for verb, reason in ((BulkVerb.DISCARD, "mended"), (BulkVerb.RETRY, "another")):
         with pytest.raises(Conflict) as error:
             await bulk.start(OLGA, verb, PARKED, reason, act_id=act_id)
         assert error.value.code == "bulk.other"
     with pytest.raises(InvalidInput):
-        await bulk.start(OLGA, Verb.RETRY, PARKED, "mended", act_id="mine")
+        await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", act_id="mine")
     assert [act.act_id for act in await mailing.store.read(rows.newest, 10)] == [act_id]
     assert len(await mailing.rows("select event_id from audit where actor = 'olga'")) == 1
 
 
-async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Centre, bulk: BulkActs) -> None:
+async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Centre, bulk: BulkActionRunner) -> None:
     [one] = await parked(mailing, 1)
-    begun = [(await bulk.start(OLGA, Verb.RETRY, [Chosen(one)], f"reason {number}")).act_id for number in range(5)]
-    looking = watching.BulkActs(mailing.store)
+    begun = [(await bulk.start(OLGA, BulkVerb.RETRY, [Chosen(one)], f"reason {number}")).act_id for number in range(5)]
+    looking = watching.BulkActionReader(mailing.store)
     seen, cursor = [], None
     while True:
         page = await looking.page(limit=2, cursor=cursor)
@@ -379,15 +381,15 @@ async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Cen
     assert error.value.field == "cursor"
 
 
-async def test_an_acts_story_tells_what_its_rows_are_about(mailing: Centre, bulk: BulkActs) -> None:
+async def test_an_acts_story_tells_what_its_rows_are_about(mailing: Centre, bulk: BulkActionRunner) -> None:
     ids = await parked(mailing, 3)
     never = "0198c8a0-0000-7000-8000-000000000001"
-    act = await bulk.start(OLGA, Verb.DISCARD, [Chosen(i) for i in (*ids, never)], "not wanted")
+    act = await bulk.start(OLGA, BulkVerb.DISCARD, [Chosen(i) for i in (*ids, never)], "not wanted")
     await bulk.sweep()
-    story = await watching.BulkActs(mailing.store).story(act.act_id, limit=4)
+    story = await watching.BulkActionReader(mailing.store).story(act.act_id, limit=4)
     assert [row.notification_id for row in story.page.rows] == [*ids, never]
     assert set(story.notifications) == set(ids)
     assert {n.status for n in story.notifications.values()} == {Status.DISCARDED}
     assert (story.act.done, story.act.gone) == (3, 1)
     with pytest.raises(NotFound):
-        await watching.BulkActs(mailing.store).story(never)
+        await watching.BulkActionReader(mailing.store).story(never)

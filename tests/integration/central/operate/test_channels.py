@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.operate.channels import Channels
+from fieldpost.central.operate.channels import ChannelActions
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import InvalidInput
 from fieldpost.outbound.outbound import Outbound
@@ -34,7 +34,7 @@ async def test_a_channel_whose_host_does_not_exist_is_neither_added_nor_changed(
     names = Names("mail.plant.example")
     async with open_centre(store_url, SystemClock()) as centre:
         adapter = EmailAdapter(outbound=Outbound(resolve=names.resolve))
-        channels = Channels(centre.store, {"email": adapter}, centre.clock, centre.keyring)
+        channels = ChannelActions(centre.store, {"email": adapter}, centre.clock, centre.keyring)
         with pytest.raises(InvalidInput) as refused:
             await channels.add(ADMIN, "typo", "email", MAIL | {"host": "mial.plant.example"})
         assert (refused.value.code, refused.value.field) == ("host.unknown", "settings.host")
@@ -49,7 +49,7 @@ async def test_a_host_that_has_gone_keeps_nobody_from_changing_the_rest(store_ur
     names = Names("mail.plant.example")
     async with open_centre(store_url, SystemClock()) as centre:
         adapter = EmailAdapter(outbound=Outbound(resolve=names.resolve))
-        channels = Channels(centre.store, {"email": adapter}, centre.clock, centre.keyring)
+        channels = ChannelActions(centre.store, {"email": adapter}, centre.clock, centre.keyring)
         await channels.add(ADMIN, "mail", "email", MAIL)
         names.known.clear()
         changed = await channels.change(ADMIN, "mail", {"port": 2525}, 1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.operate.intents import IntentOptions, Intents
-from fieldpost.central.operate.sites import Sites
+from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.schema.tables import audit as audit_table
 from fieldpost.central.store.sites import intents
@@ -25,7 +25,7 @@ ONE, TWO, THREE = new_ids(ManualClock().now(), bytes(range(30)))
 
 @pytest.fixture
 async def given(centre: Centre) -> Intents:
-    sites = Sites(centre.store, centre.clock)
+    sites = SiteActions(centre.store, centre.clock)
     for name in (SITE, "north"):
         await sites.add(ADMIN, name)
     return Intents(centre.store, centre.clock, IntentOptions(expire_after_h=24))

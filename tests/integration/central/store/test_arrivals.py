@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.store.engine.store import open_store
 from fieldpost.central.store.notifications import arrivals
-from fieldpost.central.store.notifications.arrivals import Standing
+from fieldpost.central.store.notifications.arrivals import StoredContent
 from fieldpost.core.ids import NotificationId, new_id
 from fieldpost.core.notification import Notification, Provenance, Status, Submission, digest
 from fieldpost.core.times import to_text
@@ -140,8 +140,8 @@ async def test_standing_tells_who_sent_what_of_rows_and_of_purged_ones(centre: C
     await centre.store.write(bury, purged, clock.now())
     ids = [one.notification_id for one in (row, purged, absent)]
     assert await centre.store.read(arrivals.standing, ids) == {
-        ids[0]: Standing(SITE, digest(row)),
-        ids[1]: Standing("other", digest(purged)),
+        ids[0]: StoredContent(SITE, digest(row)),
+        ids[1]: StoredContent("other", digest(purged)),
     }
     assert await centre.store.read(arrivals.standing, []) == {}
 

@@ -14,7 +14,7 @@ from fieldpost.central.store.search.notifications import Found
 from fieldpost.central.store.search.terms import Place
 from fieldpost.core.ids import new_id
 from fieldpost.core.notification import Status, Summary
-from fieldpost.core.search.filters import Filter, words
+from fieldpost.core.search.filters import Filter, tokenize
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
 from support.plans import plans_of
@@ -100,7 +100,7 @@ def fits(n: Summary, wanted: Filter) -> bool:
         and wanted.list_name in (None, n.list_name)
         and (wanted.since is None or n.created_at >= wanted.since)
         and (wanted.until is None or n.created_at < wanted.until)
-        and set(wanted.words) <= set(words(n.subject))
+        and set(wanted.words) <= set(tokenize(n.subject))
     )
 
 

@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from fieldpost.central.operate.intents import Intents
-from fieldpost.central.operate.sites import Sites as SiteActs
+from fieldpost.central.operate.sites import SiteReader as SiteActs
 from fieldpost.central.store.schema import site_tables as tables
 from fieldpost.central.store.sites import cached_calls, health, intents
-from fieldpost.central.upkeep.upkeep import Upkeep
-from fieldpost.central.watch.sites import Sites
+from fieldpost.central.upkeep.upkeep import CentralUpkeep
+from fieldpost.central.watch.sites import SiteReader
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import new_id
@@ -28,9 +28,9 @@ ADMIN = Actor("ada", Role.ADMIN)
 
 
 @pytest.fixture
-async def sites(centre: Centre) -> Sites:
+async def sites(centre: Centre) -> SiteReader:
     await SiteActs(centre.store, centre.clock).add(ADMIN, SITE)
-    return Sites(centre.store, centre.clock, Freshness())
+    return SiteReader(centre.store, centre.clock, Freshness())
 
 
 def a_report(clock: ManualClock, **more: object) -> Health:
@@ -39,7 +39,7 @@ def a_report(clock: ManualClock, **more: object) -> Health:
 
 
 async def sample(centre: Centre) -> None:
-    upkeep = Upkeep.over(centre.store, "node-1", centre.clock, Thresholds())
+    upkeep = CentralUpkeep.over(centre.store, "node-1", centre.clock, Thresholds())
     await upkeep.sampler.sweep()
 
 
@@ -52,7 +52,7 @@ async def count(centre: Centre, table: str) -> int:
 
 @pytest.mark.req("SF-21", "DEC-26")
 async def test_the_newest_report_of_a_site_is_shown_with_its_backlog(
-    centre: Centre, sites: Sites, clock: ManualClock
+    centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
     state, _ = await sites.one(SITE)
     assert (state.link, state.health) == (LinkState.OFFLINE, None)
@@ -86,7 +86,7 @@ async def test_the_newest_report_of_a_site_is_shown_with_its_backlog(
 
 @pytest.mark.req("DEC-26")
 async def test_a_site_is_online_then_late_then_offline_as_its_report_grows_old(
-    centre: Centre, sites: Sites, clock: ManualClock
+    centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
     await centre.ingest.reports.health(SITE, a_report(clock))
     for seconds, link in ((45, "online"), (1, "late"), (14, "late"), (1, "offline")):
@@ -100,7 +100,7 @@ async def test_a_site_is_online_then_late_then_offline_as_its_report_grows_old(
     [{"parked": -1}, {"backlog": {str(n): 1 for n in range(17)}}, {"disk_free_bytes": 2**60}, {"events": {"a": -1}}],
 )
 async def test_a_report_that_cannot_be_is_refused(
-    centre: Centre, sites: Sites, clock: ManualClock, more: dict[str, object]
+    centre: Centre, sites: SiteReader, clock: ManualClock, more: dict[str, object]
 ) -> None:
     with pytest.raises(InvalidInput):
         await centre.ingest.reports.health(SITE, a_report(clock, **more))
@@ -108,7 +108,7 @@ async def test_a_report_that_cannot_be_is_refused(
 
 
 async def test_history_keeps_changes_by_the_minute_and_quiet_by_the_hour(
-    centre: Centre, sites: Sites, clock: ManualClock
+    centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
     begin = clock.now()
     for minute in range(150):
@@ -128,7 +128,7 @@ async def test_history_keeps_changes_by_the_minute_and_quiet_by_the_hour(
     assert [figures.state for _, figures in found.points] == ["offline"]
 
 
-async def test_history_of_an_unknown_site_or_an_impossible_time_is_told(sites: Sites, clock: ManualClock) -> None:
+async def test_history_of_an_unknown_site_or_an_impossible_time_is_told(sites: SiteReader, clock: ManualClock) -> None:
     with pytest.raises(NotFound):
         await sites.history("south")
     with pytest.raises(InvalidInput):
@@ -157,7 +157,7 @@ def a_call(status: OperationStatus, at: datetime) -> CallReport:
 
 @pytest.mark.req("TRK-13")
 async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never(
-    centre: Centre, sites: Sites, clock: ManualClock
+    centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
     """The long-term record of a cached call is central's: a year, where the site keeps a week."""
     reports = [a_call(OperationStatus.DELIVERED, clock.now()), a_call(OperationStatus.PARKED, clock.now())]
@@ -169,7 +169,7 @@ async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never
     await acts.cancel(ADMIN, done.intent_id)
     await centre.ingest.reports.health(SITE, a_report(clock))
     await sample(centre)
-    upkeep = Upkeep.over(centre.store, "node-1", clock, Thresholds())
+    upkeep = CentralUpkeep.over(centre.store, "node-1", clock, Thresholds())
     tables_ = ("site_calls", "intents", "site_health_samples", "site_health")
     for days, left in ((89, [2, 2, 1, 1]), (2, [2, 2, 0, 1]), (273, [2, 2, 0, 1]), (2, [1, 1, 0, 1])):
         clock.advance(days * 86400)

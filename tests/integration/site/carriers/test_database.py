@@ -16,7 +16,7 @@ import trustme
 
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import ConfigError
-from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.site.buffer.payloads import DatabaseWrite, Scalar, check_write, encode
 from fieldpost.site.carriers import postgresql, sqlite
@@ -54,7 +54,7 @@ class World:
         parameters: dict[str, Scalar] | None = None,
         number: int = 1,
         **changes: Any,
-    ) -> Answer:
+    ) -> CarrierAnswer:
         definition = self.definition(**changes)
         write = check_write(definition, statement, VALUES if parameters is None else parameters)
         return await self.carrier.attempt(message(write, number), definition)
@@ -237,7 +237,7 @@ SQLITE_TABLE = {
 @pytest.mark.parametrize(
     ("kind", "answer"), [(kind, answer) for answer, kinds in SQLITE_TABLE.items() for kind in kinds]
 )
-def test_each_error_of_sqlite_means_one_thing(kind: type[apsw.Error], answer: type[Answer]) -> None:
+def test_each_error_of_sqlite_means_one_thing(kind: type[apsw.Error], answer: type[CarrierAnswer]) -> None:
     assert isinstance(sqlite.judge("plant", kind("so it is")), answer)
 
 
@@ -330,7 +330,7 @@ POSTGRESQL_TABLE = {
 @pytest.mark.parametrize(
     ("sqlstate", "answer"), [(state, answer) for answer, states in POSTGRESQL_TABLE.items() for state in states]
 )
-def test_each_sqlstate_means_one_thing(sqlstate: str, answer: type[Answer]) -> None:
+def test_each_sqlstate_means_one_thing(sqlstate: str, answer: type[CarrierAnswer]) -> None:
     error = asyncpg.PostgresError("so it is")
     error.sqlstate = sqlstate
     assert isinstance(postgresql.judge("plant", error), answer)

@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from fieldpost.clock import SystemClock
-from fieldpost.core.sites.forwarding import Answer, NotNow, Refused, Taken
+from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.site.buffer.payloads import check_call, encode
@@ -38,7 +38,7 @@ class World:
 
     async def call(
         self, method: str = "POST", path: str = "/orders", defined: dict[str, Any] | None = None, **arguments: Any
-    ) -> Answer:
+    ) -> CarrierAnswer:
         definition = self.definition(**(defined or {}))
         return await self.carrier.attempt(message(definition, method, path, **arguments), definition)
 

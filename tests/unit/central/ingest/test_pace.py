@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldpost.central.ingest.fair_queue import DRAINING_S, GRANT_MIN, Pace, Turns
+from fieldpost.central.ingest.fair_queue import DRAINING_S, GRANT_MIN, FairQueue, Pace
 from fieldpost.testing import ManualClock
 
 CREDITS = 2000
@@ -25,7 +25,7 @@ def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list
     """All have more than can be stored, and two submits each at central; who is a few batches ahead waits."""
 
     async def drain() -> Counter[str]:
-        turns = Turns(items_max=500, submits_max=1)
+        turns = FairQueue(items_max=500, submits_max=1)
         stored: Counter[str] = Counter()
 
         async def site(name: str, batch: int) -> None:
@@ -47,7 +47,7 @@ def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list
 
 
 async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
-    turns = Turns(items_max=10, submits_max=1)
+    turns = FairQueue(items_max=10, submits_max=1)
     order: list[str] = []
 
     async def submit(site: str) -> None:
@@ -73,7 +73,7 @@ async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
 
 
 async def test_the_store_is_never_given_more_at_once_and_one_large_submit_still_passes() -> None:
-    turns = Turns(items_max=100, submits_max=3)
+    turns = FairQueue(items_max=100, submits_max=3)
     at_once: list[int] = []
 
     async def submit(site: str, items: int) -> None:
@@ -87,7 +87,7 @@ async def test_the_store_is_never_given_more_at_once_and_one_large_submit_still_
 
 
 async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
-    turns = Turns(items_max=1, submits_max=1)
+    turns = FairQueue(items_max=1, submits_max=1)
     release = asyncio.Event()
 
     async def hold() -> None:

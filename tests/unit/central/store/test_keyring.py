@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.central.secrets.keyring import Key, Keyring, SecretUnreadable, key_id_of, key_text, parse_keys
+from fieldpost.central.secrets.keyring import Keyring, SecretKey, SecretUnreadable, key_id_of, key_text, parse_keys
 from fieldpost.core.errors import ConfigError, Conflict
 from fieldpost.core.lists import Channel
 from fieldpost.core.secret import Secret
 
-OLD, NEW = Key.of(b"o" * 32), Key.of(b"n" * 32)
+OLD, NEW = SecretKey.of(b"o" * 32), SecretKey.of(b"n" * 32)
 NONCE = bytes(range(12))
 CANARY = "kanarie-4711"
 
 
-def sealed_by(key: Key, secret: str = CANARY, channel: str = "mail", name: str = "password") -> str:
+def sealed_by(key: SecretKey, secret: str = CANARY, channel: str = "mail", name: str = "password") -> str:
     return Keyring([key]).seal(Secret(secret), channel, name, NONCE)
 
 

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fieldpost.central.store.engine.batcher import Together
+from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.core.errors import InvalidInput, Unavailable
 
 
@@ -28,13 +28,13 @@ class Desk:
 
 async def test_who_is_alone_goes_at_once() -> None:
     desk = Desk()
-    assert await Together(desk.double).one(4) == 8
+    assert await Batcher(desk.double).one(4) == 8
     assert desk.sets == [[4]]
 
 
 async def test_who_comes_meanwhile_goes_together_after_it_and_each_hears_its_own() -> None:
     desk = Desk(held=True)
-    together = Together(desk.double, set_max=3)
+    together = Batcher(desk.double, set_max=3)
     asked = [asyncio.create_task(together.one(number)) for number in range(1)]
     while not desk.sets:
         await asyncio.sleep(0)
@@ -47,7 +47,7 @@ async def test_who_comes_meanwhile_goes_together_after_it_and_each_hears_its_own
 
 async def test_one_that_spoils_its_set_fails_alone() -> None:
     desk = Desk()
-    together = Together(desk.double)
+    together = Batcher(desk.double)
     good, bad, other = await asyncio.gather(*map(together.one, (1, 13, 3)), return_exceptions=True)
     assert (good, other) == (2, 6)
     assert isinstance(bad, InvalidInput)
@@ -55,7 +55,7 @@ async def test_one_that_spoils_its_set_fails_alone() -> None:
 
 async def test_trouble_of_the_store_is_told_to_all_and_asked_once() -> None:
     desk = Desk()
-    together = Together(desk.double)
+    together = Batcher(desk.double)
     heard = await asyncio.gather(*map(together.one, (1, 99, 3)), return_exceptions=True)
     assert [type(error) for error in heard] == [Unavailable] * 3
     assert desk.sets == [[1, 99, 3]]
@@ -64,7 +64,7 @@ async def test_trouble_of_the_store_is_told_to_all_and_asked_once() -> None:
 
 async def test_who_gave_up_while_waiting_is_left_out() -> None:
     desk = Desk(held=True)
-    together = Together(desk.double)
+    together = Batcher(desk.double)
     first = asyncio.create_task(together.one(1))
     while not desk.sets:
         await asyncio.sleep(0)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fieldpost.central.watch.shared_read import FRESH_S, REST, Glance
+from fieldpost.central.watch.shared_read import FRESH_S, REST, SharedRead
 from fieldpost.testing import ManualClock
 
 
@@ -25,7 +25,7 @@ class Looking:
 
 async def test_a_quick_look_is_used_for_a_second() -> None:
     clock = ManualClock()
-    glance = Glance(Looking(clock), clock)
+    glance = SharedRead(Looking(clock), clock)
     assert [await glance.get(), await glance.get()] == [1, 1]
     clock.advance(FRESH_S)
     assert await glance.get() == 2
@@ -33,7 +33,7 @@ async def test_a_quick_look_is_used_for_a_second() -> None:
 
 async def test_what_changes_seldom_is_used_for_as_long_as_it_says() -> None:
     clock = ManualClock()
-    glance = Glance(Looking(clock), clock, fresh_s=10)
+    glance = SharedRead(Looking(clock), clock, fresh_s=10)
     assert await glance.get() == 1
     clock.advance(9.999)
     assert await glance.get() == 1
@@ -43,7 +43,7 @@ async def test_what_changes_seldom_is_used_for_as_long_as_it_says() -> None:
 
 async def test_a_slow_look_rests_many_times_as_long_as_it_took() -> None:
     clock = ManualClock()
-    glance = Glance(Looking(clock, takes_s=2), clock)
+    glance = SharedRead(Looking(clock, takes_s=2), clock)
     assert await glance.get() == 1
     clock.advance(2 * REST - 0.001)
     assert await glance.get() == 1
@@ -54,7 +54,7 @@ async def test_a_slow_look_rests_many_times_as_long_as_it_took() -> None:
 async def test_whoever_asks_at_once_shares_one_look() -> None:
     clock = ManualClock()
     looking = Looking(clock)
-    glance = Glance(looking, clock)
+    glance = SharedRead(looking, clock)
     assert await asyncio.gather(*(glance.get() for _ in range(20))) == [1] * 20
     assert looking.count == 1
 
@@ -69,7 +69,7 @@ async def test_a_look_that_failed_is_not_kept() -> None:
             raise answer
         return answer
 
-    glance = Glance(look, clock)
+    glance = SharedRead(look, clock)
     with pytest.raises(ValueError, match="no"):
         await glance.get()
     assert await glance.get() == 7

@@ -6,10 +6,10 @@ import pytest
 
 from fieldpost.central.store.figures.leases import LEADER, Lease
 from fieldpost.central.store.figures.nodes import NodeRecord
-from fieldpost.central.store.schema.migrate import Schema
+from fieldpost.central.store.schema.migrate import SchemaState
 from fieldpost.central.watch.health import Readiness, dispatcher_check, leader_check, migrations_check
 from fieldpost.central.watch.nodes import LOST_AFTER, Centre, NodeState, state_of
-from fieldpost.core.checks import Check, Verdict
+from fieldpost.core.checks import Check, CheckVerdict
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -18,17 +18,17 @@ SECOND = timedelta(seconds=1)
 @pytest.mark.parametrize(
     ("silent_s", "in_flight", "interval_s", "verdict"),
     [
-        (0, 0, 10, Verdict.OK),
-        (30, 0, 10, Verdict.OK),
-        (30.1, 0, 10, Verdict.FAILING),
-        (30.1, 0, 60, Verdict.OK),
-        (180.1, 0, 60, Verdict.FAILING),
-        (900, 64, 10, Verdict.OK),  # every slot is taken by a slow mail server
-        (1201, 64, 10, Verdict.FAILING),
+        (0, 0, 10, CheckVerdict.OK),
+        (30, 0, 10, CheckVerdict.OK),
+        (30.1, 0, 10, CheckVerdict.FAILING),
+        (30.1, 0, 60, CheckVerdict.OK),
+        (180.1, 0, 60, CheckVerdict.FAILING),
+        (900, 64, 10, CheckVerdict.OK),  # every slot is taken by a slow mail server
+        (1201, 64, 10, CheckVerdict.FAILING),
     ],
 )
 def test_a_dispatcher_lives_that_sweeps_or_waits_for_what_is_in_flight(
-    silent_s: float, in_flight: int, interval_s: float, verdict: Verdict
+    silent_s: float, in_flight: int, interval_s: float, verdict: CheckVerdict
 ) -> None:
     assert dispatcher_check(silent_s, in_flight, interval_s).verdict is verdict
 
@@ -36,32 +36,32 @@ def test_a_dispatcher_lives_that_sweeps_or_waits_for_what_is_in_flight(
 @pytest.mark.parametrize(
     ("lease", "verdict"),
     [
-        (None, Verdict.WARNING),
-        (Lease(LEADER, "a", NOW, 1), Verdict.WARNING),
-        (Lease(LEADER, "a", NOW + SECOND, 1), Verdict.OK),
+        (None, CheckVerdict.WARNING),
+        (Lease(LEADER, "a", NOW, 1), CheckVerdict.WARNING),
+        (Lease(LEADER, "a", NOW + SECOND, 1), CheckVerdict.OK),
     ],
 )
-def test_nobody_leads_is_a_warning(lease: Lease | None, verdict: Verdict) -> None:
+def test_nobody_leads_is_a_warning(lease: Lease | None, verdict: CheckVerdict) -> None:
     centre = Centre((), {} if lease is None else {LEADER: lease}, NOW)
     assert leader_check(centre).verdict is verdict
-    assert centre.leader == ("a" if verdict is Verdict.OK else None)
+    assert centre.leader == ("a" if verdict is CheckVerdict.OK else None)
 
 
 @pytest.mark.parametrize(
     ("schema", "verdict"),
     [
-        (Schema("0002", "0002", is_newer=False), Verdict.OK),
-        (Schema("0001", "0002", is_newer=False), Verdict.FAILING),
-        (Schema(None, "0002", is_newer=False), Verdict.FAILING),
-        (Schema("0009", "0002", is_newer=True), Verdict.WARNING),
+        (SchemaState("0002", "0002", is_newer=False), CheckVerdict.OK),
+        (SchemaState("0001", "0002", is_newer=False), CheckVerdict.FAILING),
+        (SchemaState(None, "0002", is_newer=False), CheckVerdict.FAILING),
+        (SchemaState("0009", "0002", is_newer=True), CheckVerdict.WARNING),
     ],
 )
-def test_an_old_schema_fails_and_a_newer_one_warns(schema: Schema, verdict: Verdict) -> None:
+def test_an_old_schema_fails_and_a_newer_one_warns(schema: SchemaState, verdict: CheckVerdict) -> None:
     assert migrations_check(schema).verdict is verdict
 
 
 def test_a_node_is_ready_with_warnings_but_not_with_failures() -> None:
-    ok, warning, failing = (Check("x", verdict, "") for verdict in Verdict)
+    ok, warning, failing = (Check("x", verdict, "") for verdict in CheckVerdict)
     assert Readiness((ok, warning)).is_ready
     assert not Readiness((ok, warning, failing)).is_ready
 

@@ -8,20 +8,20 @@ from yarl import URL
 
 from fieldpost.central.adapters.email.address import check_address
 from fieldpost.central.adapters.email.attempt import Attempt
-from fieldpost.central.adapters.email.conversation import Conversation
-from fieldpost.central.adapters.email.deadline import Deadline
+from fieldpost.central.adapters.email.conversation import SmtpConversation
+from fieldpost.central.adapters.email.deadline import AttemptDeadline
 from fieldpost.central.adapters.email.description import FIELDS, GUIDE, PHASES
 from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.pool import IDLE_S, Pool
 from fieldpost.central.adapters.email.settings import (
     DEADLINE_S,
     SECRETS,
-    Settings,
+    EmailSettings,
     check_settings,
     doubts,
     read_settings,
 )
-from fieldpost.central.adapters.email.smtp_transaction import Turn
+from fieldpost.central.adapters.email.smtp_transaction import SmtpTransaction
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.errors import InvalidInput
@@ -86,13 +86,13 @@ class EmailAdapter:
         attempt = Attempt(envelope, settings)
         if (refusal := attempt.refusal) is not None:
             return refusal
-        deadline = Deadline(self._clock, self._clock.monotonic() + self.deadline_s * (1 - MARGIN))
+        deadline = AttemptDeadline(self._clock, self._clock.monotonic() + self.deadline_s * (1 - MARGIN))
         opening = Opening(settings, self._tls_context, self._outbound, deadline, envelope.witness)
         # Whoever watches wants to see the whole conversation, from the banner on.
         is_fresh = envelope.witness is not None
         while True:
             conversation = await self._pool.take(settings, deadline, opening, is_fresh=is_fresh)
-            if isinstance(conversation, Conversation):
+            if isinstance(conversation, SmtpConversation):
                 outcome = await self._run(attempt, conversation, settings, deadline)
                 if outcome is not None:
                     return outcome
@@ -106,9 +106,9 @@ class EmailAdapter:
             await self._outbound.close()
 
     async def _run(
-        self, attempt: Attempt, conversation: Conversation, settings: Settings, deadline: Deadline
+        self, attempt: Attempt, conversation: SmtpConversation, settings: EmailSettings, deadline: AttemptDeadline
     ) -> Outcome | None:
-        turn = Turn(conversation, settings, deadline, self._pool.hand_over)
+        turn = SmtpTransaction(conversation, settings, deadline, self._pool.hand_over)
         try:
             outcome = await attempt.run(turn)
         except BaseException:
@@ -121,7 +121,7 @@ class EmailAdapter:
             self._leave(turn, conversation)
         return outcome
 
-    def _leave(self, turn: Turn, conversation: Conversation) -> None:
+    def _leave(self, turn: SmtpTransaction, conversation: SmtpConversation) -> None:
         if conversation.witness is not None:
             self._pool.dismiss(conversation)
         elif turn.is_settled:
@@ -130,7 +130,7 @@ class EmailAdapter:
             # Answers that nobody waits for any more; the outcome does not depend on them.
             self._pool.run_aside(self._read_off(turn, conversation))
 
-    async def _read_off(self, turn: Turn, conversation: Conversation) -> None:
+    async def _read_off(self, turn: SmtpTransaction, conversation: SmtpConversation) -> None:
         if await turn.leave():
             self._pool.give_back(conversation)
         else:

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from fieldpost.central.adapters.email.address import check_address, needs_utf8
-from fieldpost.central.adapters.email.classify import Phase, Reply, Verdict, classify
+from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, SmtpReply, classify
 from fieldpost.central.adapters.email.compose import compose
-from fieldpost.central.adapters.email.settings import Settings
-from fieldpost.central.adapters.email.smtp_transaction import Turn
+from fieldpost.central.adapters.email.settings import EmailSettings
+from fieldpost.central.adapters.email.smtp_transaction import SmtpTransaction
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Target, TargetStatus
@@ -31,7 +31,7 @@ RECIPIENTS_MAX = 100
 class Attempt:
     """The attempt to deliver one envelope."""
 
-    def __init__(self, envelope: Envelope, settings: Settings) -> None:
+    def __init__(self, envelope: Envelope, settings: EmailSettings) -> None:
         self._envelope = envelope
         self._sender = settings.from_address
         self._targets: dict[str, Target] = {}
@@ -39,7 +39,7 @@ class Attempt:
         self._mailboxes = self._check_targets()
         self._uncertain: str | None = None
         self._hold: str | None = None
-        self._reply: Reply | None = None
+        self._reply: SmtpReply | None = None
 
     @property
     def refusal(self) -> Outcome | None:
@@ -50,13 +50,13 @@ class Attempt:
             return PermanentFailure("there is nobody to send to", phase="targets")
         return fold(tuple(self._targets.values()), phase="targets")
 
-    async def run(self, turn: Turn) -> Outcome | None:
+    async def run(self, turn: SmtpTransaction) -> Outcome | None:
         """Give the server the mail. None when the connection had died while it lay idle: nothing was said then, and the
         attempt is to be run over a fresh one. Raises only what the envelope's gate raises."""
         message = self._message
         if 0 < (largest := _size_max(turn.extensions)) < len(message):
             error = f"the mail has {len(message)} bytes, and the server takes at most {largest}"
-            return PermanentFailure(error, phase=Phase.EHLO.value)
+            return PermanentFailure(error, phase=SmtpPhase.EHLO.value)
         batches = deque(self._batches("smtputf8" in turn.extensions))
         is_first = True
         while batches and (is_first or not turn.is_over) and self._hold is None:
@@ -99,14 +99,14 @@ class Attempt:
                 yield group[start : start + RECIPIENTS_MAX]
 
     async def _transact(
-        self, turn: Turn, batch: Sequence[str], message: bytes, *, is_first: bool, has_more: bool
+        self, turn: SmtpTransaction, batch: Sequence[str], message: bytes, *, is_first: bool, has_more: bool
     ) -> Sequence[str] | None:
         """One transaction; gives back those who have to go in a further one, or None (see `run`)."""
         mailboxes = [self._mailboxes[address] for address in batch]
         is_utf8 = any(map(needs_utf8, mailboxes))
         reply = await turn.mail(self._sender, mailboxes, size=len(message), is_utf8=is_utf8)
-        verdict = classify(Phase.MAIL, reply)
-        if verdict is not Verdict.ACCEPTED:
+        verdict = classify(SmtpPhase.MAIL, reply)
+        if verdict is not ReplyVerdict.ACCEPTED:
             if is_first and turn.is_reused and (reply.code == 421 or not reply.is_answer):
                 return None
             self._settle(batch, verdict, reply)
@@ -118,13 +118,13 @@ class Attempt:
                 rest.extend(batch[index:])
                 break
             reply = await turn.rcpt(mailboxes[index])
-            verdict = classify(Phase.RCPT, reply)
-            if verdict is Verdict.ACCEPTED:
+            verdict = classify(SmtpPhase.RCPT, reply)
+            if verdict is ReplyVerdict.ACCEPTED:
                 accepted.append(address)
             elif turn.is_over:
-                self._settle([*accepted, *rest, *batch[index:]], Verdict.TRANSIENT, reply)
+                self._settle([*accepted, *rest, *batch[index:]], ReplyVerdict.TRANSIENT, reply)
                 return ()
-            elif verdict is Verdict.SPLIT and accepted:
+            elif verdict is ReplyVerdict.SPLIT and accepted:
                 rest.append(address)
             else:
                 self._settle([address], verdict, reply)
@@ -133,20 +133,20 @@ class Attempt:
             self._settle(accepted, classify(turn.phase, reply), reply)
         return rest
 
-    def _settle(self, addresses: Sequence[str], verdict: Verdict, reply: Reply) -> None:
+    def _settle(self, addresses: Sequence[str], verdict: ReplyVerdict, reply: SmtpReply) -> None:
         """What this verdict means for these."""
         self._reply = reply
         match verdict:
-            case Verdict.ACCEPTED:
+            case ReplyVerdict.ACCEPTED:
                 self._put(addresses, TargetStatus.DELIVERED, None)
-            case Verdict.PERMANENT:
+            case ReplyVerdict.PERMANENT:
                 self._put(addresses, TargetStatus.FAILED, reply.line)
-            case Verdict.TRANSIENT | Verdict.SPLIT:
+            case ReplyVerdict.TRANSIENT | ReplyVerdict.SPLIT:
                 self._put(addresses, TargetStatus.DUE, reply.line)
-            case Verdict.HOLD:
+            case ReplyVerdict.HOLD:
                 self._hold = reply.line
                 self._put(addresses, TargetStatus.DUE, reply.line)
-            case Verdict.UNCERTAIN:
+            case ReplyVerdict.UNCERTAIN:
                 self._uncertain = reply.line
                 self._put(addresses, TargetStatus.DUE, reply.line)
 
@@ -154,7 +154,7 @@ class Attempt:
         for address in addresses:
             self._targets[address] = Target(address, status, error)
 
-    def _outcome(self, phase: Phase) -> Outcome:
+    def _outcome(self, phase: SmtpPhase) -> Outcome:
         reply = self._reply.line if self._reply is not None else None
         untried = f"not tried: {reply}" if reply else None
         targets = tuple(

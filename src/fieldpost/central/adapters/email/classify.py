@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from fieldpost.core.text import cut
+from fieldpost.core.text import truncate
 
 REPLY_BYTES_MAX = 500
 
 
-class Phase(StrEnum):
+class SmtpPhase(StrEnum):
     """Which command was last sent; `connect` waits for the banner, `dot` for the answer to the whole message."""
 
     CONNECT = "connect"
@@ -28,7 +28,7 @@ class Phase(StrEnum):
     QUIT = "quit"
 
 
-class Verdict(Enum):
+class ReplyVerdict(Enum):
     """What a reply comes to."""
 
     ACCEPTED = "go on; at the dot: delivered"
@@ -40,7 +40,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SmtpReply:
     """What the server said; with code 0 it said nothing that is a reply, and the text tells what happened instead."""
 
     code: int
@@ -60,16 +60,16 @@ class Reply:
     def line(self) -> str:
         """As one line that may be stored and shown: `550 5.1.1 no such user`."""
         text = _NOT_PRINTED.sub(" ", self.text).strip()
-        return cut(f"{self.code} {text}".rstrip() if self.is_answer else text, REPLY_BYTES_MAX)
+        return truncate(f"{self.code} {text}".rstrip() if self.is_answer else text, REPLY_BYTES_MAX)
 
 
-def is_over(phase: Phase, reply: Reply) -> bool:
+def is_over(phase: SmtpPhase, reply: SmtpReply) -> bool:
     """Whether nothing more can be said: after 421 the server closes, after silence or nonsense we are out of step."""
-    expected = (2, 3, 4, 5) if phase in (Phase.AUTH, Phase.DATA) else (2, 4, 5)
+    expected = (2, 3, 4, 5) if phase in (SmtpPhase.AUTH, SmtpPhase.DATA) else (2, 4, 5)
     return reply.code == 421 or reply.code // 100 not in expected
 
 
-def classify(phase: Phase, reply: Reply) -> Verdict:
+def classify(phase: SmtpPhase, reply: SmtpReply) -> ReplyVerdict:
     """What this reply, heard in this phase, means for those it concerns."""
     spoken = f"{reply.code:03} {reply.enhanced}".rstrip()
     for phases, said, verdict in _TABLE:
@@ -81,28 +81,28 @@ def classify(phase: Phase, reply: Reply) -> Verdict:
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?=\s|$)")
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
-_BEFORE_MAIL = (Phase.CONNECT, Phase.EHLO, Phase.STARTTLS, Phase.AUTH)
-_TRANSACTION = (Phase.MAIL, Phase.RCPT, Phase.DATA, Phase.DOT)
+_BEFORE_MAIL = (SmtpPhase.CONNECT, SmtpPhase.EHLO, SmtpPhase.STARTTLS, SmtpPhase.AUTH)
+_TRANSACTION = (SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA, SmtpPhase.DOT)
 
 # Phases, what the server said (code, then enhanced code where it gave one), and what that means.
-_ROWS: tuple[tuple[tuple[Phase, ...], str, Verdict], ...] = (
-    ((Phase.CONNECT, Phase.STARTTLS), r"220.*", Verdict.ACCEPTED),
-    ((Phase.EHLO,), r"250.*", Verdict.ACCEPTED),
-    ((Phase.AUTH,), r"235.*", Verdict.ACCEPTED),
-    (_BEFORE_MAIL, r".*", Verdict.HOLD),
+_ROWS: tuple[tuple[tuple[SmtpPhase, ...], str, ReplyVerdict], ...] = (
+    ((SmtpPhase.CONNECT, SmtpPhase.STARTTLS), r"220.*", ReplyVerdict.ACCEPTED),
+    ((SmtpPhase.EHLO,), r"250.*", ReplyVerdict.ACCEPTED),
+    ((SmtpPhase.AUTH,), r"235.*", ReplyVerdict.ACCEPTED),
+    (_BEFORE_MAIL, r".*", ReplyVerdict.HOLD),
     # "Authentication required", which a server may say to any command (RFC 4954), speaks of our account.
-    ((Phase.MAIL, Phase.RCPT, Phase.DATA), r"530.*|534.*|535.*|538.*", Verdict.HOLD),
+    ((SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA), r"530.*|534.*|535.*|538.*", ReplyVerdict.HOLD),
     # At MAIL the server knows only the channel's sender, so a matter of policy, or a sender it dislikes, is about that.
-    ((Phase.MAIL,), r"5\d\d (5\.7\.\d+|5\.1\.[78])", Verdict.HOLD),
+    ((SmtpPhase.MAIL,), r"5\d\d (5\.7\.\d+|5\.1\.[78])", ReplyVerdict.HOLD),
     # 452 is the code for too many recipients, 552 the one that RFC 821 had; each has other meanings when it says so.
-    ((Phase.RCPT,), r"452( 4\.5\.3)?|552( 5\.5\.3)?", Verdict.SPLIT),
-    ((Phase.MAIL, Phase.RCPT, Phase.DOT), r"2\d\d.*", Verdict.ACCEPTED),
-    ((Phase.DATA,), r"354.*", Verdict.ACCEPTED),
-    (_TRANSACTION, r"4\d\d.*", Verdict.TRANSIENT),
-    (_TRANSACTION, r"5\d\d.*", Verdict.PERMANENT),
-    ((Phase.QUIT,), r".*", Verdict.ACCEPTED),
+    ((SmtpPhase.RCPT,), r"452( 4\.5\.3)?|552( 5\.5\.3)?", ReplyVerdict.SPLIT),
+    ((SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DOT), r"2\d\d.*", ReplyVerdict.ACCEPTED),
+    ((SmtpPhase.DATA,), r"354.*", ReplyVerdict.ACCEPTED),
+    (_TRANSACTION, r"4\d\d.*", ReplyVerdict.TRANSIENT),
+    (_TRANSACTION, r"5\d\d.*", ReplyVerdict.PERMANENT),
+    ((SmtpPhase.QUIT,), r".*", ReplyVerdict.ACCEPTED),
 )
 _TABLE = tuple((frozenset(phases), re.compile(said), verdict) for phases, said, verdict in _ROWS)
 
 # Silence, or an answer that is none.
-_OTHERWISE = dict.fromkeys(Phase, Verdict.TRANSIENT) | {Phase.DOT: Verdict.UNCERTAIN}
+_OTHERWISE = dict.fromkeys(SmtpPhase, ReplyVerdict.TRANSIENT) | {SmtpPhase.DOT: ReplyVerdict.UNCERTAIN}

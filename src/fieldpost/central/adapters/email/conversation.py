@@ -2,7 +2,7 @@
 
 The client class of that library raises the same error for a connection lost after MAIL, after DATA and after the final
 dot, and only the last one may have delivered something. So each command is sent here by itself, and whatever the world
-does comes back as a `Reply`, silence included. Nothing is raised but cancellation.
+does comes back as a `SmtpReply`, silence included. Nothing is raised but cancellation.
 
 Before the first mail `phase` names the last command sent; what is said about a mail is the matter of a `Turn`.
 """
@@ -17,25 +17,25 @@ from aiosmtplib.errors import SMTPException, SMTPResponseException, SMTPServerDi
 from aiosmtplib.esmtp import parse_esmtp_extensions
 from aiosmtplib.response import SMTPResponse
 
-from fieldpost.central.adapters.email.classify import Phase, Reply, Verdict, classify, is_over
-from fieldpost.central.adapters.email.deadline import Deadline
-from fieldpost.central.adapters.email.settings import Settings
-from fieldpost.central.adapters.email.wire import Wire
+from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, SmtpReply, classify, is_over
+from fieldpost.central.adapters.email.deadline import AttemptDeadline
+from fieldpost.central.adapters.email.settings import EmailSettings
+from fieldpost.central.adapters.email.wire import SmtpWire
 from fieldpost.core.secret import Scrubber
 from fieldpost.outbound.connect import connect
-from fieldpost.outbound.guard import Blocked, Guard
+from fieldpost.outbound.guard import AddressGuard, Blocked
 
 QUIT_TIMEOUT_S = 5.0
 
 Witness = Callable[[str], None]
 
 
-class Conversation:
+class SmtpConversation:
     """All that is said over one connection."""
 
-    def __init__(self, settings: Settings, tls_context: ssl.SSLContext, guard: Guard) -> None:
+    def __init__(self, settings: EmailSettings, tls_context: ssl.SSLContext, guard: AddressGuard) -> None:
         self.settings = settings
-        self.phase = Phase.CONNECT
+        self.phase = SmtpPhase.CONNECT
         self.is_over = False
         """Nothing more can be said; what was not answered by now will not be."""
         self.extensions: dict[str, str] = {}
@@ -53,13 +53,13 @@ class Conversation:
         """How long the last message waited for its answer."""
         self.is_doomed = False
         """Whoever spoke meanwhile has gone away: it ends when the message has its answer."""
-        self.wire = Wire()
+        self.wire = SmtpWire()
         self._tls_context = tls_context
         self._guard = guard
 
     # -- before the first mail -----------------------------------------------------------------------------------------
 
-    async def greet(self, deadline: Deadline) -> Reply:
+    async def greet(self, deadline: AttemptDeadline) -> SmtpReply:
         """Connect, say EHLO and go over to TLS as the settings want: the last answer, or the first that stops it."""
         reply = await self._connect(deadline)
         if not self.may_go_on(reply):
@@ -72,7 +72,7 @@ class Conversation:
             return reply
         return await self._ehlo(deadline)
 
-    async def _connect(self, deadline: Deadline) -> Reply:
+    async def _connect(self, deadline: AttemptDeadline) -> SmtpReply:
         host, port = self.settings.host, self.settings.port
         is_tls = self.settings.tls == "implicit"
         timeout_s = deadline.at_most(self.settings.connect_timeout_s)
@@ -94,18 +94,18 @@ class Conversation:
             return self.unheard(f"no connection to {host} port {port}: {reason}")
         self.is_tls = is_tls
         self.tell(f"* connected to {self.peer} port {port}{' over TLS' if is_tls else ''}")
-        return await self.hear(Phase.CONNECT, self.settings.command_timeout_s, deadline)
+        return await self.hear(SmtpPhase.CONNECT, self.settings.command_timeout_s, deadline)
 
-    async def _ehlo(self, deadline: Deadline) -> Reply:
-        reply = await self.say(Phase.EHLO, f"EHLO {self._own_name()}".encode("ascii"), deadline)
+    async def _ehlo(self, deadline: AttemptDeadline) -> SmtpReply:
+        reply = await self.say(SmtpPhase.EHLO, f"EHLO {self._own_name()}".encode("ascii"), deadline)
         self.extensions = parse_esmtp_extensions(reply.text)[0] if reply.code == 250 else {}
         return reply
 
-    async def _start_tls(self, deadline: Deadline) -> Reply:
-        self.phase = Phase.STARTTLS
+    async def _start_tls(self, deadline: AttemptDeadline) -> SmtpReply:
+        self.phase = SmtpPhase.STARTTLS
         if "starttls" not in self.extensions:
             # Somebody on the way may have taken the offer out. There is no falling back to clear text.
-            return Reply(0, "the server does not offer STARTTLS, and the channel requires it")
+            return SmtpReply(0, "the server does not offer STARTTLS, and the channel requires it")
         timeout_s = deadline.at_most(self.settings.command_timeout_s)
         self.tell("> STARTTLS")
         answer = self.wire.start_tls(self._tls_context, server_hostname=self.settings.host, timeout=timeout_s)
@@ -153,7 +153,9 @@ class Conversation:
 
     # -- saying and hearing --------------------------------------------------------------------------------------------
 
-    async def say(self, phase: Phase, line: bytes, deadline: Deadline, *, shown: str | None = None) -> Reply:
+    async def say(
+        self, phase: SmtpPhase, line: bytes, deadline: AttemptDeadline, *, shown: str | None = None
+    ) -> SmtpReply:
         """One command and its answer."""
         if not self.send([line], shown=shown):
             self.phase = phase
@@ -173,13 +175,13 @@ class Conversation:
             return False
         return True
 
-    async def hear(self, phase: Phase, timeout_s: float, deadline: Deadline) -> Reply:
+    async def hear(self, phase: SmtpPhase, timeout_s: float, deadline: AttemptDeadline) -> SmtpReply:
         """The next answer, which is one to the command of this phase."""
         self.phase = phase
         timeout_s = deadline.at_most(timeout_s)
         return await self._hear(self.wire.read_response(timeout_s), timeout_s)
 
-    async def _hear(self, answer: Awaitable[SMTPResponse], timeout_s: float) -> Reply:
+    async def _hear(self, answer: Awaitable[SMTPResponse], timeout_s: float) -> SmtpReply:
         try:
             response = await answer
         except SMTPTimeoutError:
@@ -197,19 +199,19 @@ class Conversation:
             return self.unheard(f"the connection failed: {error}")
         # A server may repeat what it was told, and what it says is stored and shown.
         text = response.message if response.code < 300 and self.witness is None else self.scrub(response.message)
-        reply = Reply(response.code, text)
+        reply = SmtpReply(response.code, text)
         if self.witness is not None:
             self.tell(f"< {reply.line}")
         self.is_over = is_over(self.phase, reply)
         return reply
 
-    def unheard(self, what: str) -> Reply:
+    def unheard(self, what: str) -> SmtpReply:
         self.is_over = True
         self.tell(f"* {what}")
-        return Reply(0, what)
+        return SmtpReply(0, what)
 
-    def may_go_on(self, reply: Reply) -> bool:
-        return classify(self.phase, reply) is Verdict.ACCEPTED
+    def may_go_on(self, reply: SmtpReply) -> bool:
+        return classify(self.phase, reply) is ReplyVerdict.ACCEPTED
 
     def tell(self, line: str) -> None:
         """To whoever watches, if anybody does."""

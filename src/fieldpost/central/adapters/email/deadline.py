@@ -6,7 +6,7 @@ from fieldpost.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class AttemptDeadline:
     """`until` is a time by the clock's monotonic."""
 
     clock: Clock

@@ -9,7 +9,7 @@ from fieldpost.central.adapters.email.settings import (
     DATA_TIMEOUT_S,
     PORTS,
 )
-from fieldpost.core.adapter import Phase, SettingField
+from fieldpost.core.adapter import AttemptPhase, SettingField
 from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 
 FIELDS = (
@@ -81,39 +81,43 @@ FIELDS = (
 )
 
 PHASES = (
-    Phase(
+    AttemptPhase(
         "token",
         "Token",
         "check oauth_token_url, oauth_client_id, oauth_client_secret and the scope",
         "auth",
         ("oauth2",),
     ),
-    Phase(
+    AttemptPhase(
         "connect",
         "Connect",
         "is host right, is the port open from here, and does tls fit the port (587 starttls, 465 implicit, 25 none)?",
     ),
-    Phase("ehlo", "Greeting", "does a mail server answer there, and does it offer what tls and auth ask for?"),
-    Phase(
+    AttemptPhase("ehlo", "Greeting", "does a mail server answer there, and does it offer what tls and auth ask for?"),
+    AttemptPhase(
         "starttls",
         "TLS",
         "is the certificate valid for host, and from an authority that this machine trusts (SSL_CERT_FILE)?",
         "tls",
         ("starttls",),
     ),
-    Phase(
+    AttemptPhase(
         "auth",
         "Login",
         "check username and password; the account may be locked, or want another way to log in",
         "auth",
         ("basic", "oauth2"),
     ),
-    Phase("mail", "Sender", "may this login send as from_address? Many servers take only the login's own address"),
-    Phase(
+    AttemptPhase(
+        "mail", "Sender", "may this login send as from_address? Many servers take only the login's own address"
+    ),
+    AttemptPhase(
         "rcpt", "Recipient", "the server does not take this address: is it spelled right, may this server relay to it?"
     ),
-    Phase("data", "Mail offered", "the server took sender and recipient, and not the mail: its answer says why"),
-    Phase("dot", "Mail taken", "the server has not confirmed it: look whether the mail arrived before sending another"),
+    AttemptPhase("data", "Mail offered", "the server took sender and recipient, and not the mail: its answer says why"),
+    AttemptPhase(
+        "dot", "Mail taken", "the server has not confirmed it: look whether the mail arrived before sending another"
+    ),
 )
 
 GUIDE = (files("fieldpost.central.adapters.email") / "guide.md").read_text("utf-8")

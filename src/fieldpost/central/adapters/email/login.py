@@ -4,24 +4,26 @@ import base64
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-from fieldpost.central.adapters.email.classify import Phase, Reply
-from fieldpost.central.adapters.email.conversation import Conversation
-from fieldpost.central.adapters.email.deadline import Deadline
-from fieldpost.central.adapters.email.settings import Settings
+from fieldpost.central.adapters.email.classify import SmtpPhase, SmtpReply
+from fieldpost.central.adapters.email.conversation import SmtpConversation
+from fieldpost.central.adapters.email.deadline import AttemptDeadline
+from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.core.secret import HIDDEN, Secret
 
 
-async def log_in(conversation: Conversation, settings: Settings, token: Secret | None, deadline: Deadline) -> Reply:
+async def log_in(
+    conversation: SmtpConversation, settings: EmailSettings, token: Secret | None, deadline: AttemptDeadline
+) -> SmtpReply:
     """The answer that ended the dialogue: 235 when we are in."""
-    conversation.phase = Phase.AUTH
+    conversation.phase = SmtpPhase.AUTH
     if not conversation.is_tls and not _is_on_this_machine(conversation.peer):
         # The settings allow it for this machine alone, but a name may lead elsewhere.
-        return Reply(0, f"no credentials without TLS to {conversation.peer}, which is another machine")
+        return SmtpReply(0, f"no credentials without TLS to {conversation.peer}, which is another machine")
     offered = conversation.extensions.get("auth", "").upper().split()
     wanted = ("XOAUTH2",) if settings.auth == "oauth2" else ("PLAIN", "LOGIN")
     mechanism = next((name for name in wanted if name in offered), None)
     if mechanism is None:
-        return Reply(0, _not_offered(wanted, offered))
+        return SmtpReply(0, _not_offered(wanted, offered))
     user = settings.username or ""
     secret = token if settings.auth == "oauth2" else settings.password
     assert secret is not None, "settings without a secret are not valid"
@@ -43,8 +45,8 @@ async def log_in(conversation: Conversation, settings: Settings, token: Secret |
     return reply
 
 
-async def _say(conversation: Conversation, line: str, shown: str, deadline: Deadline) -> Reply:
-    return await conversation.say(Phase.AUTH, line.encode("ascii"), deadline, shown=shown)
+async def _say(conversation: SmtpConversation, line: str, shown: str, deadline: AttemptDeadline) -> SmtpReply:
+    return await conversation.say(SmtpPhase.AUTH, line.encode("ascii"), deadline, shown=shown)
 
 
 def _encoded(text: str) -> str:

@@ -5,11 +5,11 @@ import math
 import ssl
 from collections.abc import Callable
 
-from fieldpost.central.adapters.email.classify import Reply, Verdict, classify
-from fieldpost.central.adapters.email.conversation import Conversation
-from fieldpost.central.adapters.email.deadline import Deadline
+from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpReply, classify
+from fieldpost.central.adapters.email.conversation import SmtpConversation
+from fieldpost.central.adapters.email.deadline import AttemptDeadline
 from fieldpost.central.adapters.email.login import log_in
-from fieldpost.central.adapters.email.settings import Settings
+from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.core.outcome import Held
 from fieldpost.core.secret import Scrubber, Secret
 from fieldpost.outbound.outbound import Outbound
@@ -21,10 +21,10 @@ class Opening:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: EmailSettings,
         tls_context: ssl.SSLContext,
         outbound: Outbound,
-        deadline: Deadline,
+        deadline: AttemptDeadline,
         witness: Callable[[str], None] | None,
     ) -> None:
         self.is_worth_another = False
@@ -36,13 +36,13 @@ class Opening:
         self._witness = witness
         self._has_renewed = False
 
-    def make(self) -> Conversation:
+    def make(self) -> SmtpConversation:
         """A conversation that has not begun."""
-        made = Conversation(self._settings, self._tls_context, self._outbound.admin)
+        made = SmtpConversation(self._settings, self._tls_context, self._outbound.admin)
         made.witness = self._witness
         return made
 
-    async def open(self, conversation: Conversation) -> Held | None:
+    async def open(self, conversation: SmtpConversation) -> Held | None:
         """None when the conversation is ready for MAIL."""
         self.is_worth_another = False
         try:
@@ -71,7 +71,7 @@ class Opening:
         except TimeoutError:
             raise NoToken(f"no token from {credential.url} in time") from None
 
-    def _consider_token(self, token: Secret | None, reply: Reply) -> None:
+    def _consider_token(self, token: Secret | None, reply: SmtpReply) -> None:
         """A token that the mail server does not take may have been called back: fetch another, once."""
         credential = self._settings.credential
         if credential is not None and token is not None and reply.code == 535:
@@ -80,10 +80,10 @@ class Opening:
             self._has_renewed = True
 
 
-def _is_accepted(conversation: Conversation, reply: Reply) -> bool:
-    return classify(conversation.phase, reply) is Verdict.ACCEPTED
+def _is_accepted(conversation: SmtpConversation, reply: SmtpReply) -> bool:
+    return classify(conversation.phase, reply) is ReplyVerdict.ACCEPTED
 
 
-def _held(conversation: Conversation, reply: Reply) -> Held:
+def _held(conversation: SmtpConversation, reply: SmtpReply) -> Held:
     phase = conversation.phase
     return Held(f"mail server at {phase}: {reply.line}", reply.line, phase.value)

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
-from fieldpost.central.adapters.email.conversation import Conversation
-from fieldpost.central.adapters.email.deadline import Deadline
+from fieldpost.central.adapters.email.conversation import SmtpConversation
+from fieldpost.central.adapters.email.deadline import AttemptDeadline
 from fieldpost.central.adapters.email.opening import Opening
-from fieldpost.central.adapters.email.settings import Settings
+from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.clock import Clock
 from fieldpost.core.outcome import Held
 
@@ -38,12 +38,12 @@ class Pool:
 
     async def take(
         self,
-        settings: Settings,
-        deadline: Deadline,
+        settings: EmailSettings,
+        deadline: AttemptDeadline,
         opening: Opening,
         *,
         is_fresh: bool = False,
-    ) -> Conversation | Held:
+    ) -> SmtpConversation | Held:
         """A conversation ready for MAIL; with `is_fresh` none that was used before."""
         place = self._places.setdefault(settings.server, _Place())
         if is_fresh:
@@ -63,7 +63,7 @@ class Pool:
             place.open_count += 1
         return await self._open(place, opening)
 
-    def give_back(self, conversation: Conversation) -> None:
+    def give_back(self, conversation: SmtpConversation) -> None:
         """It is fit for another attempt."""
         settings = conversation.settings
         place = self._places[settings.server]
@@ -77,14 +77,14 @@ class Pool:
             if place.reaper is None:
                 place.reaper = asyncio.get_running_loop().call_later(self._idle_s, self._reap, settings.server)
 
-    def hand_over(self, conversation: Conversation) -> bool:
+    def hand_over(self, conversation: SmtpConversation) -> bool:
         """While its message waits for an answer: whether somebody else speaks over it already."""
         if conversation.dot_s is None or conversation.dot_s > SHARED_DOT_S or conversation.witness is not None:
             return False
         place = self._places[conversation.settings.server]
         return place.open_count <= conversation.settings.max_connections and self._pass_on(place, conversation)
 
-    def dismiss(self, conversation: Conversation) -> None:
+    def dismiss(self, conversation: SmtpConversation) -> None:
         """QUIT in a task of its own: whether a server is polite at the end must neither delay nor change an outcome."""
         if conversation.is_over:
             conversation.hang_up()
@@ -112,7 +112,7 @@ class Pool:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _warm(self, place: "_Place", settings: Settings) -> Conversation | None:
+    def _warm(self, place: "_Place", settings: EmailSettings) -> SmtpConversation | None:
         """The idle connection that was used last, if it is alive and logged in as these settings want."""
         while place.idle:
             conversation = place.idle.pop()
@@ -124,11 +124,11 @@ class Pool:
                 return _again(conversation)
         return None
 
-    def _make_room(self, place: "_Place", settings: Settings) -> None:
+    def _make_room(self, place: "_Place", settings: EmailSettings) -> None:
         if place.idle and place.open_count >= settings.max_connections:
             self.dismiss(place.idle.popleft())
 
-    async def _open(self, place: "_Place", opening: Opening) -> Conversation | Held:
+    async def _open(self, place: "_Place", opening: Opening) -> SmtpConversation | Held:
         conversation = opening.make()
         conversation.wire.on_lost = lambda: self._gone(place)
         try:
@@ -144,7 +144,7 @@ class Pool:
             self.dismiss(conversation)
         return held
 
-    def _drop(self, place: "_Place", conversation: Conversation) -> None:
+    def _drop(self, place: "_Place", conversation: SmtpConversation) -> None:
         if conversation.wire.is_made:
             conversation.hang_up()
         else:
@@ -152,8 +152,8 @@ class Pool:
             self._gone(place)
 
     async def _wait(
-        self, place: "_Place", settings: Settings, deadline: Deadline, is_fresh: bool
-    ) -> Conversation | bool:
+        self, place: "_Place", settings: EmailSettings, deadline: AttemptDeadline, is_fresh: bool
+    ) -> SmtpConversation | bool:
         """A conversation, or True for the right to open one, or False when the time is used up."""
         waiter = _Waiter(settings, is_fresh, asyncio.get_running_loop().create_future())
         place.waiting.append(waiter)
@@ -171,7 +171,7 @@ class Pool:
                 return False
             raise
 
-    def _return(self, place: "_Place", got: Conversation | None) -> None:
+    def _return(self, place: "_Place", got: SmtpConversation | None) -> None:
         """What was given to somebody who is gone."""
         if got is None:
             self._gone(place)
@@ -181,7 +181,7 @@ class Pool:
         else:
             self.give_back(got)
 
-    def _pass_on(self, place: "_Place", conversation: Conversation) -> bool:
+    def _pass_on(self, place: "_Place", conversation: SmtpConversation) -> bool:
         for waiter in place.waiting:
             if not waiter.is_fresh and waiter.settings.login == conversation.settings.login:
                 place.waiting.remove(waiter)
@@ -214,9 +214,9 @@ class Pool:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    settings: Settings
+    settings: EmailSettings
     is_fresh: bool
-    got: "asyncio.Future[Conversation | None]"
+    got: "asyncio.Future[SmtpConversation | None]"
 
 
 @dataclass(slots=True)
@@ -224,11 +224,11 @@ class _Place:
     """The connections to one server as one user."""
 
     open_count: int = 0
-    idle: deque[Conversation] = field(default_factory=deque)
+    idle: deque[SmtpConversation] = field(default_factory=deque)
     waiting: deque[_Waiter] = field(default_factory=deque)
     reaper: asyncio.TimerHandle | None = None
 
 
-def _again(conversation: Conversation) -> Conversation:
+def _again(conversation: SmtpConversation) -> SmtpConversation:
     conversation.is_reused = True
     return conversation

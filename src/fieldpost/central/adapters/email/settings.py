@@ -42,7 +42,7 @@ RETRY_DELAY_S_MAX = 366 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EmailSettings:
     """What an attempt needs to know."""
 
     host: str
@@ -87,7 +87,7 @@ class Settings:
 
 def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
     """The settings in full, defaults filled in, or InvalidInput naming the field and the rule it breaks."""
-    known = (*(field.name for field in fields(Settings)), "max_retries", "retry_delay_s")
+    known = (*(field.name for field in fields(EmailSettings)), "max_retries", "retry_delay_s")
     for name in settings:
         if name not in known:
             shown = repr(name)[:64]
@@ -116,7 +116,7 @@ def doubts(settings: Mapping[str, object]) -> list[str]:
     ]
 
 
-def read_settings(stored: Mapping[str, object]) -> Settings:
+def read_settings(stored: Mapping[str, object]) -> EmailSettings:
     """What an attempt needs of stored settings, or InvalidInput.
 
     Settings that this version does not know are passed over: a newer node may have written them. The two of the retry
@@ -125,7 +125,7 @@ def read_settings(stored: Mapping[str, object]) -> Settings:
     tls = _tls(stored)
     host = _host(stored)
     auth = _auth(stored, tls, host)
-    return Settings(
+    return EmailSettings(
         host=host,
         port=_whole(stored, "port", PORTS[tls], 65535),
         tls=tls,

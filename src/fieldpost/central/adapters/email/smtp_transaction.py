@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 
 from aiosmtplib.errors import SMTPServerDisconnected
 
-from fieldpost.central.adapters.email.classify import Phase, Reply, Verdict, classify, is_over
+from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, SmtpReply, classify, is_over
 from fieldpost.central.adapters.email.compose import stuffed
-from fieldpost.central.adapters.email.conversation import CLOSED, Conversation
-from fieldpost.central.adapters.email.deadline import Deadline
-from fieldpost.central.adapters.email.settings import Settings
+from fieldpost.central.adapters.email.conversation import CLOSED, SmtpConversation
+from fieldpost.central.adapters.email.deadline import AttemptDeadline
+from fieldpost.central.adapters.email.settings import EmailSettings
 
 BLOCK_BYTES = 16 * 1024
 BLOCK_TIMEOUT_S = 180.0
@@ -29,17 +29,17 @@ REUSED_TIMEOUT_S = 30.0
 """For the first answer over a connection that lay idle: it may be long dead, and a new one costs nothing."""
 
 
-class Turn:
+class SmtpTransaction:
     """One attempt's use of a conversation."""
 
     def __init__(
         self,
-        conversation: Conversation,
-        settings: Settings,
-        deadline: Deadline,
-        hand_over: Callable[[Conversation], bool],
+        conversation: SmtpConversation,
+        settings: EmailSettings,
+        deadline: AttemptDeadline,
+        hand_over: Callable[[SmtpConversation], bool],
     ) -> None:
-        self.phase = Phase.MAIL
+        self.phase = SmtpPhase.MAIL
         self.is_handed_over = False
         """Another attempt has the conversation now."""
         self._conversation = conversation
@@ -48,7 +48,7 @@ class Turn:
         self._hand_over = hand_over
         self._behind = conversation.dot
         self._is_first = conversation.is_reused
-        self._unheard: deque[Phase] = deque()
+        self._unheard: deque[SmtpPhase] = deque()
         """The commands that were sent and whose answers were not read yet."""
 
     @property
@@ -66,9 +66,9 @@ class Turn:
     @property
     def has_asked_more(self) -> bool:
         """Whether answers for further recipients are on their way, wanted or not."""
-        return bool(self._unheard) and self._unheard[0] is Phase.RCPT
+        return bool(self._unheard) and self._unheard[0] is SmtpPhase.RCPT
 
-    async def mail(self, sender: str, mailboxes: Sequence[str], *, size: int, is_utf8: bool) -> Reply:
+    async def mail(self, sender: str, mailboxes: Sequence[str], *, size: int, is_utf8: bool) -> SmtpReply:
         """MAIL FROM, and with PIPELINING all that follows; a transaction that came to nothing is reset first."""
         if (late := await self._read_off()) is not None:
             return late
@@ -78,11 +78,11 @@ class Turn:
         if is_utf8:
             line += " SMTPUTF8"
         lines = [line.encode("ascii")]
-        self._unheard.append(Phase.MAIL)
+        self._unheard.append(SmtpPhase.MAIL)
         is_pipelined = "pipelining" in self.extensions
         if is_pipelined:
             lines += [*map(_rcpt, mailboxes), b"DATA"]
-            self._unheard.extend([*([Phase.RCPT] * len(mailboxes)), Phase.DATA])
+            self._unheard.extend([*([SmtpPhase.RCPT] * len(mailboxes)), SmtpPhase.DATA])
         if self._conversation.is_in_transaction:
             failure = await self._reset(lines if is_pipelined else [])
             if failure is not None:
@@ -90,24 +90,24 @@ class Turn:
             lines = [] if is_pipelined else lines
         self._conversation.is_in_transaction = True
         if lines and not self._conversation.send(lines):
-            return self._closed(Phase.MAIL)
-        return await self._next(Phase.MAIL)
+            return self._closed(SmtpPhase.MAIL)
+        return await self._next(SmtpPhase.MAIL)
 
-    async def rcpt(self, mailbox: str) -> Reply:
+    async def rcpt(self, mailbox: str) -> SmtpReply:
         if not self._unheard:
             if not self._conversation.send([_rcpt(mailbox)]):
-                return self._closed(Phase.RCPT)
-            self._unheard.append(Phase.RCPT)
-        return await self._next(Phase.RCPT)
+                return self._closed(SmtpPhase.RCPT)
+            self._unheard.append(SmtpPhase.RCPT)
+        return await self._next(SmtpPhase.RCPT)
 
-    async def data(self, message: bytes, gate: Callable[[], None], *, is_last: bool) -> Reply:
+    async def data(self, message: bytes, gate: Callable[[], None], *, is_last: bool) -> SmtpReply:
         """DATA and the message; the reply belongs to the phase that it ended in. The gate may raise before the dot."""
         if not self._unheard:
             if not self._conversation.send([b"DATA"]):
-                return self._closed(Phase.DATA)
-            self._unheard.append(Phase.DATA)
-        reply = await self._next(Phase.DATA)
-        if classify(Phase.DATA, reply) is not Verdict.ACCEPTED:
+                return self._closed(SmtpPhase.DATA)
+            self._unheard.append(SmtpPhase.DATA)
+        reply = await self._next(SmtpPhase.DATA)
+        if classify(SmtpPhase.DATA, reply) is not ReplyVerdict.ACCEPTED:
             return reply
         content = stuffed(message)
         # Most messages are one block. Of a longer one each block has to be on its way before the next, so that the
@@ -126,7 +126,7 @@ class Turn:
         except SMTPServerDisconnected:
             return self._conversation.unheard(CLOSED)
         # From here on the server may have the mail, whatever we hear or do not hear.
-        self.phase = Phase.DOT
+        self.phase = SmtpPhase.DOT
         self._conversation.is_in_transaction = False
         self._conversation.tell(f"> (the message, {len(message)} bytes, and a dot)")
         return await self._hear_dot(timeout_s, is_last)
@@ -150,20 +150,20 @@ class Turn:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _reset(self, more: Sequence[bytes]) -> Reply | None:
+    async def _reset(self, more: Sequence[bytes]) -> SmtpReply | None:
         """RSET, with these commands in the same write; what went wrong, if anything did."""
         if not self._conversation.send([b"RSET", *more]):
-            return self._closed(Phase.MAIL)
-        reply = await self._hear(Phase.MAIL)
+            return self._closed(SmtpPhase.MAIL)
+        reply = await self._hear(SmtpPhase.MAIL)
         if reply.code == 250:
             return None
         return self._conversation.unheard(f"the server does not reset: {reply.line}") if reply.is_answer else reply
 
-    def _closed(self, phase: Phase) -> Reply:
+    def _closed(self, phase: SmtpPhase) -> SmtpReply:
         self.phase = phase
         return self._conversation.unheard(CLOSED)
 
-    async def _hear_dot(self, timeout_s: float, is_last: bool) -> Reply:
+    async def _hear_dot(self, timeout_s: float, is_last: bool) -> SmtpReply:
         conversation = self._conversation
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         began = self._deadline.clock.monotonic()
@@ -171,7 +171,7 @@ class Turn:
         try:
             if is_last and "pipelining" in self.extensions:
                 self.is_handed_over = self._hand_over(conversation)
-            reply = await conversation.hear(Phase.DOT, timeout_s, self._deadline)
+            reply = await conversation.hear(SmtpPhase.DOT, timeout_s, self._deadline)
         finally:
             if conversation.dot is answered:
                 conversation.dot = None
@@ -181,20 +181,20 @@ class Turn:
             conversation.hang_up()
         return reply
 
-    async def _next(self, phase: Phase) -> Reply:
+    async def _next(self, phase: SmtpPhase) -> SmtpReply:
         """The next answer, which has to be one to this phase's command."""
         asked = self._unheard.popleft()
         assert asked is phase, f"the next answer is one to {asked}, not to {phase}"
         return await self._hear(phase)
 
-    async def _hear(self, phase: Phase) -> Reply:
+    async def _hear(self, phase: SmtpPhase) -> SmtpReply:
         self.phase = phase
         timeout_s = self._settings.command_timeout_s
         if self._is_first:
             self._is_first = False
             timeout_s = min(timeout_s, REUSED_TIMEOUT_S)
             if not await self._wait_behind(self._deadline.at_most(timeout_s)):
-                return Reply(0, CLOSED)
+                return SmtpReply(0, CLOSED)
         return await self._conversation.hear(phase, timeout_s, self._deadline)
 
     async def _wait_behind(self, timeout_s: float) -> bool:
@@ -205,21 +205,21 @@ class Turn:
                 return False
         return not self._conversation.is_over
 
-    async def _read_off(self) -> Reply | None:
+    async def _read_off(self) -> SmtpReply | None:
         """Answers to commands whose answers nobody needed; one that stops the conversation comes back."""
         if self.is_over:
             self._unheard.clear()
         while self._unheard:
             phase = self._unheard.popleft()
             reply = await self._hear(phase)
-            if phase is Phase.DATA and reply.code == 354:
+            if phase is SmtpPhase.DATA and reply.code == 354:
                 # The server waits for a message to nobody. Hanging up is the one way not to send it any.
                 return self._conversation.unheard("the server wanted the message although it took no recipient")
             if is_over(phase, reply):
                 return reply
         return None
 
-    async def _write_out(self, block: bytes) -> Reply | None:
+    async def _write_out(self, block: bytes) -> SmtpReply | None:
         timeout_s = self._deadline.at_most(BLOCK_TIMEOUT_S)
         try:
             async with asyncio.timeout(timeout_s):

@@ -17,7 +17,7 @@ _UNREAD_BYTES_MAX = 100 * MAX_RESPONSE_LENGTH
 """As many replies as a transaction can have, each as long as one may be."""
 
 
-class Wire(SMTPProtocol):
+class SmtpWire(SMTPProtocol):
     """Our end of one connection."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 SET_MAX = 500
 
 
-class Together(Generic[K, T]):
+class Batcher(Generic[K, T]):
     """`do` is given all that wait, in the order in which they came, and answers each in its place."""
 
     def __init__(self, do: Callable[[Sequence[K]], Awaitable[Sequence[T]]], set_max: int = SET_MAX) -> None:

@@ -21,9 +21,9 @@ from sqlalchemy.types import TypeEngine
 
 from fieldpost.core.times import to_microseconds
 
-Kind = Literal["id", "text", "int", "float", "moment", "bool", "bytes"]
+ParameterKind = Literal["id", "text", "int", "float", "moment", "bool", "bytes"]
 
-_POSTGRESQL: dict[Kind, str] = {
+_POSTGRESQL: dict[ParameterKind, str] = {
     "id": "uuid",
     "text": "text",
     "int": "bigint",
@@ -43,8 +43,8 @@ class Statement:
         sql: str,
         *,
         sqlite: str | None = None,
-        rows: Mapping[str, Kind] | None = None,
-        lists: Mapping[str, Kind] | None = None,
+        rows: Mapping[str, ParameterKind] | None = None,
+        lists: Mapping[str, ParameterKind] | None = None,
         result: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] | None = None,
     ) -> None:
         self._rows = dict(rows or {})

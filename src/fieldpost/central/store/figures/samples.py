@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from fieldpost.central.store.engine.column_types import Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.tables import samples
-from fieldpost.core.kpi import KPIS, Figures, Snapshot
+from fieldpost.core.kpi import KPIS, KpiValues, Snapshot
 
 ALL_SITES = ""
 
@@ -94,5 +94,5 @@ def trends(
     return {name: [(row.at, getattr(row, name)) for row in found] for name in _OF_NOTIFICATIONS}
 
 
-def _row(site: str, taken_at: datetime, figures: Figures) -> dict[str, Any]:
+def _row(site: str, taken_at: datetime, figures: KpiValues) -> dict[str, Any]:
     return {"site": site, "taken_at": taken_at, "figures": dict(figures)}

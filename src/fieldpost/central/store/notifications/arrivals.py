@@ -14,21 +14,21 @@ from sqlalchemy import Connection, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from fieldpost.central.store.engine.column_types import Id
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.core.lists import DEFAULT_TYPE
 from fieldpost.core.notification import LIST_KEY, Submission
 from fieldpost.core.times import from_text, to_microseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredContent:
     """Who sent what stands under an id already, and its content's digest (of a row, or of a purged one's tombstone)."""
 
     site: str
     digest: bytes
 
 
-_ROWS: Mapping[str, Kind] = {
+_ROWS: Mapping[str, ParameterKind] = {
     "notification_id": "id",
     "list_name": "text",
     "subject": "text",
@@ -123,10 +123,10 @@ def insert_if_absent(
     return {s.notification_id for s, _ in arrived} if inserted is None else set(inserted)
 
 
-def standing(conn: Connection, ids: Collection[str]) -> dict[str, Standing]:
+def standing(conn: Connection, ids: Collection[str]) -> dict[str, StoredContent]:
     """What stands under these ids already."""
     found = _standing.run(conn, ids=list(ids)) if ids else []
-    return {row.notification_id: Standing(row.source_site_id, bytes(row.digest)) for row in found}
+    return {row.notification_id: StoredContent(row.source_site_id, bytes(row.digest)) for row in found}
 
 
 def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], now: datetime) -> set[str]:

@@ -12,14 +12,14 @@ from typing import Any
 from sqlalchemy import BigInteger, Boolean, Connection, Integer, Row, Text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications import audit
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Status
 
-Claim = tuple[str, int]
+ClaimKey = tuple[str, int]
 """An id with the token it was claimed under: a node may have an older claim of the same row in its hands still."""
 
 
@@ -55,9 +55,9 @@ class AttemptRecord:
     duration_ms: int | None
 
 
-_CLAIM: Mapping[str, Kind] = {"notification_id": "id", "claim_token": "int"}
+_CLAIM: Mapping[str, ParameterKind] = {"notification_id": "id", "claim_token": "int"}
 _CLAIM_TYPES = {"notification_id": Id, "claim_token": BigInteger}
-_TRANSITION: Mapping[str, Kind] = {
+_TRANSITION: Mapping[str, ParameterKind] = {
     "status": "text",
     "retry_count": "int",
     "last_error": "text",
@@ -69,7 +69,7 @@ _TRANSITION: Mapping[str, Kind] = {
     "held_by": "text",
     "held_reason": "text",
 }
-_END: Mapping[str, Kind] = {
+_END: Mapping[str, ParameterKind] = {
     "finished_at": "moment",
     "outcome": "text",
     "phase": "text",
@@ -91,7 +91,7 @@ _IS_ITS_ATTEMPT = """
 """
 
 
-def _writing(rows: Mapping[str, Kind], set_row: str, set_end: str, told: str) -> Statement:
+def _writing(rows: Mapping[str, ParameterKind], set_row: str, set_end: str, told: str) -> Statement:
     """Rows, attempts, targets and audit entries in one statement; `told` are the columns of `u` that the audit tells.
 
     It says how many rows and how many attempts it changed, and which only where these are not all.
@@ -143,7 +143,7 @@ def _writing(rows: Mapping[str, Kind], set_row: str, set_end: str, told: str) ->
     )
 
 
-_EVENTS: Mapping[str, Kind] = {"event_id": "id", "terminal_id": "id", "terminal_error": "text"}
+_EVENTS: Mapping[str, ParameterKind] = {"event_id": "id", "terminal_id": "id", "terminal_error": "text"}
 _write_any = _writing(
     {**_CLAIM, **_TRANSITION, **_END, **_EVENTS},
     ", ".join(f"{name} = u.{name}" for name in _TRANSITION),
@@ -192,7 +192,7 @@ _end_sqlite = Statement(
     result=_CLAIM_TYPES,
 )
 
-_TARGETS: Mapping[str, Kind] = {
+_TARGETS: Mapping[str, ParameterKind] = {
     "notification_id": "id",
     "address": "text",
     "status": "text",
@@ -287,7 +287,7 @@ def counts(conn: Connection, ids: Collection[str]) -> dict[str, int]:
 
 def _apply_postgresql(
     conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]
-) -> tuple[set[Claim], set[Claim]]:
+) -> tuple[set[ClaimKey], set[ClaimKey]]:
     """The claims under which a row was this owner's to change, and those whose attempt had no end yet."""
     plain: list[tuple[Any, ...]] = []
     others: list[tuple[Any, ...]] = []
@@ -299,8 +299,8 @@ def _apply_postgresql(
         terminal_id = second if t.status.is_terminal else None
         terminal_error = t.last_error if t.status is Status.PARKED else None
         others.append((*_claim(f), *_transition(t), *_end(f), first, terminal_id, terminal_error))
-    mine: set[Claim] = set()
-    news: set[Claim] = set()
+    mine: set[ClaimKey] = set()
+    news: set[ClaimKey] = set()
     for statement, rows in ((_write_delivered, plain), (_write_any, others)):
         if rows:
             written = statement.run(conn, rows, owner=owner, actor=SYSTEM, size=len(rows))
@@ -317,7 +317,7 @@ def _is_plain(f: Finished) -> bool:
     return f.outcome == "delivered" and t.delivered_at == t.last_attempt_at == f.finished_at and f.error is None
 
 
-def _named(written: Sequence[Row[Any]], rows: Sequence[tuple[Any, ...]], *, is_mine: bool) -> set[Claim]:
+def _named(written: Sequence[Row[Any]], rows: Sequence[tuple[Any, ...]], *, is_mine: bool) -> set[ClaimKey]:
     """The claims among these rows that a statement has named, all of them where it only counted them."""
     found = [row for row in written if row.is_mine is is_mine]
     count = next(row.claim_token for row in found if row.notification_id is None)
@@ -328,7 +328,7 @@ def _named(written: Sequence[Row[Any]], rows: Sequence[tuple[Any, ...]], *, is_m
 
 def _apply_sqlite(
     conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]
-) -> tuple[set[Claim], set[Claim]]:
+) -> tuple[set[ClaimKey], set[ClaimKey]]:
     changed = _write_sqlite.run(conn, [(*_claim(f), *_transition(f.transition)) for f in finished], owner=owner)
     mine = {(row.notification_id, row.claim_token) for row in changed}
     ended = _end_sqlite.run(conn, [(*_claim(f), *_end(f)) for f in finished])
@@ -362,7 +362,7 @@ def _entry(event_id: str, f: Finished, status: AuditStatus, error: str | None) -
     )
 
 
-def _claim(f: Finished) -> Claim:
+def _claim(f: Finished) -> ClaimKey:
     return f.notification_id, f.token
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert
 
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.tables import audit
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
 
@@ -28,7 +28,7 @@ class NotificationEntry(NamedTuple):
     request: str | None = None
 
 
-_ROWS: Mapping[str, Kind] = {
+_ROWS: Mapping[str, ParameterKind] = {
     "event_id": "id",
     "notification_id": "id",
     "occurred_at": "moment",

@@ -19,7 +19,7 @@ from sqlalchemy import BigInteger, Connection, Integer, Row, Text
 from sqlalchemy.types import NullType, TypeEngine
 
 from fieldpost.central.store.engine.column_types import Id, Moment
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications import due
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
@@ -125,7 +125,7 @@ _targets = Statement(
     result={"notification_id": Id, "address": Text, "status": Text, "error": Text},
 )
 
-_HELD_CLAIMS: Mapping[str, Kind] = {"notification_id": "id", "claim_token": "int"}
+_HELD_CLAIMS: Mapping[str, ParameterKind] = {"notification_id": "id", "claim_token": "int"}
 _IS_MINE = (
     "notifications.notification_id = u.notification_id and notifications.claim_token = u.claim_token"
     " and notifications.claim_owner = :owner"

@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from fieldpost.central.store.engine.column_types import Id
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications.attempts import settle_targets
 from fieldpost.central.store.notifications.claims import targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.tables import notifications
-from fieldpost.core.explain import Claim
+from fieldpost.core.explain import ClaimState
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification
 
@@ -27,7 +27,7 @@ _without_bodies = Statement(
     result=to_core.NOTIFICATION_TYPES,
 )
 
-_CHANGE: Mapping[str, Kind] = {
+_CHANGE: Mapping[str, ParameterKind] = {
     "status": "text",
     "retry_count": "int",
     "cycle": "int",
@@ -64,12 +64,12 @@ def get(conn: Connection, notification_id: str, site: str | None = None) -> Noti
     return to_core.notification(row, targets_of(conn, [notification_id]).get(notification_id, ()))
 
 
-def claim_of(conn: Connection, notification_id: str) -> Claim:
+def claim_of(conn: Connection, notification_id: str) -> ClaimState:
     """Who holds the row, if anybody does."""
     n = notifications.c
     query = select(n.claim_owner, n.lease_until, n.orphan_count).where(n.notification_id == notification_id)
     row = conn.execute(query).first()
-    return Claim(*row) if row is not None else Claim(None, None)
+    return ClaimState(*row) if row is not None else ClaimState(None, None)
 
 
 def without_bodies(conn: Connection, ids: Sequence[str]) -> dict[str, Notification]:

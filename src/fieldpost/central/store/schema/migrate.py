@@ -40,7 +40,7 @@ async def upgrade_async(url: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class SchemaState:
     """The schema that a database has, and the one that this version wants."""
 
     current: str | None
@@ -49,11 +49,11 @@ class Schema:
     """Whether this version has never heard of it."""
 
 
-def schema_of(conn: Connection) -> Schema:
+def schema_of(conn: Connection) -> SchemaState:
     """What schema this database has."""
     current = MigrationContext.configure(conn).get_current_revision()
     wanted, known = _known()
-    return Schema(current, wanted, current is not None and current not in known)
+    return SchemaState(current, wanted, current is not None and current not in known)
 
 
 @cache

@@ -10,10 +10,10 @@ from sqlalchemy.types import TypeEngine
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.tables import bulk_acts
 from fieldpost.central.store.search.terms import Place
-from fieldpost.core.bulk import BulkAct, BulkStatus, RowOutcome, Tried, Verb
+from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, RowOutcome, Tried
 from fieldpost.core.notification import Status
 
 
@@ -32,7 +32,7 @@ class ActRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BulkStep:
     """An act whose turn it is, locked until the transaction ends; `gathered_to` is where its search goes on."""
 
     act: BulkAct
@@ -108,7 +108,7 @@ _cancel = Statement(
     """
 )
 
-_NEW_ROW: Mapping[str, Kind] = {"place": "int", "notification_id": "id", "version": "int", "error_key": "text"}
+_NEW_ROW: Mapping[str, ParameterKind] = {"place": "int", "notification_id": "id", "version": "int", "error_key": "text"}
 _add_rows = Statement(
     f"insert into bulk_act_rows (act_id, {', '.join(_NEW_ROW)}) select :act_id, {', '.join(_NEW_ROW)} from {{rows}}",
     rows=_NEW_ROW,
@@ -182,13 +182,13 @@ def next_due(conn: Connection, *, now: datetime | None) -> str | None:
     return found[0].act_id if found else None
 
 
-def take_turn(conn: Connection, act_id: str, *, now: datetime | None) -> Turn | None:
+def take_turn(conn: Connection, act_id: str, *, now: datetime | None) -> BulkStep | None:
     """The act, locked, if its turn has come and it is in nobody's hands."""
     found = _turn.run(conn, act_id=act_id, now=now)
     if not found:
         return None
     row = found[0]
-    return Turn(_act(row), (row.gathered_to_at, row.gathered_to_id) if row.gathered_to_id else None)
+    return BulkStep(_act(row), (row.gathered_to_at, row.gathered_to_id) if row.gathered_to_id else None)
 
 
 def keep(conn: Connection, act: BulkAct, due_at: datetime | None, gathered_to: Place | None = None) -> None:
@@ -253,7 +253,7 @@ def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
 
 def _act(row: Row[Any]) -> BulkAct:
     given = {name: getattr(row, name) for name in _ACT}
-    return BulkAct(**given | {"verb": Verb(row.verb), "status": BulkStatus(row.status)})
+    return BulkAct(**given | {"verb": BulkVerb(row.verb), "status": BulkStatus(row.status)})
 
 
 def _row(row: Row[Any]) -> ActRow:

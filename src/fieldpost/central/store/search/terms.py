@@ -23,8 +23,8 @@ from sqlalchemy import Connection, Integer, Row, Text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
-from fieldpost.central.store.engine.statement import Kind, Statement
-from fieldpost.core.search.filters import Filter, words
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
+from fieldpost.core.search.filters import Filter, tokenize
 from fieldpost.core.times import from_microseconds, to_microseconds
 
 Place = tuple[datetime, str]
@@ -74,7 +74,13 @@ _arrived = Statement(
 )
 _worked_off = Statement("delete from search_backlog where notification_id {any:ids}", lists={"ids": "id"})
 
-_CHUNK: Mapping[str, Kind] = {"day": "int", "term": "text", "newest": "bytes", "sweep": "int", "places": "bytes"}
+_CHUNK: Mapping[str, ParameterKind] = {
+    "day": "int",
+    "term": "text",
+    "newest": "bytes",
+    "sweep": "int",
+    "places": "bytes",
+}
 _add_postgresql = Statement(
     f"insert into search_terms ({', '.join(_CHUNK)}) select {', '.join(_CHUNK)} from {{rows}}",
     sqlite="select 1",
@@ -165,7 +171,7 @@ def _chunks_of(arrived: Sequence[Row[Any]], sweep: int) -> list[tuple[int, str, 
             f"t:{row.type}",
             f"l:{row.list_name}",
             f"s:{row.source_site_id}",
-            *(f"w:{word}" for word in words(row.subject)),
+            *(f"w:{word}" for word in tokenize(row.subject)),
         ):
             by_term.setdefault((day, term), []).append(place)
     chunks = []

@@ -13,11 +13,11 @@ from sqlalchemy import BigInteger, Connection, Row, Text, and_, or_, select, tex
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import DatedTable
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, site_calls
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.search.filters import words
+from fieldpost.core.search.filters import tokenize
 from fieldpost.core.sites.call_mirror import CallReport, SiteCall, by_central
 from fieldpost.core.sites.message import Category, OperationStatus
 
@@ -27,7 +27,7 @@ WALK_MAX = 5000
 """How many rows one look for words in a target walks over at most."""
 WALK_ROWS = 500
 
-_TOLD: Mapping[str, Kind] = {
+_TOLD: Mapping[str, ParameterKind] = {
     "operation_id": "id",
     "category": "text",
     "target_summary": "text",
@@ -147,7 +147,7 @@ def apply(
     return len(_apply.run(conn, rows, site=site, incarnation=incarnation, round=round, now=now)) if rows else 0
 
 
-def forsake(conn: Connection, site: str, round: int, *, now: datetime) -> int:
+def mark_missing(conn: Connection, site: str, round: int, *, now: datetime) -> int:
     """Mark what was live and not told in this round, which is whole: the site no longer knows it. How many."""
     return len(_forsake.run(conn, site=site, round=round, now=now))
 
@@ -199,13 +199,13 @@ def find(
 ) -> tuple[list[SiteCall], Place | None]:
     """The newest first, and where to go on: None at the end. A page may be short and still have a next."""
     found: list[SiteCall] = []
-    asked = set(words(wanted.target)) if wanted.target is not None else set()
+    asked = set(tokenize(wanted.target)) if wanted.target is not None else set()
     place, walked = before, 0
     while walked < WALK_MAX:
         size = limit + 1 if not asked else WALK_ROWS
         rows = conn.execute(_query(wanted, place, stuck_before).limit(size)).all()
         for row in rows:
-            if asked and not asked <= set(words(row.target_summary)):
+            if asked and not asked <= set(tokenize(row.target_summary)):
                 place = row.first_seen_at, row.operation_id
                 continue
             if len(found) == limit:

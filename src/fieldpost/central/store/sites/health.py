@@ -11,8 +11,8 @@ from fieldpost.central.store.engine.purging import DatedTable
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.site_tables import site_health, site_health_samples
 from fieldpost.core.sites.health import (
-    Figures,
     Freshness,
+    HealthFigures,
     SiteHealth,
     figures_from,
     figures_of,
@@ -88,7 +88,7 @@ def sample(conn: Connection, taken_at: datetime, by: Freshness, *, now: datetime
 
 def history(
     conn: Connection, site: str, *, begin: datetime, end: datetime, limit: int
-) -> Sequence[tuple[datetime, Figures]]:
+) -> Sequence[tuple[datetime, HealthFigures]]:
     """What was kept from `begin` to before `end`, in order, the newest so many; between two the earlier one holds."""
     c = site_health_samples.c
     query = (

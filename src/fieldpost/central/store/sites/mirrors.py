@@ -6,13 +6,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from fieldpost.central.store.engine.statement import Kind, Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.site_tables import site_mirrors
 from fieldpost.core.sites.call_mirror import Mirror
 
 _COLUMNS = [site_mirrors.c[field.name] for field in fields(Mirror)]
 
-_ROWS: Mapping[str, Kind] = {
+_ROWS: Mapping[str, ParameterKind] = {
     "site": "text",
     "incarnation": "text",
     "cursor": "int",

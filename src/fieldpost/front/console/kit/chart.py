@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 600.0, 100.0
 
 UNKNOWN = "–"
 
-Points = Sequence[tuple[datetime, float]]
+ChartPoints = Sequence[tuple[datetime, float]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
@@ -26,7 +26,7 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChartSpan:
     """How far back one looks, and how fine."""
 
     name: str
@@ -45,12 +45,12 @@ class Span:
         return self.tick >= _DAY
 
 
-SPANS: Mapping[str, Span] = {
+SPANS: Mapping[str, ChartSpan] = {
     span.name: span
     for span in (
-        Span("hour", _HOUR, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 5 * _MINUTE),
-        Span("day", _DAY, 6 * _MINUTE, 20 * _MINUTE, 6 * _HOUR, _HOUR),
-        Span("week", 7 * _DAY, 42 * _MINUTE, 2 * _HOUR, _DAY, 6 * _HOUR),
+        ChartSpan("hour", _HOUR, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 5 * _MINUTE),
+        ChartSpan("day", _DAY, 6 * _MINUTE, 20 * _MINUTE, 6 * _HOUR, _HOUR),
+        ChartSpan("week", 7 * _DAY, 42 * _MINUTE, 2 * _HOUR, _DAY, 6 * _HOUR),
     )
 }
 SPAN_DEFAULT = "day"
@@ -72,13 +72,13 @@ AGE = Unit(age, (60, 120, 600, 1200, 3600, 7200, 6 * 3600, 12 * 3600, 86400, 2 *
 @dataclass(frozen=True, slots=True)
 class Series:
     name: str
-    points: Points
+    points: ChartPoints
     tone: str = ""
     """As a class of the style sheet; the first series has none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DrawnSeries:
     """One series as it is drawn."""
 
     name: str
@@ -116,9 +116,9 @@ class TableRow:
 class Chart:
     key: str
     title: str
-    span: Span
+    span: ChartSpan
     end: datetime
-    lines: Sequence[Line]
+    lines: Sequence[DrawnSeries]
     heights: Sequence[str]
     """What the y axis says, from the top to 0."""
     ticks: Sequence[Tick]
@@ -149,7 +149,7 @@ def draw(
     key: str,
     title: str,
     series: Sequence[Series],
-    span: Span,
+    span: ChartSpan,
     end: datetime,
     *,
     unit: Unit = COUNT,
@@ -205,7 +205,7 @@ class _Scale:
         return Band(self.x(begin), round(self.x(until) - self.x(begin), 1))
 
 
-def _within(points: Points, scale: _Scale, step: timedelta, *, is_stepped: bool) -> list[tuple[datetime, float]]:
+def _within(points: ChartPoints, scale: _Scale, step: timedelta, *, is_stepped: bool) -> list[tuple[datetime, float]]:
     """The points of this time in their order; where a value holds until the next, also the last one before it."""
     found = [(at, value) for at, value in points if scale.begin <= at <= scale.end]
     if not is_stepped:
@@ -214,7 +214,7 @@ def _within(points: Points, scale: _Scale, step: timedelta, *, is_stepped: bool)
     return _thinned(before[-1:] + found, scale.begin, step)
 
 
-def _thinned(points: Points, begin: datetime, step: timedelta) -> list[tuple[datetime, float]]:
+def _thinned(points: ChartPoints, begin: datetime, step: timedelta) -> list[tuple[datetime, float]]:
     """Of each step the largest value and the last one, which is what holds afterwards."""
     kept: dict[int, tuple[tuple[datetime, float], tuple[datetime, float]]] = {}
     for point in points:
@@ -224,7 +224,7 @@ def _thinned(points: Points, begin: datetime, step: timedelta) -> list[tuple[dat
     return [point for pair in kept.values() for point in dict.fromkeys(pair)]
 
 
-def _runs(points: Points, gap: timedelta) -> Iterator[list[tuple[datetime, float]]]:
+def _runs(points: ChartPoints, gap: timedelta) -> Iterator[list[tuple[datetime, float]]]:
     """The points in stretches without a gap."""
     run: list[tuple[datetime, float]] = []
     for point in points:
@@ -237,10 +237,16 @@ def _runs(points: Points, gap: timedelta) -> Iterator[list[tuple[datetime, float
 
 
 def _line(
-    one: Series, points: Points, runs: Sequence[Points], scale: _Scale, top: float, unit: Unit, holds: timedelta | None
-) -> Line:
+    one: Series,
+    points: ChartPoints,
+    runs: Sequence[ChartPoints],
+    scale: _Scale,
+    top: float,
+    unit: Unit,
+    holds: timedelta | None,
+) -> DrawnSeries:
     paths = [_path(run, scale, top, holds) for run in runs]
-    return Line(
+    return DrawnSeries(
         one.name,
         one.tone,
         " ".join(path for path, _, _ in paths),
@@ -250,7 +256,7 @@ def _line(
     )
 
 
-def _path(run: Points, scale: _Scale, top: float, holds: timedelta | None) -> tuple[str, float, float]:
+def _path(run: ChartPoints, scale: _Scale, top: float, holds: timedelta | None) -> tuple[str, float, float]:
     """The path of one stretch, and from where to where it goes. One point alone becomes a dot."""
     first = x = scale.x(run[0][0])
     parts = [f"M{first:g} {_y(run[0][1], top):g}"]
@@ -277,7 +283,7 @@ def _ticks(scale: _Scale, step: timedelta) -> Iterator[Tick]:
 
 
 def _rows(
-    shown: Sequence[Points], scale: _Scale, step: timedelta, unit: Unit, holds: timedelta | None
+    shown: Sequence[ChartPoints], scale: _Scale, step: timedelta, unit: Unit, holds: timedelta | None
 ) -> Iterator[TableRow]:
     """The newest first. A value that holds is told until it ends, so that a quiet time is not an unknown one."""
     begin = _EPOCH + (scale.begin - _EPOCH) // step * step

@@ -20,7 +20,7 @@ from fieldpost.front.console.kit.times import moment_in, zone_of
 TIMES = ("from", "to")
 
 F = TypeVar("F")
-Fields = Mapping[str, str | Sequence[str]]
+QueryFields = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Asked(Generic[F]):
 def read_filter(
     query: QueryParams,
     names: Sequence[str],
-    parse: Callable[[Fields], F],
+    parse: Callable[[QueryFields], F],
     *,
     many: Sequence[str] = (),
     defaults: Mapping[str, str] | None = None,
@@ -87,7 +87,7 @@ def read_filter(
             del read[error.field]
 
 
-def address(path: str, fields: Fields, **more: str | None) -> str:
+def address(path: str, fields: QueryFields, **more: str | None) -> str:
     """The page with these fields in its address."""
     query = urlencode({**fields, **{name: value for name, value in more.items() if value}}, doseq=True)
     return f"{path}?{query}" if query else path

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-Kind = Literal["heading", "paragraph", "items", "table", "code"]
+BlockKind = Literal["heading", "paragraph", "items", "table", "code"]
 
 _PIECE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\([^)]*\)")
 _ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+(.*)")
@@ -23,13 +23,13 @@ class Piece:
     text: str
 
 
-Text = Sequence[Piece]
+InlineText = Sequence[Piece]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    kind: Kind
-    lines: Sequence[Sequence[Text]]
+    kind: BlockKind
+    lines: Sequence[Sequence[InlineText]]
     """Of a table the rows with their cells, the first its head; of all else lines of one cell."""
 
 
@@ -56,7 +56,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[Block]:
                 yield Block("paragraph", [[_pieces(" ".join(line.strip() for line in some))]])
 
 
-def _kind(line: str) -> Kind:
+def _kind(line: str) -> BlockKind:
     if line.startswith("#"):
         return "heading"
     if line.startswith("|"):
@@ -78,11 +78,11 @@ def _items(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def _cells(line: str) -> list[Text]:
+def _cells(line: str) -> list[InlineText]:
     return [_pieces(cell.strip()) for cell in line.strip().strip("|").split("|")]
 
 
-def _pieces(text: str) -> Text:
+def _pieces(text: str) -> InlineText:
     found, end = [], 0
     for match in _PIECE.finditer(text):
         if match.start() > end:

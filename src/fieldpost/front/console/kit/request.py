@@ -7,21 +7,21 @@ from urllib.parse import urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from fieldpost.central.access.logins import Origin, Session
+from fieldpost.central.access.logins import NewSession, Origin
 from fieldpost.central.watch.signals import Signal
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front.auth import Access
-from fieldpost.front.backend import Rooms
+from fieldpost.front.backend import Backend
 from fieldpost.front.console.kit.forms import FORM_BYTES_MAX, form_token, read_fields, read_form
 from fieldpost.front.console.kit.render import Renderer
 from fieldpost.front.proxies import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PageRequest:
     request: Request
-    rooms: Rooms
+    rooms: Backend
     renderer: Renderer
     visitor: Actor | None
     secret: str | None
@@ -140,7 +140,7 @@ class Visit:
         return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
 
 
-Handler = Callable[[Visit], Awaitable[Response]]
+PageHandler = Callable[[PageRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class PageRoute:
 
     method: str
     path: str
-    handler: Handler
+    handler: PageHandler
     access: Access
 
 
@@ -172,7 +172,7 @@ class MenuLine:
 def redirect(path: str, done: str | None = None) -> Response:
     """After a form: the browser gets the next page by GET, so that reloading repeats nothing.
 
-    With `done` that page says what was done (`Visit.notice`).
+    With `done` that page says what was done (`PageRequest.notice`).
     """
     if done is not None:
         path += f"{'&' if urlsplit(path).query else '?'}done={done}"
@@ -209,6 +209,6 @@ def set_cookie(response: Response, request: Request, name: str, value: str, max_
     response.set_cookie(name, value, max_age_s, path="/", secure=is_tls, httponly=True, samesite="lax")
 
 
-def set_session(response: Response, request: Request, session: Session) -> None:
+def set_session(response: Response, request: Request, session: NewSession) -> None:
     set_cookie(response, request, session_cookie_name(request), session.token)
     response.delete_cookie(visitor_cookie_name(request), path="/")

@@ -2,10 +2,17 @@
 
 import pytest
 
-from fieldpost.central.adapters.email.classify import REPLY_BYTES_MAX, Phase, Reply, Verdict, classify, is_over
+from fieldpost.central.adapters.email.classify import (
+    REPLY_BYTES_MAX,
+    ReplyVerdict,
+    SmtpPhase,
+    SmtpReply,
+    classify,
+    is_over,
+)
 
-ACCEPTED, TRANSIENT, PERMANENT = Verdict.ACCEPTED, Verdict.TRANSIENT, Verdict.PERMANENT
-HOLD, SPLIT, UNCERTAIN = Verdict.HOLD, Verdict.SPLIT, Verdict.UNCERTAIN
+ACCEPTED, TRANSIENT, PERMANENT = ReplyVerdict.ACCEPTED, ReplyVerdict.TRANSIENT, ReplyVerdict.PERMANENT
+HOLD, SPLIT, UNCERTAIN = ReplyVerdict.HOLD, ReplyVerdict.SPLIT, ReplyVerdict.UNCERTAIN
 
 # What was heard; code 0 is silence (closed, reset, timed out, nonsense).
 TABLE = [
@@ -85,25 +92,25 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("phase", "code", "text", "verdict"), TABLE)
-def test_reply_to_verdict(phase: str, code: int, text: str, verdict: Verdict) -> None:
-    assert classify(Phase(phase), Reply(code, text)) is verdict
+def test_reply_to_verdict(phase: str, code: int, text: str, verdict: ReplyVerdict) -> None:
+    assert classify(SmtpPhase(phase), SmtpReply(code, text)) is verdict
 
 
 @pytest.mark.parametrize("phase", ["mail", "rcpt", "data", "dot"])
 @pytest.mark.parametrize("text", ["", "4.3.2 going down", "4.7.0 rate limited", "5.7.1 odd", "bye"])
 def test_no_421_from_mail_on_is_ever_permanent(phase: str, text: str) -> None:
-    assert classify(Phase(phase), Reply(421, text)) is TRANSIENT
-    assert is_over(Phase(phase), Reply(421, text))
+    assert classify(SmtpPhase(phase), SmtpReply(421, text)) is TRANSIENT
+    assert is_over(SmtpPhase(phase), SmtpReply(421, text))
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.DOT, Phase.QUIT)])
-def test_before_the_dot_no_reply_is_ever_uncertain(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [phase for phase in SmtpPhase if phase not in (SmtpPhase.DOT, SmtpPhase.QUIT)])
+def test_before_the_dot_no_reply_is_ever_uncertain(phase: SmtpPhase) -> None:
     codes = [0, *range(100, 700)]
-    assert UNCERTAIN not in {classify(phase, Reply(code, "")) for code in codes}
+    assert UNCERTAIN not in {classify(phase, SmtpReply(code, "")) for code in codes}
 
 
 def test_only_a_2xx_after_the_dot_is_delivered() -> None:
-    accepted = [code for code in (0, *range(100, 700)) if classify(Phase.DOT, Reply(code, "")) is ACCEPTED]
+    accepted = [code for code in (0, *range(100, 700)) if classify(SmtpPhase.DOT, SmtpReply(code, "")) is ACCEPTED]
     assert accepted == list(range(200, 300))
 
 
@@ -115,23 +122,23 @@ def test_only_a_2xx_after_the_dot_is_delivered() -> None:
     ],
 )
 def test_after_421_silence_or_nonsense_nothing_more_is_said(phase: str, code: int, expected: bool) -> None:
-    assert is_over(Phase(phase), Reply(code, "")) is expected
+    assert is_over(SmtpPhase(phase), SmtpReply(code, "")) is expected
 
 
 @pytest.mark.parametrize(
     ("reply", "line"),
     [
-        (Reply(550, "5.1.1 no such user"), "550 5.1.1 no such user"),
-        (Reply(550, ""), "550"),
-        (Reply(0, "the server closed the connection"), "the server closed the connection"),
-        (Reply(550, "5.1.1 first\n5.1.1 second"), "550 5.1.1 first 5.1.1 second"),
-        (Reply(550, "\x1b[31mred\x00\r"), "550 [31mred"),
-        (Reply(550, "bytes \udcff\udcfe"), "550 bytes ??"),
+        (SmtpReply(550, "5.1.1 no such user"), "550 5.1.1 no such user"),
+        (SmtpReply(550, ""), "550"),
+        (SmtpReply(0, "the server closed the connection"), "the server closed the connection"),
+        (SmtpReply(550, "5.1.1 first\n5.1.1 second"), "550 5.1.1 first 5.1.1 second"),
+        (SmtpReply(550, "\x1b[31mred\x00\r"), "550 [31mred"),
+        (SmtpReply(550, "bytes \udcff\udcfe"), "550 bytes ??"),
     ],
 )
-def test_a_reply_is_kept_as_one_line_that_may_be_stored_and_shown(reply: Reply, line: str) -> None:
+def test_a_reply_is_kept_as_one_line_that_may_be_stored_and_shown(reply: SmtpReply, line: str) -> None:
     assert reply.line == line
 
 
 def test_a_long_reply_is_cut() -> None:
-    assert len(Reply(550, "ä" * 20_000).line.encode()) <= REPLY_BYTES_MAX
+    assert len(SmtpReply(550, "ä" * 20_000).line.encode()) <= REPLY_BYTES_MAX
