@@ -35,7 +35,7 @@ import aiohttp
 
 from bench.console_central import FIRST
 from bench.grown import SITES, GrownStore, grown
-from bench.grown_beside import STORY, bulk_act_id, call_id, intent_id
+from bench.grown_beside import STORY, bulk_action_id, call_id, intent_id
 from bench.harness import Figure, Report, percentile
 from bench.material import LISTS
 from bench.stores import Stores
@@ -125,8 +125,8 @@ def _filters(path: str, hand: Hand, kept: GrownStore) -> list[tuple[dict[str, st
             ({"status": "parked", "error": fingerprint_key(ERROR)}, None),
             ({"status": "parked", "site": "site-7", "subject": "pump stopped"}, None),
         ],
-        "/bulk-acts/new": [({"verb": "discard", "site": "site-7"}, None)],
-        "/site-calls": [({"status": "parked"}, None), ({"site": "site-7"}, None), ({"stuck": "true"}, None)],
+        "/bulk-actions/new": [({"verb": "discard", "site": "site-7"}, None)],
+        "/cached-calls": [({"status": "parked"}, None), ({"site": "site-7"}, None), ({"stuck": "true"}, None)],
         "/sites": [({"state": "trouble"}, None), ({"name": "site-7"}, None)],
         "/audit": [
             ({"actor": "person-7"}, None),
@@ -260,9 +260,9 @@ async def _served(kept: GrownStore) -> AsyncIterator[tuple[Browsers, dict[str, s
         url, cookie, token_id, link = (await central.stdout.readline()).decode().split()
         places = {
             "notification_id": STORY,
-            "operation_id": call_id(7),
+            "call_id": call_id(7),
             "intent_id": intent_id(50),
-            "act_id": bulk_act_id(1),
+            "action_id": bulk_action_id(1),
             "token_id": token_id,
             "link": link,
             "site": "site-7",

@@ -31,7 +31,7 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.times import from_microseconds
 from fieldpost.front.app import create_app
-from fieldpost.front.server import HttpServer
+from fieldpost.front.server import CentralServer
 from fieldpost.run.gc_tuning import set_aside
 
 NAME = "bench"
@@ -77,7 +77,7 @@ async def main(url: str, now: datetime) -> None:
     operate = Operate.over(store, adapters.load(), clock, passwords=passwords)
     app = create_app(operate, Watch.over(store, clock), Ingest(store, clock))
     app.add_middleware(Leaping, clock=clock)
-    server = HttpServer(app, socket.create_server(("127.0.0.1", 0)))
+    server = CentralServer(app, socket.create_server(("127.0.0.1", 0)))
     serving = asyncio.create_task(server.serve())
     await store.write(_forget)
     hashed = await passwords.hash(PASSWORD)

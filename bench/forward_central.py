@@ -23,7 +23,7 @@ from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.front.app import create_app
-from fieldpost.front.server import HttpServer
+from fieldpost.front.server import CentralServer
 from fieldpost.link.messages import FRAME_BYTES_MAX, Submit
 from fieldpost.run import gc_tuning
 
@@ -36,7 +36,7 @@ async def ours(store_url: str, sites: int, stop: asyncio.Event) -> None:
     keyring = Keyring([SecretKey.of(bytes(32))])
     operate = Operate.over(store, adapters.load(), clock, keyring)
     watch = Watch.over(store, clock, keyring=keyring)
-    server = HttpServer(create_app(operate, watch, Ingest(store, clock)), socket.create_server(("127.0.0.1", 0)))
+    server = CentralServer(create_app(operate, watch, Ingest(store, clock)), socket.create_server(("127.0.0.1", 0)))
     tokens = [(await operate.sites.add(ADMIN, f"site-{number}")).token for number in range(sites)]
     serving = asyncio.create_task(server.serve())
     await server.ready()

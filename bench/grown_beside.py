@@ -2,7 +2,7 @@
 
 200 sites that report, five of them not; a month of KPIs, every minute, and a week of those of twenty sites; a day of
 every site's health; 200,000 cached calls, 1,000 of them parked; 2,000 intents; 100,000 acts of people in the audit log;
-300 bulk acts, of which one is about 10,000 notifications; and one notification with twenty attempts in four cycles.
+300 bulk actions, of which one is about 10,000 notifications; and one notification with twenty attempts in four cycles.
 """
 
 import json
@@ -28,10 +28,10 @@ TABLES = (
     "site_health",
     "site_health_samples",
     "site_mirrors",
-    "site_calls",
+    "cached_calls",
     "intents",
-    "bulk_act_rows",
-    "bulk_acts",
+    "bulk_action_rows",
+    "bulk_actions",
 )
 """What is filled from nothing here."""
 STORY = "00000000-0000-7000-8000-000000000001"
@@ -74,7 +74,7 @@ def intent_id(number: int) -> str:
     return f"0000000b-0000-7000-8000-{number:012x}"
 
 
-def bulk_act_id(number: int) -> str:
+def bulk_action_id(number: int) -> str:
     return f"0000000c-0000-7000-8000-{number:012x}"
 
 
@@ -145,7 +145,7 @@ def _calls(d: Dialect, now: int) -> Iterator[str]:
         select 'site-' || (n - 1), 'one', {CALLS}, {CALLS}, 1, {d.moment.format(now)} from {d.numbers.format(SITES)}
     """
     yield f"""
-        insert into site_calls (site, operation_id, incarnation, category, target_summary, status, retry_count,
+        insert into cached_calls (site, call_id, incarnation, category, target_summary, status, retry_count,
             last_error, http_status, instance, script, created_at, updated_at, terminal_at, version, round,
             first_seen_at, received_at, begun_at, ended_at)
         select 'site-' || (n % {SITES}), {call}, 'one',
@@ -182,7 +182,7 @@ def _acts(d: Dialect, now: int) -> Iterator[str]:
     """
     act = d.id.format("0000000c-0000", "n")
     yield f"""
-        insert into bulk_acts (act_id, verb, actor, reason, wanted, as_of, created_at, status, stage, total, done,
+        insert into bulk_actions (action_id, verb, actor, reason, wanted, as_of, created_at, status, stage, total, done,
             ended_at)
         select {act}, 'retry', 'person-' || (n % 20), 'the relay is back',
             {_json(d, {"status": "parked"})}, {acted}, {acted}, 'finished', 0,
@@ -190,7 +190,7 @@ def _acts(d: Dialect, now: int) -> Iterator[str]:
         from {d.numbers.format(BULK_ACTS)}
     """
     yield f"""
-        insert into bulk_act_rows (act_id, place, notification_id, version, outcome, settled_at)
+        insert into bulk_action_rows (action_id, place, notification_id, version, outcome, settled_at)
         select {d.id.format("0000000c-0000", "1")}, n, {d.id.format("0000000e-0000", "n")}, 1, 'done',
             {d.moment.format(now)}
         from {d.numbers.format(BULK_ROWS)}

@@ -11,7 +11,7 @@ from fieldpost.central.store.engine.store import parse_url, sqlite_module
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.times import from_microseconds, to_microseconds
 
-Place = tuple[datetime, str]
+PageKey = tuple[datetime, str]
 PAGE = 50
 
 _KPIS = (
@@ -78,7 +78,7 @@ class Hand(Protocol):
     async def counts(self, most: int) -> object:
         """How many stand in each status, each counted no further than this."""
 
-    async def page(self, before: Place | None) -> object:
+    async def page(self, before: PageKey | None) -> object:
         """A page of the list with the number of attempts of each."""
 
     async def before(self, until: datetime) -> object:
@@ -93,7 +93,7 @@ class Hand(Protocol):
 
     async def parked_groups(self) -> object: ...
 
-    async def middle(self) -> Place:
+    async def middle(self) -> PageKey:
         """A place in the middle of the list."""
 
     async def claim(self, count: int) -> None:
@@ -122,7 +122,7 @@ class _Reads:
     async def counts(self, most: int) -> object:
         return [await self._fetch(statement.format(limit=f"limit {most}")) for statement in _COUNTS]
 
-    async def page(self, before: Place | None) -> object:
+    async def page(self, before: PageKey | None) -> object:
         if before is None:
             return await self._fetch(_PAGE.format(where=""))
         where = f"where (n.created_at, n.notification_id) < ({self._moment(before[0])}, '{before[1]}')"
@@ -144,7 +144,7 @@ class _Reads:
     async def parked_groups(self) -> object:
         return await self._fetch(_PARKED_GROUPS)
 
-    async def middle(self) -> Place:
+    async def middle(self) -> PageKey:
         at = self._moment(self._store.now - timedelta(days=200))
         [row] = await self._fetch(
             f"select created_at, notification_id from notifications where created_at > {at} order by 1, 2 limit 1"

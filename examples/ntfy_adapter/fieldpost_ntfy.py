@@ -91,7 +91,7 @@ class NtfyAdapter:
             await self._outbound.close()
 
     async def _post(self, settings: Mapping[str, object], topic: str, envelope: Envelope, timeout_s: float) -> int:
-        tell = envelope.witness or (lambda _: None)
+        tell = envelope.transcript or (lambda _: None)
         headers = {
             "Title": Header(envelope.subject, "utf-8", maxlinelen=10_000).encode(),
             "Content-Type": "text/plain; charset=utf-8",

@@ -14,6 +14,9 @@ from typing import Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "CallId",
+    "CallRecord",
+    "CallStatus",
     "ConfigError",
     "Conflict",
     "FieldpostError",
@@ -22,9 +25,6 @@ __all__ = [
     "NotificationId",
     "NotificationStatus",
     "OperationFailed",
-    "OperationId",
-    "OperationRecord",
-    "OperationStatus",
     "Site",
     "Unavailable",
     "__version__",
@@ -34,9 +34,9 @@ _HOMES = {
     "Site": "fieldpost.site.site",
     "NotificationId": "fieldpost.core.ids",
     "NotificationStatus": "fieldpost.site.notify",
-    "OperationId": "fieldpost.core.ids",
-    "OperationRecord": "fieldpost.core.sites.message",
-    "OperationStatus": "fieldpost.core.sites.message",
+    "CallId": "fieldpost.core.ids",
+    "CallRecord": "fieldpost.core.sites.message",
+    "CallStatus": "fieldpost.core.sites.message",
 } | dict.fromkeys(
     ("ConfigError", "Conflict", "FieldpostError", "InvalidInput", "NotFound", "OperationFailed", "Unavailable"),
     "fieldpost.core.errors",

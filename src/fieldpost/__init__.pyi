@@ -5,10 +5,10 @@ from fieldpost.core.errors import InvalidInput as InvalidInput
 from fieldpost.core.errors import NotFound as NotFound
 from fieldpost.core.errors import OperationFailed as OperationFailed
 from fieldpost.core.errors import Unavailable as Unavailable
+from fieldpost.core.ids import CallId as CallId
 from fieldpost.core.ids import NotificationId as NotificationId
-from fieldpost.core.ids import OperationId as OperationId
-from fieldpost.core.sites.message import OperationRecord as OperationRecord
-from fieldpost.core.sites.message import OperationStatus as OperationStatus
+from fieldpost.core.sites.message import CallRecord as CallRecord
+from fieldpost.core.sites.message import CallStatus as CallStatus
 from fieldpost.site.notify import NotificationStatus as NotificationStatus
 from fieldpost.site.site import Site as Site
 

@@ -113,14 +113,14 @@ async def test_a_page_that_nobody_looks_at_keeps_no_connection_and_catches_up_wh
 ) -> None:
     page = await browser.new_page(base_url=url)
     await log_in(front, page, "viewer", OUTBOX)
-    pulse = front.app.state.rooms.pulse
-    await until(lambda: pulse.listeners == 1)
+    change_feed = front.app.state.backend.change_feed
+    await until(lambda: change_feed.listeners == 1)
     await _show(page, is_hidden=True)
-    await until(lambda: pulse.listeners == 0)
+    await until(lambda: change_feed.listeners == 0)
     await front.centre.send("ops", subject="While away")
     await _show(page, is_hidden=False)
     await expect(page.locator("tbody tr", has_text="While away")).to_be_visible()
-    await until(lambda: pulse.listeners == 1)
+    await until(lambda: change_feed.listeners == 1)
 
 
 async def test_a_wrong_password_is_refused_and_the_name_stays(front: Front, page: Page) -> None:

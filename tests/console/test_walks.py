@@ -15,7 +15,7 @@ from fieldpost.central.operate.bulk_step import turn
 from fieldpost.central.operate.lists import ListSpec
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
-from fieldpost.core.sites.message import OperationStatus
+from fieldpost.core.sites.message import CallStatus
 from fieldpost.testing import HttpServer, MailServer
 from support.centre import SITE
 from support.console import log_in, watched
@@ -96,12 +96,12 @@ async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(
     await expect(question.get_by_label("Some of them")).to_contain_text(REFUSED)
     await question.get_by_label("Reason").fill("the password was renewed")
     await question.get_by_role("button", name="Retry 500").click()
-    await page.wait_for_url("**/bulk-acts/*")
-    act_id = re.sub(r".*/bulk-acts/([0-9a-f-]+).*", r"\1", page.url)
+    await page.wait_for_url("**/bulk-actions/*")
+    action_id = re.sub(r".*/bulk-actions/([0-9a-f-]+).*", r"\1", page.url)
     progress = page.locator(".act-progress")
 
     for said in (None, "200 of 500 done", "400 of 500 done", "500 of 500 done"):
-        await front.centre.store.write(turn, act_id, now=front.clock.now())
+        await front.centre.store.write(turn, action_id, now=front.clock.now())
         if said is not None:
             # By itself, without a reload.
             await expect(progress).to_contain_text(said)
@@ -171,7 +171,7 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
     await page.get_by_label("Reason").fill("it is of yesterday")
     await page.get_by_role("button", name="Discard 1").click()
     await expect(page.locator(".act-progress")).to_be_attached()
-    await front.operate.bulk_acts.sweep()
+    await front.operate.bulk_actions.sweep()
     await page.reload()
     await expect(page.locator(".act-progress")).to_contain_text("1 of 1 done")
 
@@ -186,7 +186,7 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
     await page.get_by_label("Reason").fill("the password was renewed")
     await page.get_by_role("button", name="Retry 2").click()
     await expect(page.locator(".act-progress")).to_be_attached()
-    await front.operate.bulk_acts.sweep()
+    await front.operate.bulk_actions.sweep()
     await page.reload()
     await expect(page.locator(".act-progress")).to_contain_text("2 of 2 done")
     statuses = [(await front.centre.get(one)).status for one in ids]
@@ -250,9 +250,9 @@ async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_d
 ) -> None:
     async with HttpServer() as erp, site_agent(tmp_path / "site", url, front.tokens["site"], erp.url) as (site, agent):
         erp.on().answer(503)
-        errands = asyncio.create_task(front.app.state.errands.run())
-        operation_id = await asyncio.to_thread(lambda: site.external("erp").call("POST", "/orders", json={"order": 7}))
-        await log_in(front, page, "operator", "/site-calls?status=parked")
+        command_sender = asyncio.create_task(front.app.state.command_sender.run())
+        call_id = await asyncio.to_thread(lambda: site.external("erp").call("POST", "/orders", json={"order": 7}))
+        await log_in(front, page, "operator", "/cached-calls?status=parked")
         row = page.locator("tr[data-row]", has_text="erp")
         await expect(row).to_contain_text("parked")
 
@@ -260,7 +260,7 @@ async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_d
         front.clock.advance(90)
         await page.goto(f"/sites/{SITE}")
         await expect(page.locator("main")).to_contain_text("offline")
-        await page.goto(f"/site-calls/{operation_id}")
+        await page.goto(f"/cached-calls/{call_id}")
         await page.get_by_role("link", name="Retry").first.click()
         question = page.get_by_role("dialog")
         await question.get_by_role("button", name="Retry").click()
@@ -270,10 +270,10 @@ async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_d
         await agent.start()
         # By itself: the site comes, hears of it, does it and tells.
         await expect(page.locator("main")).to_contain_text("applied")
-        await until(lambda: site.tracking.status(operation_id).status is OperationStatus.DELIVERED)
+        await until(lambda: site.tracking.status(call_id).status is CallStatus.DELIVERED)
         await page.goto(f"/sites/{SITE}")
         await expect(page.locator("main")).to_contain_text("online")
-        errands.cancel()
+        command_sender.cancel()
 
 
 async def park_many(front: Front, count: int) -> list[str]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, insert, select
 
 from fieldpost.central.store.engine.store import open_store
 from fieldpost.central.store.figures import kpis
-from fieldpost.central.store.schema.site_tables import site_calls
+from fieldpost.central.store.schema.site_tables import cached_calls
 from fieldpost.central.store.schema.tables import notifications, search_backlog
 from fieldpost.central.store.search import notifications as notification_search
 from fieldpost.central.store.search import terms
@@ -25,7 +25,7 @@ from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import KPIS, NOTHING, KpiCall, KpiRow, Thresholds
 from fieldpost.core.notification import Status
 from fieldpost.core.search.filters import Filter
-from fieldpost.core.sites.message import OperationStatus
+from fieldpost.core.sites.message import CallStatus
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 BY = Thresholds(timedelta(minutes=10), timedelta(seconds=20), timedelta(minutes=1))
@@ -117,7 +117,7 @@ def random_row(rng: random.Random) -> KpiRow:
 
 
 def random_call(rng: random.Random) -> KpiCall:
-    status = rng.choice(list(OperationStatus))
+    status = rng.choice(list(CallStatus))
     return KpiCall(
         site=rng.choice(SITES),
         status=status,
@@ -137,7 +137,7 @@ def fill(conn: Connection, rng: random.Random, made: list[KpiRow], calls: list[K
     for site in (*SITES, IDLE):
         sites.add(conn, site, NOW)
     conn.execute(insert(notifications), list(rows_of(rng, made)))
-    conn.execute(insert(site_calls), [call_row(rng, call) for call in calls])
+    conn.execute(insert(cached_calls), [call_row(rng, call) for call in calls])
 
 
 def index(conn: Connection) -> None:
@@ -153,7 +153,7 @@ def index(conn: Connection) -> None:
 def call_row(rng: random.Random, call: KpiCall) -> dict[str, Any]:
     return {
         "site": call.site,
-        "operation_id": new_id(NOW, rng.randbytes(10)),
+        "call_id": new_id(NOW, rng.randbytes(10)),
         "incarnation": "first",
         "category": rng.choice(["external_call", "database_write"]),
         "target_summary": "erp POST /orders",

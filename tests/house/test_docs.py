@@ -72,11 +72,11 @@ def test_the_tree_shows_every_room_and_marks_the_empty_ones(project: Path) -> No
     tree = (project / "docs/explanation/architecture.md").read_text()
     shown = re.findall(r"^ {6}( {2})?(\w+)/ +(○?)", tree, re.MULTILINE)
     source = project / "src/fieldpost"
-    rooms = {("", folder.name): folder for folder in source.iterdir() if (folder / "__init__.py").exists()}
+    backend = {("", folder.name): folder for folder in source.iterdir() if (folder / "__init__.py").exists()}
     for place in ("central", "site"):
-        rooms |= {("  ", f.name): f for f in (source / place).iterdir() if (f / "__init__.py").exists()}
-    empty = {room for room, folder in rooms.items() if all(p.name == "__init__.py" for p in folder.rglob("*.py"))}
-    assert {(depth, name) for depth, name, _ in shown} == set(rooms)
+        backend |= {("  ", f.name): f for f in (source / place).iterdir() if (f / "__init__.py").exists()}
+    empty = {room for room, folder in backend.items() if all(p.name == "__init__.py" for p in folder.rglob("*.py"))}
+    assert {(depth, name) for depth, name, _ in shown} == set(backend)
     assert {(depth, name) for depth, name, mark in shown if mark} == empty
 
 

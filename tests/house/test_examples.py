@@ -57,7 +57,7 @@ def test_the_third_party_adapter_passes_the_contract_and_is_found_once_installed
 def test_the_example_with_calls_and_writes_does_them_and_keeps_what_cannot_be_done_now(
     project: Path, tmp_path: Path
 ) -> None:
-    example = project / "examples/site_calls"
+    example = project / "examples/cached_calls"
     folder = tmp_path / "site"
     make_site(folder).close()
     (folder / "erp.secret").write_text("Bearer of-the-example\n")
@@ -110,4 +110,4 @@ def test_the_example_in_shell_and_curl_sends_calls_and_reads_the_log(project: Pa
         assert (called["status"], called["target_summary"]) == ("delivered", "erp POST /orders")
         [request] = plant.server.received()
         assert json.loads(request.body) == {"part": "seal", "count": 2}
-        assert called["operation_id"] in {entry["message_id"] for entry in log["events"]}
+        assert called["call_id"] in {entry["message_id"] for entry in log["events"]}

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.ids import CallId, new_id
 from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import (
     CALL_WAIT_MAX,
@@ -23,7 +23,7 @@ from fieldpost.core.sites.forwarding import (
     TryAgain,
     is_due,
 )
-from fieldpost.core.sites.message import Category, Message, MessageStatus, Operation, OperationStatus, RejectedMessage
+from fieldpost.core.sites.message import CallStatus, Category, Message, MessageStatus, Operation, RejectedMessage
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.calls import CLAIM_MAX
@@ -148,10 +148,10 @@ TestBuffer.settings = settings(max_examples=40, stateful_step_count=30, deadline
 class Call:
     """An operation as the model has it."""
 
-    operation_id: str
+    call_id: str
     target: str
     sequence: int
-    status: OperationStatus = OperationStatus.PENDING
+    status: CallStatus = CallStatus.PENDING
     retry_count: int = 0
     error: str | None = None
     due_at: datetime | None = None
@@ -190,7 +190,7 @@ class CallMachine(RuleBasedStateMachine):
     def issue(self, system: str, claim_s: int) -> None:
         number = len(self.calls) + 1
         operation = Operation(
-            operation_id=OperationId(new_id(START, number.to_bytes(5, "big") * 2)),
+            call_id=CallId(new_id(START, number.to_bytes(5, "big") * 2)),
             category=Category.EXTERNAL_CALL,
             target=system,
             target_summary=system,
@@ -201,9 +201,7 @@ class CallMachine(RuleBasedStateMachine):
         until = self.now + timedelta(seconds=claim_s)
         issued = self.buffer.issue(operation, claimant="caller", until=until)
         assert issued.message is not None
-        self.calls[operation.operation_id] = Call(
-            operation.operation_id, system, issued.message.sequence, claimed_until=until
-        )
+        self.calls[operation.call_id] = Call(operation.call_id, system, issued.message.sequence, claimed_until=until)
         self.handed.append(issued.message)
         self.changes += 1
 
@@ -218,7 +216,7 @@ class CallMachine(RuleBasedStateMachine):
                 call.due_at = None if call.is_buffered and not call.is_parked else call.due_at
         free = [call for call in self.calls.values() if call.target == system and call.is_free(self.now)]
         free.sort(key=lambda call: (call.due_at or datetime.min.replace(tzinfo=UTC), call.sequence))
-        assert {message.message_id for message in taken} == {call.operation_id for call in free[:items_max]}
+        assert {message.message_id for message in taken} == {call.call_id for call in free[:items_max]}
         for message in taken:
             call = self.calls[message.message_id]
             call.token += 1
@@ -248,14 +246,14 @@ class CallMachine(RuleBasedStateMachine):
         self.changes += 1
         match decision:
             case "clear":
-                call.status = OperationStatus.DELIVERED
+                call.status = CallStatus.DELIVERED
             case "fail":
-                call.status, call.error = OperationStatus.FAILED, "refused"
+                call.status, call.error = CallStatus.FAILED, "refused"
             case "again":
-                call.status, call.error, call.due_at = OperationStatus.RETRYING, "not now", due_at
+                call.status, call.error, call.due_at = CallStatus.RETRYING, "not now", due_at
                 call.retry_count += is_counted
             case _:
-                call.status, call.error, call.due_at = OperationStatus.PARKED, "used up", None
+                call.status, call.error, call.due_at = CallStatus.PARKED, "used up", None
                 call.retry_count += is_counted
                 call.is_parked = True
 
@@ -273,18 +271,18 @@ class CallMachine(RuleBasedStateMachine):
     def operate(self, data: st.DataObject, act: str) -> None:
         call = data.draw(st.sampled_from(list(self.calls.values())))
         if act == "retry":
-            assert self.buffer.retry(call.operation_id, self.now) == call.is_parked
+            assert self.buffer.retry(call.call_id, self.now) == call.is_parked
         else:
-            assert self.buffer.discard(call.operation_id, self.now) == call.is_parked
+            assert self.buffer.discard(call.call_id, self.now) == call.is_parked
         if not call.is_parked:
             return
         call.is_parked = False
         call.version += 1
         self.changes += 1
         if act == "retry":
-            call.status, call.retry_count, call.error, call.due_at = OperationStatus.RETRYING, 0, None, None
+            call.status, call.retry_count, call.error, call.due_at = CallStatus.RETRYING, 0, None, None
         else:
-            call.status = OperationStatus.DISCARDED
+            call.status = CallStatus.DISCARDED
 
     @rule(seconds=st.one_of(st.integers(-200, 200), st.integers(-300_000, 300_000)))
     def move_the_clock(self, seconds: int) -> None:
@@ -299,7 +297,7 @@ class CallMachine(RuleBasedStateMachine):
     def record_and_message_are_what_the_model_has(self) -> None:
         tracking = Tracking(self.buffer.read)
         for call in self.calls.values():
-            record = tracking.status(call.operation_id)
+            record = tracking.status(call.call_id)
             assert (record.status, record.version, record.retry_count, record.last_error) == (
                 call.status,
                 call.version,
@@ -307,7 +305,7 @@ class CallMachine(RuleBasedStateMachine):
                 call.error,
             )
             assert (record.terminal_at is not None) == call.status.is_terminal
-            message = self.buffer.find(call.operation_id)
+            message = self.buffer.find(call.call_id)
             assert (message is not None) == call.is_buffered, "a row ends with its operation"
             if message is not None:
                 assert isinstance(message, Message)

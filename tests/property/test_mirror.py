@@ -21,7 +21,7 @@ from fieldpost.core.sites.call_mirror import (
     is_contiguous,
     wins,
 )
-from fieldpost.core.sites.message import OperationStatus as Status
+from fieldpost.core.sites.message import CallStatus as Status
 from support.sample import NOW
 
 pytestmark = [pytest.mark.req("TEL-02", "TEL-04", "DEC-29", "RES-36", "RES-38")]

@@ -5,7 +5,7 @@ CREATE TABLE messages (
     sequence             INTEGER PRIMARY KEY,               -- commit order; the site's clock never orders anything
     message_id           TEXT    NOT NULL UNIQUE,           -- a notification's or an operation's id
     category             TEXT    NOT NULL CHECK (category IN ('notification', 'external_call', 'database_write')),
-    tracked_operation_id TEXT,
+    call_id TEXT,
     target               TEXT    NOT NULL,                  -- 'central', an external system, a database connection
     payload              TEXT    NOT NULL,                  -- JSON, in the shape its carrier sends
     status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
@@ -17,7 +17,7 @@ CREATE TABLE messages (
     claimed_by           TEXT,                              -- who tries a cached call now; notifications need no claim
     claim_token          INTEGER NOT NULL DEFAULT 0,        -- grows with each claim; whoever settles must show it
     claimed_until        INTEGER,
-    CHECK ((category = 'notification') = (tracked_operation_id IS NULL)),
+    CHECK ((category = 'notification') = (call_id IS NULL)),
     CHECK (category <> 'notification' OR status <> 'parked')
 ) STRICT;
 
@@ -26,7 +26,7 @@ CREATE INDEX messages_by_category ON messages (category);
 
 -- Cached calls are taken per target, so that a dead one hides nobody behind it.
 CREATE INDEX messages_due ON messages (category, target, due_at)
-WHERE tracked_operation_id IS NOT NULL AND status <> 'parked';
+WHERE call_id IS NOT NULL AND status <> 'parked';
 
 -- The rejected box: what central refused for good. It stays until a person deals with it.
 CREATE TABLE rejected (
@@ -43,7 +43,7 @@ CREATE TABLE rejected (
 
 -- One row per cached call, from the moment a script issues it: the record of what became of it.
 CREATE TABLE tracking (
-    operation_id        TEXT    PRIMARY KEY,
+    call_id        TEXT    PRIMARY KEY,
     category            TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
     target_summary      TEXT    NOT NULL,
     status              TEXT    NOT NULL

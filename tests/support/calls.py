@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from fieldpost.clock import Clock
-from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.ids import CallId, new_id
 from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CallDecision, Clear, Fail, Park, TryAgain
-from fieldpost.core.sites.message import Category, Message, Operation, OperationRecord
+from fieldpost.core.sites.message import CallRecord, Category, Message, Operation
 from fieldpost.link.messages import Reconcile, ReconcileAnswer
 from fieldpost.link.messages import TelemetrySender as Told
 from fieldpost.site.buffer.buffer import Buffer
@@ -33,7 +33,7 @@ class Calls:
         """A call that its script has just made: `pending`."""
         now = self.clock.now()
         operation = Operation(
-            operation_id=OperationId(new_id(now, os.urandom(10))),
+            call_id=CallId(new_id(now, os.urandom(10))),
             category=category,
             target=target,
             target_summary=f"{target} POST /orders" if category is Category.EXTERNAL_CALL else target,
@@ -43,41 +43,41 @@ class Calls:
         )
         issued = self.buffer.issue(operation, claimant="script", until=now + MINUTE)
         assert issued.message is not None
-        self._held[operation.operation_id] = issued.message
-        return operation.operation_id
+        self._held[operation.call_id] = issued.message
+        return operation.call_id
 
-    def settle(self, operation_id: str, decision: CallDecision) -> None:
+    def settle(self, call_id: str, decision: CallDecision) -> None:
         """What came of an attempt."""
-        message = self._held.pop(operation_id, None) or self._claim(operation_id)
+        message = self._held.pop(call_id, None) or self._claim(call_id)
         assert self.buffer.settle_call(message, decision, self.clock.now()) is not None
 
-    def deliver(self, operation_id: str) -> None:
-        self.settle(operation_id, Clear(201))
+    def deliver(self, call_id: str) -> None:
+        self.settle(call_id, Clear(201))
 
-    def fail(self, operation_id: str) -> None:
-        self.settle(operation_id, Fail("external.refused", "400 no such order", 400))
+    def fail(self, call_id: str) -> None:
+        self.settle(call_id, Fail("external.refused", "400 no such order", 400))
 
-    def put_off(self, operation_id: str) -> None:
+    def put_off(self, call_id: str) -> None:
         # Due at once, so that the next attempt can be made without waiting.
-        self.settle(operation_id, TryAgain(self.clock.now(), "503 later", http_status=503))
+        self.settle(call_id, TryAgain(self.clock.now(), "503 later", http_status=503))
 
-    def park(self, operation_id: str) -> None:
-        self.settle(operation_id, Park("503 for too long", http_status=503))
+    def park(self, call_id: str) -> None:
+        self.settle(call_id, Park("503 for too long", http_status=503))
 
     def parked(self, target: str = "erp") -> str:
         """A call that has parked."""
-        operation_id = self.issue(target)
-        self.park(operation_id)
-        return operation_id
+        call_id = self.issue(target)
+        self.park(call_id)
+        return call_id
 
-    def retry(self, operation_id: str) -> None:
-        assert self.buffer.retry(operation_id, self.clock.now())
+    def retry(self, call_id: str) -> None:
+        assert self.buffer.retry(call_id, self.clock.now())
 
-    def discard(self, operation_id: str) -> None:
-        assert self.buffer.discard(operation_id, self.clock.now())
+    def discard(self, call_id: str) -> None:
+        assert self.buffer.discard(call_id, self.clock.now())
 
-    def record(self, operation_id: str) -> OperationRecord:
-        found = self.tracking.find(operation_id)
+    def record(self, call_id: str) -> CallRecord:
+        found = self.tracking.find(call_id)
         assert found is not None
         return found
 
@@ -104,13 +104,13 @@ class Calls:
     def close(self) -> None:
         self.buffer.close()
 
-    def _claim(self, operation_id: str) -> Message:
+    def _claim(self, call_id: str) -> Message:
         now = self.clock.now()
-        target = self.record(operation_id).target_summary.split()[0]
-        category = self.record(operation_id).category
+        target = self.record(call_id).target_summary.split()[0]
+        category = self.record(call_id).category
         held = self.buffer.claim(category, target, now, claimant="agent", until=now + MINUTE, items_max=100)
-        self.buffer.release([message for message in held if message.message_id != operation_id])
-        return next(message for message in held if message.message_id == operation_id)
+        self.buffer.release([message for message in held if message.message_id != call_id])
+        return next(message for message in held if message.message_id == call_id)
 
 
 def changes_of(calls: Calls) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The centre's rooms for tests: a real store, ingest and dispatchers, and an adapter that answers as it is told."""
+"""The centre's backend for tests: a real store, ingest and dispatchers, and an adapter that answers as it is told."""
 
 import asyncio
 import os

@@ -32,10 +32,10 @@ from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
-from fieldpost.front.server import HttpServer
+from fieldpost.front.server import CentralServer
 from fieldpost.front.tls import Certificate
 from fieldpost.link import credentials
-from fieldpost.run.effective_settings import in_force
+from fieldpost.run.effective_settings import effective_settings
 from fieldpost.run.settings import CentralSettings
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre, open_centre
@@ -114,7 +114,7 @@ async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]
         found = {adapter.type: adapter for adapter in (kind() for kind in _adapters())}
         operate = Operate.over(centre.store, found, clock, centre.keyring, passwords=Passwords(CHEAP))
         watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics)
-        app = create_app(operate, watch, centre.ingest, in_force=_in_force())
+        app = create_app(operate, watch, centre.ingest, effective_settings=_in_force())
         front = Front(centre, clock, operate, watch, app)
         for role in Role:
             await _add_account(front, role)
@@ -127,7 +127,7 @@ async def served(
     app: ASGIApp, options: FrontOptions | None = None, certificate: Certificate | None = None
 ) -> AsyncIterator[str]:
     """The application on a free port of loopback, as central serves it; its URL."""
-    server = HttpServer(app, socket.create_server(("127.0.0.1", 0)), options, certificate)
+    server = CentralServer(app, socket.create_server(("127.0.0.1", 0)), options, certificate)
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(20):
@@ -147,7 +147,7 @@ def _adapters() -> tuple[type[Any], ...]:
 @cache
 def _in_force() -> EffectiveSettings:
     """Read from the sources of all options."""
-    return EffectiveSettings(NODE, in_force(SETTINGS, ORIGINS))
+    return EffectiveSettings(NODE, effective_settings(SETTINGS, ORIGINS))
 
 
 @cache

@@ -21,7 +21,7 @@ from pathlib import Path
 import structlog
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
-from fieldpost.front.server import HttpServer
+from fieldpost.front.server import CentralServer
 from support.browser import find_chromium
 from support.console import log_in
 from support.databases import SqliteFiles
@@ -67,7 +67,7 @@ def main() -> None:
 
 async def serve(port: int) -> None:
     async with _fresh(datetime.now(UTC)) as world:
-        server = HttpServer(world.front.app, socket.create_server(("127.0.0.1", port)))
+        server = CentralServer(world.front.app, socket.create_server(("127.0.0.1", port)))
         serving = asyncio.create_task(server.serve())
         await server.ready()
         print(f"The console is at {server.url}")
@@ -119,7 +119,7 @@ async def opened(browser: Browser, url: str, form: str) -> BrowserContext:
 
 def _named(path: str, world: World) -> Address:
     if path in world.notable:
-        kind = "bulk-acts" if path.startswith("act ") else "notifications"
+        kind = "bulk-actions" if path.startswith("act ") else "notifications"
         return Address(path.replace(" ", "-"), f"/{kind}/{world.notable[path]}", False)
     for known in addresses(world.places):
         if path in (known.name, known.path):

@@ -91,7 +91,7 @@ class MeasuredStore:
     def __init__(self, store: Store) -> None:
         self.url = store.url
         self.wake = store.wake
-        self.trouble: Unavailable | None = None
+        self.last_failure: Unavailable | None = None
         self.calls: Counter[str] = Counter()
         self.reads_max: Counter[str] = Counter()
         """The most that one call of it read."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from fieldpost import Site
-from fieldpost.core.sites.message import Message, OperationRecord
+from fieldpost.core.sites.message import CallRecord, Message
 from fieldpost.site.buffer import event_log
 from fieldpost.site.carriers.database import DatabaseCarrier
 from fieldpost.site.carriers.http import ExternalCarrier
@@ -39,7 +39,7 @@ retries_max = {retries_max}
 url = "sqlite:///plant.db"
 retry_interval_s = {interval_s}
 retries_max = {retries_max}
-statements.count = "INSERT INTO counts (operation_id, unit, n) VALUES (:operation_id, :unit, :n)"
+statements.count = "INSERT INTO counts (call_id, unit, n) VALUES (:call_id, :unit, :n)"
 """
 
 
@@ -54,7 +54,7 @@ class Plant:
         self.settings = (folder / "site.toml").read_text()
         known = {"url": server.url, "closed": closed_port(), "timeout_s": TIMEOUT_S}
         self.define(DEFINITIONS.format(**known, interval_s=interval_s, retries_max=retries_max))
-        self.query("CREATE TABLE counts (operation_id TEXT PRIMARY KEY, unit TEXT NOT NULL, n INTEGER)")
+        self.query("CREATE TABLE counts (call_id TEXT PRIMARY KEY, unit TEXT NOT NULL, n INTEGER)")
         self.site = self.open()
 
     def define(self, definitions: str) -> None:
@@ -95,22 +95,22 @@ class Plant:
         self.clock.advance(INTERVAL_S)
         return self.sweep()
 
-    def record(self, operation_id: str) -> OperationRecord:
-        return self.site.tracking.status(operation_id)
+    def record(self, call_id: str) -> CallRecord:
+        return self.site.tracking.status(call_id)
 
-    def message(self, operation_id: str) -> Message | None:
+    def message(self, call_id: str) -> Message | None:
         """The operation's row in the buffer."""
-        found = self.site._buffer.find(operation_id)
+        found = self.site._buffer.find(call_id)
         assert found is None or isinstance(found, Message)
         return found
 
-    def events(self, operation_id: str | None = None) -> list[event_log.SiteEvent]:
+    def events(self, call_id: str | None = None) -> list[event_log.SiteEvent]:
         """What the event log tells, the oldest first."""
-        wanted = event_log.EventFilter(message_id=operation_id)
+        wanted = event_log.EventFilter(message_id=call_id)
         return self.site._buffer.read(lambda cursor: event_log.query(cursor, wanted))[::-1]
 
-    def kinds(self, operation_id: str | None = None) -> list[str]:
-        return [event.kind for event in self.events(operation_id)]
+    def kinds(self, call_id: str | None = None) -> list[str]:
+        return [event.kind for event in self.events(call_id)]
 
 
 @contextmanager

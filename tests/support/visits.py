@@ -24,10 +24,10 @@ NOT_SEEN: dict[str, str] = {
 
 NEEDED: dict[str, str] = {
     "/set-password": "?link={link}",
-    "/bulk-acts/new": "?verb=retry&pace=stages&error={error_key}",
+    "/bulk-actions/new": "?verb=retry&pace=stages&error={error_key}",
     "/sites/{name:path}/rejected/ask": "?act=resubmit&id={notification_id}",
-    "/site-calls/{operation_id}": "?site={site}",
-    "/site-calls/ask": "?act=retry&call={operation_id}%20{site}",
+    "/cached-calls/{call_id}": "?site={site}",
+    "/cached-calls/ask": "?act=retry&call={call_id}%20{site}",
 }
 """What must follow a page's path, with values of `World.places`."""
 
@@ -43,7 +43,7 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
         ("within", "?last=day&list=maintenance"),
         ("wrong", "?status=unheard-of"),
     ),
-    "/site-calls": (
+    "/cached-calls": (
         ("parked", "?status=parked"),
         ("away", "?site=island"),
         ("none", "?target=unheard-of"),

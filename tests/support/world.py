@@ -1,9 +1,9 @@
 """The sample world: a centre at 3 a.m. with all that a console can show, the same every time it is made.
 
 Seven sites, of which one is offline, one late and one revoked; two channels, of which one's breaker is open; and
-in the table what was delivered, what is parked in groups, retries, is held, is stuck. A bulk act is half done, another
-has ended, a third was halted; sites have parked calls, and intents wait for them. It was made by the code that would
-make it in earnest (ingest, dispatcher, acts of people), under a clock that was moved through one night. Only what was
+in the table notifications that were delivered, are parked in groups, retrying, held, stuck. A bulk action is half done,
+another has ended, a third was halted; sites have parked calls, and intents wait for them. It is created by production
+code (ingest, dispatcher, operator actions), under a clock that was moved through one night. Only what was
 kept of the week before is written as it would have been kept.
 
     async with open_world(sqlite_url) as world:      for a test: `world.front` is an ordinary Front
@@ -96,7 +96,7 @@ class World:
     """Values for the parameters of pages: by the parameter's name, or by the part of the path before it."""
     notable: dict[str, str] = field(default_factory=dict)
     """Ids of what is worth a look: the notifications delivered, parked, partial (one of two targets has it), refused,
-    retrying, held and pending; the bulk acts `act done`, `act halted`, `act running`; a `call at SITE` that parked."""
+    retrying, held and pending; bulk actions `act done`, `act halted`, `act running`; a parked `call at SITE`."""
     chance: random.Random = field(default_factory=lambda: random.Random(9))
 
     @property
@@ -213,7 +213,7 @@ async def _pass_the_night(world: World, end: datetime) -> None:
 
 
 async def _invoices(world: World, count: int) -> None:
-    """Reports that park, all for one reason: a set for the bulk acts."""
+    """Reports that park, all for one reason: a set for the bulk actions."""
     for number in range(count):
         last = await world.say("billing", f"Meter readings {number + 1:03} ready", "See the folder.", site="depot-west")
     await world.front.centre.deliver(slots=256, slots_per_key=256)
@@ -233,7 +233,7 @@ async def _sites_call(world: World, end: datetime) -> None:
             is_over = status in ("delivered", "failed", "discarded")
             rows.append(
                 CallRow(
-                    operation_id=new_id(begun, world.chance.randbytes(10)),
+                    call_id=new_id(begun, world.chance.randbytes(10)),
                     category=category,
                     target=target,
                     status=status,
@@ -250,9 +250,9 @@ async def _sites_call(world: World, end: datetime) -> None:
             )
         told = Telemetry(incarnation=role.name, after=0, until=len(rows), sent_at=to_text(now), rows=tuple(rows))
         await reports.telemetry(role.name, told)
-        parked = [row.operation_id for row in rows if row.status == "parked"]
+        parked = [row.call_id for row in rows if row.status == "parked"]
         if parked and role.name == "plant-north":
-            world.places |= {"site": role.name, "operation_id": parked[0]}
+            world.places |= {"site": role.name, "call_id": parked[0]}
         if parked:
             world.notable[f"call at {role.name}"] = parked[0]
     world.go_to(end - timedelta(minutes=17))
@@ -260,7 +260,7 @@ async def _sites_call(world: World, end: datetime) -> None:
 
 
 async def _people_act(world: World, end: datetime) -> None:
-    """Bulk acts: one that went through, one that was halted, one that is half done; and words to sites."""
+    """Bulk actions: one that went through, one that was halted, one that is half done; and words to sites."""
     front, operate = world.front, world.front.operate
     adapter, centre = front.centre.adapter, front.centre
     world.go_to(max(end - timedelta(minutes=12), world.clock.now()))
@@ -270,18 +270,18 @@ async def _people_act(world: World, end: datetime) -> None:
     )
     await centre.deliver()
     parked = await _parked(world, "maintenance")
-    done = await operate.bulk_acts.start(
+    done = await operate.bulk_actions.start(
         OPERATOR, BulkVerb.DISCARD, [Chosen(parked[-1])], "the filter was changed on Friday"
     )
-    await operate.bulk_acts.sweep()
+    await operate.bulk_actions.sweep()
     error = await _error_key(world, "refused")
-    halted = await operate.bulk_acts.start(
+    halted = await operate.bulk_actions.start(
         OPERATOR, BulkVerb.RETRY, Filter(error_key=error), "is the new password in force?", in_stages=True
     )
-    await operate.bulk_acts.sweep()
+    await operate.bulk_actions.sweep()
     await centre.deliver()
     world.clock.advance(2)
-    await operate.bulk_acts.sweep()
+    await operate.bulk_actions.sweep()
     world.go_to(max(end - timedelta(minutes=8), world.clock.now()))
     for kind, site, arguments in (
         (IntentKind.RETRY, "island", None),
@@ -301,12 +301,12 @@ async def _people_act(world: World, end: datetime) -> None:
     await operate.intents.settle(
         "plant-north", CommandResult(intent_id=given[0].intent_id, outcome="applied", rows=_events(world, end))
     )
-    world.places |= {"act_id": done.act_id, "link": (await operate.users.reset_password(ADMIN, "kim")).token}
-    world.notable |= {"act done": done.act_id, "act halted": halted.act_id}
+    world.places |= {"action_id": done.action_id, "link": (await operate.users.reset_password(ADMIN, "kim")).token}
+    world.notable |= {"act done": done.action_id, "act halted": halted.action_id}
 
 
 async def _trouble(world: World, end: datetime) -> None:
-    """The present: the harbour's relay is down, a bulk act runs, and something has just come in."""
+    """The present: the harbour's relay is down, a bulk action runs, and something has just come in."""
     adapter, centre = world.front.centre.adapter, world.front.centre
     adapter.always["harbour-master"] = Held(REFUSED, phase="connect")
     for number in range(7):
@@ -337,12 +337,12 @@ async def _trouble(world: World, end: datetime) -> None:
     await world.say("ops", "Gate 1: open since 22:00", "Nobody has asked for it to stay open.", instance="gate-1")
     await centre.deliver()
     world.go_to(end - timedelta(seconds=12))
-    running = await world.front.operate.bulk_acts.start(
+    running = await world.front.operate.bulk_actions.start(
         OPERATOR, BulkVerb.RETRY, Filter(list_name="billing"), "the password of the relay was renewed"
     )
     for _ in range(2):
-        await centre.store.write(turn, running.act_id, now=world.clock.now())
-    world.notable["act running"] = running.act_id
+        await centre.store.write(turn, running.action_id, now=world.clock.now())
+    world.notable["act running"] = running.action_id
     world.places |= {"notification_id": world.notable["partial"], "error_key": await _error_key(world, "partial")}
     world.go_to(end - timedelta(seconds=3))
     await world.report()
@@ -405,7 +405,7 @@ async def _error_key(world: World, name: str) -> str:
 
 
 async def live_on(world: World) -> None:
-    """Let the world's time pass as ours does, with its dispatcher, bulk acts and sites at work, until cancelled."""
+    """Let the world's time pass as ours does, with its dispatcher, bulk actions and sites at work, until cancelled."""
     centre, clock = world.front.centre, world.clock
     dispatcher = centre.dispatcher()
 
@@ -430,5 +430,5 @@ async def live_on(world: World) -> None:
             number += 1
 
     async with asyncio.TaskGroup() as group:
-        for loop in (pass_time(), report(), talk(), dispatcher.run(), world.front.operate.bulk_acts.run()):
+        for loop in (pass_time(), report(), talk(), dispatcher.run(), world.front.operate.bulk_actions.run()):
             group.create_task(loop)

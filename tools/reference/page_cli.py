@@ -25,7 +25,7 @@ in brackets are listed in [errors](errors.md)."""
 
 EXITS = ((0, "done"), (1, "a bug in Fieldpost; `FIELDPOST_TRACEBACK=1` shows where"), (2, "wrong usage"))
 OWN = {
-    "Conflict": "; of a bulk act: not all could be done",
+    "Conflict": "; of a bulk action: not all could be done",
     "Unavailable": ": trying again later may help",
 }
 HIDDEN = ("--install-completion", "--show-completion", "--help")

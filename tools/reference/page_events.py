@@ -18,7 +18,7 @@ LEVELS = ("debug", "info", "warning", "error", "exception")
 
 
 def render(root: Path) -> str:
-    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: {"levels": set(), "values": set(), "rooms": set()})
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: {"levels": set(), "values": set(), "backend": set()})
     for name, module in source.modules(root):
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and _is_log(node):
@@ -26,13 +26,13 @@ def render(root: Path) -> str:
                     one = found[event]
                     one["levels"].add("error" if source.called(node) == "exception" else source.called(node))
                     one["values"] |= {k.arg for k in node.keywords if k.arg and k.arg not in ("exc_info", "stack_info")}
-                    one["rooms"].add(name)
+                    one["backend"].add(name)
     rows = [
         (
             code(event),
             ", ".join(sorted(one["levels"])),
             ", ".join(code(name) for name in sorted(one["values"])),
-            ", ".join(code(room) for room in sorted(one["rooms"])),
+            ", ".join(code(room) for room in sorted(one["backend"])),
         )
         for event, one in sorted(found.items())
     ]

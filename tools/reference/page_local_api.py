@@ -26,7 +26,7 @@ PROBLEMS = """\
 
 Every answer that is not a success is `application/problem+json` (RFC 9457) with `status`, a stable `code` (listed in
 [errors](errors.md)), a `detail` for people, and where they are known the `field` and a `hint`. A call that was refused
-for good also tells its `operation_id` and the system's `http_status`."""
+for good also tells its `call_id` and the system's `http_status`."""
 
 
 def render(_root: Path) -> str:

@@ -35,12 +35,12 @@ SITE_KEYS = (
 
 
 def render(_root: Path) -> str:
-    rooms = [_section(section.name, _default(section)) for section in fields(CentralSettings)]
+    backend = [_section(section.name, _default(section)) for section in fields(CentralSettings)]
     return page(
         "CentralSettings",
         INTRODUCTION,
         "## fieldpost.toml",
-        *rooms,
+        *backend,
         SITE,
         table(("key", "default", "what it says"), SITE_KEYS),
         *(_site_section(name, kind) for name, kind in SITE_OPTIONS.items()),

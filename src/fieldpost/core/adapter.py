@@ -33,7 +33,7 @@ class Envelope:
     """The same at every attempt, so that copies can be recognised as copies."""
     gate: Callable[[], None]
     """To be called right before the point of no return; raises ClaimLost when the claim may have run out."""
-    witness: Callable[[str], None] | None = None
+    transcript: Callable[[str], None] | None = None
     """Given when an administrator tests a channel: to be told each line said to the other side (`> EHLO …`) and heard
     from it (`< 250 …`), without secrets."""
 
@@ -67,7 +67,7 @@ class Adapter(Protocol):
 class WarnsAboutSettings(Protocol):
     """An adapter that also knows settings which are lawful and yet probably not meant."""
 
-    def doubts(self, settings: Mapping[str, object]) -> list[str]:
+    def warnings(self, settings: Mapping[str, object]) -> list[str]:
         """A sentence for each, to be shown to whoever sets the channel up. Secrets are not among the settings."""
 
 
@@ -83,7 +83,7 @@ class SettingField:
     default: str = ""
     """What is taken when it is left empty, as a person would say it; none for what must be given."""
     is_required: bool = False
-    is_seldom: bool = False
+    is_advanced: bool = False
     """Whether most people leave it as it is."""
 
 
@@ -116,6 +116,6 @@ class Described(Protocol):
 class ChecksHosts(Protocol):
     """An adapter whose settings name hosts, and that can say whether there are such hosts."""
 
-    async def locate(self, settings: Mapping[str, object]) -> None:
+    async def check_hosts(self, settings: Mapping[str, object]) -> None:
         """Raises InvalidInput naming the field whose host does not exist, or may not be reached. A name that cannot be
         looked up now passes: it is the name that is judged, not the network."""

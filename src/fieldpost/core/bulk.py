@@ -1,4 +1,4 @@
-"""A bulk act: one verb on many parked notifications, as a person asked for it, and how far it has come.
+"""A bulk action: one verb on many parked notifications, as a person asked for it, and how far it has come.
 
 Which notifications it is about is fixed when it starts: those that were parked at that moment. It *gathers* them with
 the versions they have, then does its verb to each that still has that version. What has changed meanwhile, by another
@@ -52,8 +52,8 @@ class RowOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BulkAct:
-    act_id: str
+class BulkAction:
+    action_id: str
     verb: BulkVerb
     actor: str
     reason: str
@@ -133,13 +133,13 @@ def judge(tried: Iterable[Tried]) -> tuple[Judgement, str | None]:
 
 
 def parked_only(wanted: Filter) -> Filter:
-    """The filter as a bulk act has it, which is about what is parked; InvalidInput if it asks for anything else."""
+    """The filter as a bulk action has it, which is about what is parked; InvalidInput if it asks for anything else."""
     if wanted.is_stuck:
-        raise InvalidInput("bulk.stuck", "what is stuck is not parked: a bulk act cannot be about it", field="stuck")
+        raise InvalidInput("bulk.stuck", "what is stuck is not parked: a bulk action cannot be about it", field="stuck")
     if wanted.is_overdue:
         raise InvalidInput(
-            "bulk.overdue", "what is overdue is not parked: a bulk act cannot be about it", field="overdue"
+            "bulk.overdue", "what is overdue is not parked: a bulk action cannot be about it", field="overdue"
         )
     if wanted.statuses not in ((), (Status.PARKED,)):
-        raise InvalidInput("bulk.status", "a bulk act is about parked notifications only", field="status")
+        raise InvalidInput("bulk.status", "a bulk action is about parked notifications only", field="status")
     return replace(wanted, statuses=(Status.PARKED,))

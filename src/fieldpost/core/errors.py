@@ -72,11 +72,11 @@ class OperationFailed(FieldpostError):
         *,
         hint: str | None = None,
         field: str | None = None,
-        operation_id: str | None = None,
+        call_id: str | None = None,
         http_status: int | None = None,
     ) -> None:
         super().__init__(code, message, hint=hint, field=field)
-        self.operation_id = operation_id
+        self.call_id = call_id
         """The operation, whose status is `failed`."""
         self.http_status = http_status
         """What the external system answered, where it did."""

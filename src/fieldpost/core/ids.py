@@ -11,7 +11,7 @@ from typing import NewType
 from fieldpost.core.errors import InvalidInput
 
 NotificationId = NewType("NotificationId", str)
-OperationId = NewType("OperationId", str)
+CallId = NewType("CallId", str)
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -72,12 +72,12 @@ def parse_notification_id(text: object) -> NotificationId:
     return NotificationId(str(text))
 
 
-def parse_operation_id(text: object) -> OperationId:
+def parse_call_id(text: object) -> CallId:
     """The id as given, or InvalidInput; the same one spelling."""
     if not is_id(text):
         raise InvalidInput(
             "operation.bad_id",
-            "operation_id must be a UUID of 36 lower-case characters with dashes",
-            field="operation_id",
+            "call_id must be a UUID of 36 lower-case characters with dashes",
+            field="call_id",
         )
-    return OperationId(str(text))
+    return CallId(str(text))

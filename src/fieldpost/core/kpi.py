@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.sites.call_mirror import LIVE as LIVE_CALLS
-from fieldpost.core.sites.message import OperationStatus
+from fieldpost.core.sites.message import CallStatus
 
 KpiValues = Mapping[str, float]
 """The KPIs of one site, or of all together, by name."""
@@ -43,7 +43,7 @@ class KpiCall:
     """What of a cached call in the mirror counts for a KPI."""
 
     site: str
-    status: OperationStatus
+    status: CallStatus
     begun_at: datetime
     ended_at: datetime | None = None
     is_gone: bool = False
@@ -118,15 +118,15 @@ def _calls_stuck(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> floa
 
 
 def _calls_parked(rows: Sequence[KpiCall], _now: datetime, _by: Thresholds) -> float:
-    return sum(row.status is OperationStatus.PARKED and not row.is_gone for row in rows)
+    return sum(row.status is CallStatus.PARKED and not row.is_gone for row in rows)
 
 
 def _calls_delivered(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
-    return sum(row.status is OperationStatus.DELIVERED and _ended_lately(row, now, by) for row in rows)
+    return sum(row.status is CallStatus.DELIVERED and _ended_lately(row, now, by) for row in rows)
 
 
 def _calls_failed(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
-    return sum(row.status is OperationStatus.FAILED and _ended_lately(row, now, by) for row in rows)
+    return sum(row.status is CallStatus.FAILED and _ended_lately(row, now, by) for row in rows)
 
 
 def _calls_oldest_pending_age(rows: Sequence[KpiCall], now: datetime, _by: Thresholds) -> float:

@@ -22,7 +22,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingInForce:
+class EffectiveSetting:
     section: str
     name: str
     value: Value
@@ -54,7 +54,7 @@ class EffectiveSettings:
     """The settings that one node works by; it read them once, at its start."""
 
     node_id: str = ""
-    settings: tuple[SettingInForce, ...] = ()
+    settings: tuple[EffectiveSetting, ...] = ()
 
 
 def open_secrets(mode: int, values: Mapping[str, Value], secret_keys: Container[str]) -> tuple[str, ...]:

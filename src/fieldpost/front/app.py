@@ -34,30 +34,30 @@ def create_app(
     ingest: Ingest,
     options: FrontOptions | None = None,
     clock: Clock | None = None,
-    in_force: EffectiveSettings | None = None,
+    effective_settings: EffectiveSettings | None = None,
 ) -> FastAPI:
     """One for a process, behind a `server.Server`, which keeps the limits that only a server can.
 
-    `in_force` are the settings of the whole process, to be looked at; what the front itself goes by are its `options`.
-    Its `state.errands` is a loop to be run beside it: what this node has to say to sites.
+    `effective_settings` are the settings of the whole process, for display; the front itself reads its `options`.
+    Run `state.command_sender` beside it: the loop that sends commands to sites.
     """
     clock = clock or SystemClock()
     options = options or FrontOptions()
     links = ControlConnections()
-    errands = CommandSender(links, operate.intents, ingest.reports, clock)
-    rooms = Backend(
+    command_sender = CommandSender(links, operate.intents, ingest.reports, clock)
+    backend = Backend(
         operate,
         watch,
         ingest,
         Allowances(options, clock),
         links,
-        errands,
+        command_sender,
         ChangeFeed(watch.signals.marks),
         options,
-        in_force or EffectiveSettings(),
+        effective_settings or EffectiveSettings(),
     )
     table = RouteTable((*api.ROUTES, *link.ROUTES), link.SOCKETS)
-    console = Console(rooms)
+    console = Console(backend)
 
     async def http_error(request: Request, error: Exception) -> Response:
         """An unknown path, or a method that it does not know."""
@@ -79,9 +79,9 @@ def create_app(
         redirect_slashes=False,
         exception_handlers={HTTPException: http_error},
     )
-    app.state.rooms = rooms
-    app.state.errands = errands
-    table.add_to(app, rooms)
+    app.state.backend = backend
+    app.state.command_sender = command_sender
+    table.add_to(app, backend)
     console.add_routes(app)
     app.add_middleware(ResponseGuard)
     app.add_middleware(Proxies, trusted=options.proxies())

@@ -20,8 +20,8 @@ class Backend:
     ingest: Ingest
     allowances: Allowances
     links: ControlConnections
-    errands: CommandSender
-    pulse: ChangeFeed
+    command_sender: CommandSender
+    change_feed: ChangeFeed
     options: FrontOptions = field(default_factory=FrontOptions)
-    in_force: EffectiveSettings = field(default_factory=EffectiveSettings)
+    effective_settings: EffectiveSettings = field(default_factory=EffectiveSettings)
     """The settings that this node works by."""

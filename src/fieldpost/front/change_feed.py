@@ -1,4 +1,4 @@
-"""The pulse: tells the pages that people have open that something changed, so that they ask for what is new.
+"""The change_feed: tells the pages that people have open that something changed, so that they ask for what is new.
 
 Theory of operation. One look a second for the whole node, and none while nobody listens. What changed is not told, only
 where: a page fetches itself anew, by the same way and with the same rights as when it was opened. A listener that
@@ -38,14 +38,14 @@ class ChangeFeed:
     def check_room(self) -> None:
         """Unavailable when so many listen already that this page had better ask by itself."""
         if self.listeners >= LISTENERS_MAX:
-            raise Unavailable("pulse.full", f"{LISTENERS_MAX} pages listen to this node already")
+            raise Unavailable("change_feed.full", f"{LISTENERS_MAX} pages listen to this node already")
 
     async def changes(self) -> AsyncGenerator[frozenset[str]]:
         """The topics in which something changed, as it changes; none at all after a while of silence."""
         self.listeners += 1
         if self._beating is None:
             self._marks = {}
-            self._beating = asyncio.create_task(self._beat(), name="pulse")
+            self._beating = asyncio.create_task(self._beat(), name="change_feed")
         try:
             seen = self._marks
             while not self._closing.is_set():
@@ -79,7 +79,7 @@ class ChangeFeed:
             except Unavailable:
                 pass  # the next beat looks again
             except Exception:
-                log.exception("pulse.faulted")
+                log.exception("change_feed.faulted")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL_S):
                     await self._closing.wait()

@@ -69,9 +69,9 @@ class CommandSender:
                 try:
                     await self.sweep()
                 except Unavailable as error:
-                    log.warning("errands.failed", error=error.message)
+                    log.warning("command_sender.failed", error=error.message)
                 except Exception:
-                    log.exception("errands.faulted")
+                    log.exception("command_sender.faulted")
                 await self._rest()
         finally:
             for task in self._busy.values():
@@ -89,7 +89,7 @@ class CommandSender:
             is_due = self._due.setdefault(site, now) <= now
             if (is_due or site in awaited) and site not in self._busy:
                 speaking = self._speak(site, is_due, is_awaited=site in awaited)
-                self._busy[site] = asyncio.create_task(speaking, name=f"errands-{site}")
+                self._busy[site] = asyncio.create_task(speaking, name=f"command_sender-{site}")
 
     async def settled(self) -> None:
         """Return when nobody is being spoken to."""
@@ -109,9 +109,9 @@ class CommandSender:
                     await link.send(await self._reports.question(site))
         except FieldpostError as error:
             # The connection ended, or the store is away: the next sweep, or the next connection, goes on.
-            log.info("errands.put_off", site=site, error=error.message)
+            log.info("command_sender.put_off", site=site, error=error.message)
         except Exception:
-            log.exception("errands.faulted", site=site)
+            log.exception("command_sender.faulted", site=site)
         finally:
             self._busy.pop(site, None)
 

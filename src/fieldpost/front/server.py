@@ -24,7 +24,7 @@ PONG_S = 15.0
 log = structlog.get_logger()
 
 
-class HttpServer(uvicorn.Server):
+class CentralServer(uvicorn.Server):
     """Serves until told to stop (`should_exit`); signals are the process's affair, not the server's."""
 
     def __init__(
@@ -72,7 +72,7 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Pages that listen would be waited for until the grace time is over.
-        self._app.state.rooms.pulse.close()
+        self._app.state.backend.change_feed.close()
         await super().shutdown(sockets)
 
     async def ready(self) -> None:

@@ -109,7 +109,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One cached call as its site's tracking table has it; times are texts by the site's clock."""
 
-    operation_id: str
+    call_id: str
     category: str
     target: str
     """The target's summary: system, method and path, or a connection's name."""

@@ -56,7 +56,7 @@ class AddressGuard:
             self.check(address, host)
         return found
 
-    async def locate(self, host: str, field: str) -> None:
+    async def check_hosts(self, host: str, field: str) -> None:
         """For when a host is typed: raises InvalidInput when there is no such name, or its address is refused. What
         cannot be looked up within `LOCATE_S` passes."""
         try:

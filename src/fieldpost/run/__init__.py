@@ -1,1 +1,1 @@
-"""One file per process: central, site and relay wire rooms together. Imports: everything below."""
+"""One file per process: central, site and relay wire backend together. Imports: everything below."""

@@ -32,11 +32,11 @@ from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
-from fieldpost.front.server import HttpServer
+from fieldpost.front.server import CentralServer
 from fieldpost.front.tls import Certificate
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.run import gc_tuning, logs
-from fieldpost.run.effective_settings import Origins, in_force
+from fieldpost.run.effective_settings import Origins, effective_settings
 from fieldpost.run.settings import CentralSettings
 from fieldpost.run.signals import stop_on_signals
 
@@ -142,10 +142,10 @@ async def _serve(
         settings.watch.freshness,
     )
     watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
-    shown = EffectiveSettings(node_id, in_force(settings, origins))
+    shown = EffectiveSettings(node_id, effective_settings(settings, origins))
     app = create_app(operate, watch, ingest, settings.front, clock, shown)
     certificate = Certificate(settings.front) if settings.front.has_tls else None
-    server = HttpServer(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
+    server = CentralServer(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
     await _announce_node(store, node_id)
     first = await operate.accounts.first_start(first_password)
     started = _introduce(first, server.url, settings, folder)
@@ -163,8 +163,8 @@ async def _serve(
                     upkeep.purge.run(),
                     upkeep.sampler.run(),
                     upkeep.indexer.run(),
-                    app.state.errands.run(),
-                    operate.bulk_acts.run(),
+                    app.state.command_sender.run(),
+                    operate.bulk_actions.run(),
                 )
             ]
             if certificate is not None:

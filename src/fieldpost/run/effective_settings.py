@@ -8,7 +8,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
-from fieldpost.core.setting import SettingInForce, shown
+from fieldpost.core.setting import EffectiveSetting, shown
 from fieldpost.run.settings import DEFAULT_FILE, PREFIX, CentralSettings, given, load
 
 DEFAULT = "default"
@@ -31,7 +31,7 @@ def origins(settings: CentralSettings, file: Path | None, environ: Mapping[str, 
     return found
 
 
-def in_force(settings: CentralSettings, origins: Origins | None = None) -> tuple[SettingInForce, ...]:
+def effective_settings(settings: CentralSettings, origins: Origins | None = None) -> tuple[EffectiveSetting, ...]:
     """Every setting as this process has it; without origins what is no default was set by the program itself."""
     return tuple(_in_force(settings, origins))
 
@@ -63,12 +63,12 @@ def field_words(kind: type[Any]) -> dict[str, str]:
     return words
 
 
-def _in_force(settings: CentralSettings, origins: Origins | None) -> Iterator[SettingInForce]:
+def _in_force(settings: CentralSettings, origins: Origins | None) -> Iterator[EffectiveSetting]:
     words = {section.name: _words_of(type(getattr(settings, section.name))) for section in fields(settings)}
     for section, option, value in _options(settings):
         is_secret = _is_secret(option)
         unsaid = DEFAULT if origins is not None or value == option.default else PROGRAM
-        yield SettingInForce(
+        yield EffectiveSetting(
             section=section,
             name=option.name,
             value=shown(value, is_secret=is_secret),

@@ -1,4 +1,4 @@
-"""Settings: read once at start, from a TOML file and the environment, into the rooms' own Options.
+"""Settings: read once at start, from a TOML file and the environment, into the backend' own Options.
 
 Each room has an Options dataclass beside the code that uses it, with a default, a unit in the name and a word on each
 field. This module only nests them: a section of the file is a room, `FIELDPOST_DISPATCH__INTERVAL_S` in the environment
@@ -102,7 +102,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
                 table[key] = value
         else:
             raise ConfigError("settings.unknown", f"{PREFIX}{section.upper()}__… names no section of the settings")
-    rooms: dict[str, Any] = {}
+    backend: dict[str, Any] = {}
     for name, table in found.items():
         if name not in sections:
             raise ConfigError(
@@ -110,8 +110,8 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
             )
         default = sections[name].default_factory
         assert default is not MISSING, "every section has a default"
-        rooms[name] = _room(type(default()), name, table)
-    return CentralSettings(**rooms)
+        backend[name] = _room(type(default()), name, table)
+    return CentralSettings(**backend)
 
 
 def given(file: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[set[str], set[str]]:

@@ -19,9 +19,9 @@ import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, OperationFailed
-from fieldpost.core.ids import OperationId
+from fieldpost.core.ids import CallId
 from fieldpost.core.sites.forwarding import CallDecision, Fail
-from fieldpost.core.sites.message import Category, Message, Operation, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category, Message, Operation
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.background import Background, abandon, at_exit, background
 from fieldpost.site.buffer.buffer import Buffer
@@ -70,7 +70,7 @@ class ExternalSystem:
         script: str | None = None,
         execution_id: str | None = None,
         parent_execution_id: str | None = None,
-    ) -> OperationId:
+    ) -> CallId:
         """Call the system. When this returns, the call has arrived, or is on this machine's disk and will be tried
         again; `site.tracking.status(id)` tells which. The same call may arrive twice when an answer is lost: the system
         is given the operation's id as `Idempotency-Key`.
@@ -121,10 +121,10 @@ class DatabaseConnection:
         script: str | None = None,
         execution_id: str | None = None,
         parent_execution_id: str | None = None,
-    ) -> OperationId:
+    ) -> CallId:
         """Write to the database. When this returns, the write was committed there, or is on this machine's disk and
         will be tried again; `site.tracking.status(id)` tells which. The same write may arrive twice when an answer is
-        lost: a statement can use `:operation_id` to tell.
+        lost: a statement can use `:call_id` to tell.
 
         Args:
             statement: the name of a statement that `site.toml` defines for the connection, or SQL where it allows it.
@@ -172,12 +172,12 @@ class Caller(Generic[D]):
         site: str,
         given: Labels,
         key_text: str | None,
-    ) -> OperationId:
+    ) -> CallId:
         """Buffer the call, try it once, settle what came of it. Raises OperationFailed when it was refused for good."""
         now = self._clock.now()
         content = encode(payload)
         operation = Operation(
-            operation_id=OperationId(fresh_id(to_microseconds(now) // 1000)),
+            call_id=CallId(fresh_id(to_microseconds(now) // 1000)),
             category=self._category,
             target=target,
             target_summary=target_summary(target, payload),
@@ -189,10 +189,10 @@ class Caller(Generic[D]):
         until = now + claim_time(definition)
         issued = self._buffer.issue(operation, claimant=f"caller-{os.getpid()}", until=until, key=key)
         if issued.message is None:
-            self._refuse_again(issued.operation_id)
+            self._refuse_again(issued.call_id)
         else:
             self._try(issued.message, definition)
-        return issued.operation_id
+        return issued.call_id
 
     def close(self) -> None:
         """Close what is open to the targets; the next call would open it again."""
@@ -208,15 +208,15 @@ class Caller(Generic[D]):
         with suppress(Exception):
             loop.run(lambda: asyncio.wait_for(carrier.close(), CLOSE_S))
 
-    def _refuse_again(self, operation_id: OperationId) -> None:
+    def _refuse_again(self, call_id: CallId) -> None:
         """A key makes a call that is made again the same call: if that was refused, whoever repeats it is told too."""
-        record = Tracking(self._buffer.read).find(operation_id)
-        if record is not None and record.status is OperationStatus.FAILED:
+        record = Tracking(self._buffer.read).find(call_id)
+        if record is not None and record.status is CallStatus.FAILED:
             raise OperationFailed(
                 "operation.failed",
                 f"this key's call was refused before: {record.last_error}",
                 hint=NOT_AGAIN,
-                operation_id=operation_id,
+                call_id=call_id,
                 http_status=record.http_status,
             )
 
@@ -263,7 +263,7 @@ def _failed(message: Message, decision: Fail) -> OperationFailed:
         decision.code,
         decision.error,
         hint=NOT_AGAIN,
-        operation_id=message.message_id,
+        call_id=message.message_id,
         http_status=decision.http_status,
     )
 

@@ -227,8 +227,8 @@ class AdapterContract:
             planted = world.canaries
             assert planted or not adapter.secrets, "the world's settings must hold its secrets, as Secret"
             canaries.update(planted)
-            for witness in (None, told.append):
-                told.append(repr(await adapter.deliver(envelope(world, witness=witness))))
+            for transcript in (None, told.append):
+                told.append(repr(await adapter.deliver(envelope(world, transcript=transcript))))
 
         handler = _Lines(told)
         logging.getLogger().addHandler(handler)

@@ -15,8 +15,8 @@ from support.front import Front
 
 @pytest.fixture
 async def at_work(front: Front) -> AsyncIterator[None]:
-    """A node that carries bulk acts out."""
-    running = asyncio.create_task(front.operate.bulk_acts.run())
+    """A node that carries bulk actions out."""
+    running = asyncio.create_task(front.operate.bulk_actions.run())
     yield
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -75,12 +75,12 @@ async def test_all_that_fits_is_counted_then_retried_with_a_reason(cli: Cli) -> 
     assert {(await cli.front.centre.get(i)).status for i in ids} == {Status.PARKED}
     ran = await cli("notifications", "retry", "--subject", "pump", "--reason", "mended", role="operator")
     assert (ran.code, ran.out) == (0, "The act is finished: 3 of 3 retried.\n")
-    act_id = ran.err.split()[2]
+    action_id = ran.err.split()[2]
     assert {(await cli.front.centre.get(i)).status for i in ids} == {Status.PENDING}
     assert (await cli.front.centre.get(other)).status is Status.PARKED
-    assert (await cli.front.centre.audit(ids[0]))[-1].request_summary == f"bulk retry {act_id}: mended"
-    assert f"{act_id}  " in (await cli("bulk-acts", "list", role="viewer")).out
-    shown = (await cli("bulk-acts", "show", act_id, role="viewer")).out
+    assert (await cli.front.centre.audit(ids[0]))[-1].request_summary == f"bulk retry {action_id}: mended"
+    assert f"{action_id}  " in (await cli("bulk-actions", "list", role="viewer")).out
+    shown = (await cli("bulk-actions", "show", action_id, role="viewer")).out
     assert "mended" in shown
     assert "subject pump" in shown
 
@@ -92,30 +92,30 @@ async def test_the_exit_code_tells_that_not_all_could_be_done(cli: Cli) -> None:
     ran = await cli("notifications", "discard", parked, delivered, "--reason", "old", role="operator")
     assert ran.code == 5
     assert ran.out.startswith("The act is finished: 1 of 2 discarded; 1 had been changed meanwhile.")
-    act_id = ran.err.split()[2]
-    rows = (await cli("bulk-acts", "rows", act_id, "--outcome", "conflict", role="viewer")).out
+    action_id = ran.err.split()[2]
+    rows = (await cli("bulk-actions", "rows", action_id, "--outcome", "conflict", role="viewer")).out
     assert delivered in rows
     assert "conflict" in rows
     assert parked not in rows
-    ended = await cli("bulk-acts", "cancel", act_id, role="operator")
+    ended = await cli("bulk-actions", "cancel", action_id, role="operator")
     assert (ended.code, "bulk.ended" in ended.err) == (5, True)
 
 
 @pytest.mark.bad_input(49)
-async def test_a_bulk_act_goes_on_after_ctrl_c_and_is_followed_again(cli: Cli) -> None:
+async def test_a_bulk_action_goes_on_after_ctrl_c_and_is_followed_again(cli: Cli) -> None:
     """Nobody carries it out until the command was interrupted, so that it is in the middle then."""
     ids = [await cli.front.park() for _ in range(3)]
     process = await cli.begin("notifications", "discard", "--all", "--reason", "old", role="operator")
     assert process.stderr is not None
     async with asyncio.timeout(60):
         told = (await process.stderr.readline()).decode()
-        act_id = told.split()[2]
+        action_id = told.split()[2]
         process.send_signal(signal.SIGINT)
         out, err = await process.communicate()
     assert (process.returncode, out, err) == (130, b"", b"")
-    assert f"fieldpost bulk-acts show {act_id} --follow" in told
-    await cli.front.operate.bulk_acts.sweep()
-    followed = await cli("bulk-acts", "show", act_id, "--follow", role="viewer")
+    assert f"fieldpost bulk-actions show {action_id} --follow" in told
+    await cli.front.operate.bulk_actions.sweep()
+    followed = await cli("bulk-actions", "show", action_id, "--follow", role="viewer")
     assert (followed.code, followed.out) == (0, "The act is finished: 3 of 3 discarded.\n")
     assert {(await cli.front.centre.get(i)).status for i in ids} == {Status.DISCARDED}
 
@@ -133,4 +133,4 @@ async def test_an_act_that_is_not_well_asked_for_begins_nothing(cli: Cli) -> Non
         assert (ran.code, ran.out) == (2, ""), arguments
     bad = await cli("notifications", "retry", "--from", "yesterday", "--reason", "x", role="operator")
     assert (bad.code, "filter.time" in bad.err) == (3, True)
-    assert "no bulk act yet" in (await cli("bulk-acts", "list", role="viewer")).out
+    assert "no bulk action yet" in (await cli("bulk-actions", "list", role="viewer")).out

@@ -16,7 +16,7 @@ import pytest
 
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites.forwarding import Box
-from fieldpost.core.sites.message import Message, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Message
 from fieldpost.site.buffer.agent_lock import AgentLock
 from fieldpost.site.repair import compact
 from support.commands_of_site import fieldpost_here as fieldpost
@@ -49,7 +49,7 @@ def test_a_shell_script_calls_and_writes_and_asks_what_became_of_it(plant: Plant
     assert (request.headers["x-plant"], request.headers["idempotency-key"]) == ("7", called)
     assert run(plant, "status", called).startswith("delivered, at ")
     written = run(plant, "write", "plant", "count", "-p", "unit=pump-3", "--parameters", '{"n": 17}')
-    assert plant.query("SELECT operation_id, unit, n FROM counts") == [(written, "pump-3", 17)]
+    assert plant.query("SELECT call_id, unit, n FROM counts") == [(written, "pump-3", 17)]
     record = json.loads(run(plant, "status", written, "--json"))
     assert (record["status"], record["category"], record["target_summary"]) == ("delivered", "database_write", "plant")
     waiting = run(plant, "call", "dead", "PUT", "/x", "--body", "text", "--key", "k-1")
@@ -146,10 +146,10 @@ def test_no_command_of_a_site_takes_a_token_on_the_command_line(tmp_path: Path) 
 
 def park(plant: Plant) -> str:
     """A call that has been tried as often as its system allows."""
-    operation_id = plant.site.external("dead").call("POST", "/orders", instance="pump-3")
+    call_id = plant.site.external("dead").call("POST", "/orders", instance="pump-3")
     plant.sweep_later()
-    assert plant.record(operation_id).status is OperationStatus.PARKED
-    return operation_id
+    assert plant.record(call_id).status is CallStatus.PARKED
+    return call_id
 
 
 @pytest.mark.req("SF-06", "TRK-09", "SF-20")
@@ -159,11 +159,11 @@ def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plan
     assert again in listed
     assert never in listed
     assert "dead POST /orders" in listed
-    assert [one["operation_id"] for one in json.loads(run(plant, "site", "parked", "--json"))] == [again, never]
+    assert [one["call_id"] for one in json.loads(run(plant, "site", "parked", "--json"))] == [again, never]
     run(plant, "site", "retry", again)
     run(plant, "site", "discard", never)
-    assert plant.record(again).status is OperationStatus.RETRYING
-    assert plant.record(never).status is OperationStatus.DISCARDED
+    assert plant.record(again).status is CallStatus.RETRYING
+    assert plant.record(never).status is CallStatus.DISCARDED
     assert run(plant, "site", "parked") == "Nothing is parked here."
     refused = fieldpost("site", "retry", never, "--folder", plant.folder)
     assert (refused.returncode, b"operation.not_parked" in refused.stderr) == (5, True)
@@ -183,14 +183,14 @@ def test_a_folder_may_be_given_before_or_after_the_name_of_a_command(plant: Plan
 
 @pytest.mark.req("SF-20")
 def test_the_event_log_is_read_with_filters_and_newest_first(plant: Plant) -> None:
-    operation_id = park(plant)
-    kinds = [entry["kind"] for entry in json.loads(run(plant, "site", "events", "--id", operation_id, "--json"))]
+    call_id = park(plant)
+    kinds = [entry["kind"] for entry in json.loads(run(plant, "site", "events", "--id", call_id, "--json"))]
     assert kinds[-2:] == ["retried", "queued"]
     assert kinds[0] == "parked"
     errors = run(plant, "site", "events", "--severity", "error")
     assert "parked" in errors
     assert "queued" not in errors
-    assert operation_id in run(plant, "site", "events", "--words", "POST Orders dead")
+    assert call_id in run(plant, "site", "events", "--words", "POST Orders dead")
     assert run(plant, "site", "events", "--words", "nonesuch") == "The log has no such entry."
     assert run(plant, "site", "events", "--until", "2000-01-01T00:00:00Z") == "The log has no such entry."
 
@@ -234,8 +234,8 @@ def test_the_state_of_the_site_tells_what_waits_with_or_without_an_agent(plant: 
 
 
 def test_a_status_is_watched_until_nothing_more_happens(plant: Plant) -> None:
-    operation_id = plant.site.external("dead").call("POST", "/orders")
-    watching = ["status", operation_id, "--watch", "--interval-s", "0.1", "--folder", str(plant.folder)]
+    call_id = plant.site.external("dead").call("POST", "/orders")
+    watching = ["status", call_id, "--watch", "--interval-s", "0.1", "--folder", str(plant.folder)]
     process = subprocess.Popen([sys.executable, "-c", MAIN, *watching], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("retrying: ")
@@ -246,8 +246,8 @@ def test_a_status_is_watched_until_nothing_more_happens(plant: Plant) -> None:
 
 @pytest.mark.bad_input(49)
 def test_a_watch_is_ended_by_ctrl_c_and_a_reader_that_goes_away_is_no_error(plant: Plant) -> None:
-    operation_id = plant.site.external("dead").call("POST", "/orders")
-    watching = ["status", operation_id, "--watch", "--folder", str(plant.folder)]
+    call_id = plant.site.external("dead").call("POST", "/orders")
+    watching = ["status", call_id, "--watch", "--folder", str(plant.folder)]
     process = subprocess.Popen([sys.executable, "-c", MAIN, *watching], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -278,11 +278,11 @@ def test_an_export_can_be_imported_elsewhere_and_twice_adds_nothing(plant: Plant
         assert isinstance(after, Message)
         assert (after.payload, after.created_at) == (before.payload, before.created_at)
         assert run(other, "status", rejected).startswith("rejected: submit.conflict")
-        assert other.record(parked).status is OperationStatus.PARKED
-        assert other.record(delivered).status is OperationStatus.DELIVERED
+        assert other.record(parked).status is CallStatus.PARKED
+        assert other.record(delivered).status is CallStatus.DELIVERED
         assert other.record(parked).change_sequence <= other.site.tracking.last_change()
         run(other, "site", "retry", parked)
-        assert other.record(parked).status is OperationStatus.RETRYING
+        assert other.record(parked).status is CallStatus.RETRYING
 
 
 def test_an_export_is_for_its_owner_alone_and_none_is_left_where_the_disk_is_full(plant: Plant, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_file_that_is_no_export_is_refused(plant: Plant, content: bytes, where
         ({"payload": "{}"}, "line 3: "),
         ({"status": "parked"}, "line 3: no table takes it"),
         ({"retry_count": -1}, "line 3: no table takes it"),
-        ({"tracked_operation_id": "y"}, "line 3, tracked_operation_id: "),
+        ({"call_id": "y"}, "line 3, call_id: "),
     ],
 )
 def test_one_bad_line_is_told_by_its_number_and_nothing_is_imported(

@@ -51,7 +51,7 @@ async def test_every_api_route_serves_whom_it_declares_and_nobody_else(front: Fr
 @pytest.mark.threat(7)
 async def test_every_page_serves_whom_it_declares_and_nobody_else(front: Front) -> None:
     # A stream that is open for as long as somebody listens would never be answered whole.
-    front.app.state.rooms.pulse.close()
+    front.app.state.backend.change_feed.close()
     for caller in ("nobody", *ROLES):
         client, csrf = front.client(), ""
         for page in PAGES:

@@ -1,4 +1,4 @@
-"""Bulk acts at the console, with scripts blocked: question, beginning, progress, end; and the groups of errors."""
+"""Bulk actions at the console, with scripts blocked: question, beginning, progress, end; and the groups of errors."""
 
 import html
 import re
@@ -44,7 +44,7 @@ async def submit(visitor: Visitor, **fields: str) -> httpx2.Response:
     data: dict[str, list[str]] = {}
     for name, value in pairs:
         data.setdefault(name, []).append(html.unescape(value))
-    answer = await visitor.client.post("/bulk-acts", data=data | {name: [value] for name, value in fields.items()})
+    answer = await visitor.client.post("/bulk-actions", data=data | {name: [value] for name, value in fields.items()})
     visitor.page = await visitor.client.get(answer.headers["location"]) if answer.status_code == 303 else answer
     return answer
 
@@ -65,7 +65,7 @@ async def test_a_selection_is_retried_by_plain_forms_with_a_reason(quick: Front)
         await visitor.look("/notifications?status=parked")
         chosen = [box for box in boxes(visitor) if box.split(".")[0] in ids[:2]]
         visitor.page = await visitor.client.get(
-            "/bulk-acts/new", params={"of": "selection", "verb": "retry", "chosen": chosen, "back": "/notifications"}
+            "/bulk-actions/new", params={"of": "selection", "verb": "retry", "chosen": chosen, "back": "/notifications"}
         )
         assert "Retry 2 parked notifications?" in visitor.text
         assert NO_USER in visitor.text
@@ -76,7 +76,7 @@ async def test_a_selection_is_retried_by_plain_forms_with_a_reason(quick: Front)
         await submit(visitor, reason="the address is there now")
         assert "It has begun" in visitor.text
         assert "a selection" in visitor.text
-        await quick.operate.bulk_acts.sweep()
+        await quick.operate.bulk_actions.sweep()
         await visitor.look(visitor.page.url.path)
         assert "2 of 2 done" in visitor.text
     statuses = [(await quick.centre.get(i)).status for i in ids]
@@ -89,10 +89,10 @@ async def test_a_selection_is_retried_by_plain_forms_with_a_reason(quick: Front)
 async def test_nothing_selected_is_said_and_nothing_is_done(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
-        await visitor.look("/bulk-acts/new?of=selection&verb=discard&back=/notifications")
+        await visitor.look("/bulk-actions/new?of=selection&verb=discard&back=/notifications")
     assert visitor.page.status_code == 422
     assert "Nothing is selected" in visitor.text
-    assert await quick.watch.bulk_acts.newest() == []
+    assert await quick.watch.bulk_actions.newest() == []
 
 
 @pytest.mark.bad_input(55)
@@ -103,12 +103,12 @@ async def test_what_was_selected_and_has_changed_since_is_left_out_and_told(quic
         chosen = boxes(visitor)
         await visitor.send(f"/notifications/{ids[0]}/retry")
         visitor.page = await visitor.client.get(
-            "/bulk-acts/new", params={"of": "selection", "verb": "discard", "chosen": chosen}
+            "/bulk-actions/new", params={"of": "selection", "verb": "discard", "chosen": chosen}
         )
         assert "Discard 1 parked notification?" in visitor.text
         assert "1 of those that you selected is no longer as you saw it" in visitor.text
         await submit(visitor, reason="not wanted")
-        await quick.operate.bulk_acts.sweep()
+        await quick.operate.bulk_actions.sweep()
     assert (await quick.centre.get(ids[0])).status is Status.PENDING
     assert (await quick.centre.get(ids[1])).status is Status.DISCARDED
 
@@ -117,7 +117,7 @@ async def test_what_was_selected_and_has_changed_since_is_left_out_and_told(quic
 async def test_a_form_that_is_sent_twice_begins_one_act(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
-        await visitor.look("/bulk-acts/new?verb=retry")
+        await visitor.look("/bulk-actions/new?verb=retry")
         asked = visitor.page
         places = []
         for _ in range(2):
@@ -127,7 +127,7 @@ async def test_a_form_that_is_sent_twice_begins_one_act(quick: Front) -> None:
         visitor.page = asked
         other = await submit(visitor, reason="another one")
     assert (other.status_code, "Another act was begun" in other.text) == (409, True)
-    assert len(await quick.watch.bulk_acts.newest()) == 1
+    assert len(await quick.watch.bulk_actions.newest()) == 1
 
 
 @pytest.mark.req("CMD-09", "DEC-15")
@@ -141,8 +141,8 @@ async def test_all_that_fits_a_filter_is_discarded_and_nothing_that_parks_later(
         assert "and 7 like these" in visitor.text
         later = await quick.park(NO_USER)
         await submit(visitor, reason="they have left")
-        await quick.operate.bulk_acts.sweep()
-        await visitor.look("/bulk-acts")
+        await quick.operate.bulk_actions.sweep()
+        await visitor.look("/bulk-actions")
         assert "12 of 12 done" in visitor.text
         assert "they have left" in visitor.text
     assert {(await quick.centre.get(i)).status for i in ids} == {Status.DISCARDED}
@@ -159,14 +159,14 @@ async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Fron
         await visitor.look(ways(visitor)["Retry in stages…"])
         await submit(visitor, reason="is it mended?")
         act_path = visitor.page.url.path
-        await quick.operate.bulk_acts.sweep()
+        await quick.operate.bulk_actions.sweep()
         await visitor.look(act_path)
         assert "1 of 13 done" in visitor.text
         assert "waits for what becomes of it" in visitor.text
         quick.centre.adapter.answer("ops", PermanentFailure(NO_USER, phase="rcpt"))
         await quick.centre.deliver()
         quick.clock.advance(2)
-        await quick.operate.bulk_acts.sweep()
+        await quick.operate.bulk_actions.sweep()
         await visitor.look(act_path)
         assert "Why it halted" in visitor.text
         assert f"the same error came back: ops@example.org: {NO_USER}" in visitor.text
@@ -182,7 +182,7 @@ async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Fron
 async def test_an_act_is_cancelled_once_and_then_says_how_it_ended(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
-        await visitor.look("/bulk-acts/new?verb=retry")
+        await visitor.look("/bulk-actions/new?verb=retry")
         await submit(visitor, reason="mended")
         running = visitor.page
         act_path = running.url.path
@@ -192,23 +192,26 @@ async def test_an_act_is_cancelled_once_and_then_says_how_it_ended(quick: Front)
         await visitor.send(f"{act_path}/cancel")
         assert visitor.page.status_code == 200, "to cancel what is cancelled changes nothing"
         quick.clock.advance(1)
-        await visitor.look("/bulk-acts/new?verb=discard")
+        await visitor.look("/bulk-actions/new?verb=discard")
         await submit(visitor, reason="not wanted")
         running = visitor.page
-        await quick.operate.bulk_acts.sweep()
+        await quick.operate.bulk_actions.sweep()
         visitor.page = running
         late = await visitor.send(f"{running.url.path}/cancel")
         assert late.status_code == 409
         assert "the act has ended already: it is finished" in visitor.text
-    assert {act.status for act in await quick.watch.bulk_acts.newest()} == {BulkStatus.FINISHED, BulkStatus.CANCELLED}
+    assert {act.status for act in await quick.watch.bulk_actions.newest()} == {
+        BulkStatus.FINISHED,
+        BulkStatus.CANCELLED,
+    }
 
 
 async def test_an_acts_rows_are_paged_by_outcome_and_a_wrong_page_is_told(quick: Front) -> None:
     await park_many(quick, 52)
     async with visiting(quick, "operator") as visitor:
-        await visitor.look("/bulk-acts/new?verb=discard")
+        await visitor.look("/bulk-actions/new?verb=discard")
         await submit(visitor, reason="not wanted")
-        await quick.operate.bulk_acts.sweep()
+        await quick.operate.bulk_actions.sweep()
         path = visitor.page.url.path
         await visitor.look(f"{path}?outcome=done")
         assert visitor.page.text.count("data-row") == 50
@@ -219,14 +222,14 @@ async def test_an_acts_rows_are_paged_by_outcome_and_a_wrong_page_is_told(quick:
         for query, told in (("outcome=odd", "Outcome must be one of"), ("cursor=x", "Cursor is none that was handed")):
             assert told in await visitor.look(f"{path}?{query}")
             assert visitor.page.status_code == 422
-        await visitor.look("/bulk-acts/0198c8a0-0000-7000-8000-000000000001")
+        await visitor.look("/bulk-actions/0198c8a0-0000-7000-8000-000000000001")
         assert visitor.page.status_code == 404
 
 
 async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Front) -> None:
     await park_many(quick, 2)
     async with visiting(quick, "operator") as visitor:
-        await visitor.look("/bulk-acts/new?verb=retry")
+        await visitor.look("/bulk-actions/new?verb=retry")
         await submit(visitor, reason="mended")
         path = visitor.page.url.path
     async with visiting(quick, "viewer") as visitor:
@@ -234,8 +237,8 @@ async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Fron
             text = await visitor.look(address)
             assert visitor.page.status_code == 200
             assert "needs the role operator; you are viewer" in text
-            assert "/bulk-acts/new" not in visitor.page.text
-        await visitor.look("/bulk-acts/new?verb=retry")
+            assert "/bulk-actions/new" not in visitor.page.text
+        await visitor.look("/bulk-actions/new?verb=retry")
         assert visitor.page.status_code == 403
         assert "This needs the role operator" in visitor.text
 
@@ -245,7 +248,7 @@ async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Fron
     ("query", "told"),
     [
         ("verb=delete", "Verb must be retry or discard, not 'delete'."),
-        ("verb=retry&status=delivered", "A bulk act is about parked notifications only."),
+        ("verb=retry&status=delivered", "A bulk action is about parked notifications only."),
         ("verb=retry&chosen=me.1", "Notification_id must be a UUID"),
         ("verb=retry&chosen=0198c8a0-0000-7000-8000-000000000001", "names no version"),
         ("verb=retry&site=elsewhere", "Nothing that is parked fits"),
@@ -253,11 +256,11 @@ async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Fron
 )
 async def test_a_question_that_makes_no_sense_is_answered_precisely(quick: Front, query: str, told: str) -> None:
     async with visiting(quick, "operator") as visitor:
-        assert told in await visitor.look(f"/bulk-acts/new?{query}")
+        assert told in await visitor.look(f"/bulk-actions/new?{query}")
         assert "<button" not in visitor.page.text.partition('id="ask"')[2].partition("</section>")[0]
 
 
 async def test_pages_without_anything_teach(quick: Front) -> None:
     async with visiting(quick, "viewer") as visitor:
         assert "fieldpost notifications groups" in await visitor.look("/parked-groups")
-        assert "There was no bulk act yet" in await visitor.look("/bulk-acts")
+        assert "There was no bulk action yet" in await visitor.look("/bulk-actions")

@@ -116,11 +116,11 @@ async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front
     assert "0</b> of 1 channel healthy" in text
 
 
-async def test_a_bulk_act_under_way_shows_how_far_it_is(quick: Front) -> None:
+async def test_a_bulk_action_under_way_shows_how_far_it_is(quick: Front) -> None:
     parked = [await quick.park(), await quick.park()]
-    act = await quick.operate.bulk_acts.start(OPERATOR, BulkVerb.RETRY, [Chosen(one) for one in parked], "mended")
+    act = await quick.operate.bulk_actions.start(OPERATOR, BulkVerb.RETRY, [Chosen(one) for one in parked], "mended")
     text = (await seen(quick)).text
-    assert f'href="/bulk-acts/{act.act_id}"' in text
+    assert f'href="/bulk-actions/{act.action_id}"' in text
     assert "0 of 2" in text
 
 

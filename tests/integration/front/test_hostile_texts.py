@@ -105,10 +105,10 @@ async def _fill(world: World) -> None:
         "ops", SAID, "x" * 250_000, site=SITE, script=EVIL, instance=EVIL, execution_id=EVIL, parent_execution_id=EVIL
     )
     await centre.deliver()
-    act = await operate.bulk_acts.start(OPERATOR, BulkVerb.RETRY, [Chosen(parked, 1)], EVIL)
+    act = await operate.bulk_actions.start(OPERATOR, BulkVerb.RETRY, [Chosen(parked, 1)], EVIL)
     await operate.tokens.add(ADMIN, EVIL, Role.VIEWER)
     call = CallRow(
-        operation_id=world.make_id(),
+        call_id=world.make_id(),
         category="external_call",
         target=SAID,
         status="parked",
@@ -138,8 +138,8 @@ async def _fill(world: World) -> None:
         row |= {"message_id": SAID, "notification_id": SAID, "list_name": SAID, "error": SAID, "category": SAID}
         answer = CommandResult(intent_id=given.intent_id, outcome="applied", detail=SAID, rows=(row,))
         await operate.intents.settle(SITE, answer)
-    places = {"sites": SITE, "site": SITE, "lists": EVIL, "notification_id": parked, "act_id": act.act_id}
-    world.places |= places | {"operation_id": call.operation_id, "intent_id": given.intent_id}
+    places = {"sites": SITE, "site": SITE, "lists": EVIL, "notification_id": parked, "action_id": act.action_id}
+    world.places |= places | {"call_id": call.call_id, "intent_id": given.intent_id}
 
 
 async def _log_in(world: World, client: httpx2.AsyncClient) -> None:

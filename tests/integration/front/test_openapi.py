@@ -48,7 +48,7 @@ async def test_a_method_that_a_path_does_not_have_is_refused_naming_those_it_has
 
 async def test_a_path_of_its_own_is_no_name_of_something(front: Front) -> None:
     async with front.client("admin") as client:
-        for path in ("/api/v1/bulk-acts/preview", "/api/v1/notifications/batch"):
+        for path in ("/api/v1/bulk-actions/preview", "/api/v1/notifications/batch"):
             assert (await client.get(path)).status_code == 405, path
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
-from fieldpost.run.effective_settings import in_force
+from fieldpost.run.effective_settings import effective_settings
 from fieldpost.run.settings import CentralSettings
 from fieldpost.testing import ManualClock
 from support.commands import Cli
@@ -26,8 +26,10 @@ async def front(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
         secrets=replace(settings.secrets, key="canary"),
     )
     async with open_front(sqlite_url, clock) as opened:
-        shown = EffectiveSettings("node-1", in_force(settings))
-        yield replace(opened, app=create_app(opened.operate, opened.watch, opened.centre.ingest, in_force=shown))
+        shown = EffectiveSettings("node-1", effective_settings(settings))
+        yield replace(
+            opened, app=create_app(opened.operate, opened.watch, opened.centre.ingest, effective_settings=shown)
+        )
 
 
 async def test_an_admin_sees_every_setting_in_force_and_no_secret(front: Front) -> None:

@@ -43,21 +43,21 @@ async def test_a_call_is_shown_as_its_site_reported_it_and_no_act_at_central_edi
 ) -> None:
     one = calls.parked()
     await front.centre.ingest.reports.telemetry(SITE, calls.told())
-    before = (await ask(front, f"site-calls/{one}", site=SITE))["site_call"]
+    before = (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]
     assert (before["status"], before["target"], before["site"]) == ("parked", "erp POST /orders", SITE)
     (given,) = (await post(front, "intents", {"site": SITE, "kind": "retry", "message_ids": [one]}))["intents"]
     (intent,) = await front.operate.intents.open_of([SITE], 10)
     await front.operate.intents.to_send([intent])
     await front.operate.intents.settle(SITE, CommandResult(given["intent_id"], "applied"))
     clock.advance(1)
-    detail = await ask(front, f"site-calls/{one}", site=SITE)
-    assert detail["site_call"] == before
+    detail = await ask(front, f"cached-calls/{one}", site=SITE)
+    assert detail["cached_call"] == before
     assert [(i["kind"], i["state"], i["outcome"], i["actor"]) for i in detail["intents"]] == [
         ("retry", "done", "applied", "operator")
     ]
     calls.retry(one)
     await front.centre.ingest.reports.telemetry(SITE, calls.told())
-    after = (await ask(front, f"site-calls/{one}", site=SITE))["site_call"]
+    after = (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]
     assert (after["status"], after["version"]) == ("retrying", before["version"] + 1)
 
 
@@ -73,8 +73,8 @@ async def test_calls_are_found_by_every_filter_and_page_by_page(front: Front, ca
     await reports.telemetry("north", calls.told())
 
     async def found(**query: Any) -> set[tuple[str, str]]:
-        answer = await ask(front, "site-calls", **query)
-        return {(one["site"], one["operation_id"]) for one in answer["site_calls"]}
+        answer = await ask(front, "cached-calls", **query)
+        return {(one["site"], one["call_id"]) for one in answer["cached_calls"]}
 
     mine = {(SITE, one) for one in (parked, written, *rest)}
     assert await found(site=SITE) == mine
@@ -88,8 +88,8 @@ async def test_calls_are_found_by_every_filter_and_page_by_page(front: Front, ca
     assert await found(site=SITE, target="order") == set()
     pages, cursor = [], None
     while True:
-        answer = await ask(front, "site-calls", limit=4, **({"cursor": cursor} if cursor else {}))
-        pages += [(one["site"], one["operation_id"]) for one in answer["site_calls"]]
+        answer = await ask(front, "cached-calls", limit=4, **({"cursor": cursor} if cursor else {}))
+        pages += [(one["site"], one["call_id"]) for one in answer["cached_calls"]]
         cursor = answer["next_cursor"]
         if cursor is None:
             break
@@ -107,8 +107,8 @@ async def test_a_question_that_makes_no_sense_is_refused_by_its_field(front: Fro
         ({"limit": "x"}, "query.number"),
         ({"colour": "red"}, "query.unknown"),
     ):
-        assert (await ask(front, "site-calls", 422, **query))["code"] == code
-    assert (await ask(front, "site-calls", 400, cursor="nonsense"))["code"] == "cursor.invalid"
+        assert (await ask(front, "cached-calls", 422, **query))["code"] == code
+    assert (await ask(front, "cached-calls", 400, cursor="nonsense"))["code"] == "cursor.invalid"
     assert (await ask(front, "intents", 422, state="asleep"))["code"] == "state.unknown"
 
 
@@ -116,12 +116,12 @@ async def test_a_stuck_call_is_shown_as_stuck(front: Front, calls: Calls, clock:
     one = calls.issue()
     await front.centre.ingest.reports.telemetry(SITE, calls.told())
     clock.advance(600)
-    assert not (await ask(front, f"site-calls/{one}", site=SITE))["site_call"]["is_stuck"]
+    assert not (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]["is_stuck"]
     clock.advance(1)
-    assert (await ask(front, f"site-calls/{one}", site=SITE))["site_call"]["is_stuck"]
-    await ask(front, f"site-calls/{one}", 404, site="north")
-    await ask(front, "site-calls/nonsense", 404, site=SITE)
-    await ask(front, f"site-calls/{one}", 422)
+    assert (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]["is_stuck"]
+    await ask(front, f"cached-calls/{one}", 404, site="north")
+    await ask(front, "cached-calls/nonsense", 404, site=SITE)
+    await ask(front, f"cached-calls/{one}", 422)
 
 
 @pytest.mark.req("DEC-27")

@@ -42,7 +42,7 @@ async def test_the_list_has_trouble_first_and_tells_what_each_reported(quick: Fr
         for words in ("57", "1.2.3", "41.0 GB", "cannot forward", "not enrolled yet"):
             assert words in text
         assert 'href="/sites/failing/rejected"' in text
-        assert 'href="/site-calls?status=parked&amp;site=failing"' in text
+        assert 'href="/cached-calls?status=parked&amp;site=failing"' in text
         assert names_in((await client.get("/sites?state=offline")).text) == ["away"]
         assert names_in((await client.get("/sites?state=trouble&name=FAIL")).text) == ["failing"]
         nothing = (await client.get("/sites?name=unheard-of")).text
@@ -95,7 +95,7 @@ async def test_one_site_tells_how_it_stands_and_stood(front: Front, clock: Manua
         assert line.count("V") == 2, "each step of the backlog is drawn"
         for words in ("1.2.3</bdi>, running for 1 min", "Waiting at the site, last hour", "longer than 10 min"):
             assert words in page.text
-        assert f'href="/site-calls?status=parked&amp;site={SITE}"' in page.text
+        assert f'href="/cached-calls?status=parked&amp;site={SITE}"' in page.text
         assert f'href="/notifications?site={SITE}&amp;status=parked"' in page.text
         clock.advance(3600)
         away = (await client.get(f"/sites/{SITE}")).text
@@ -297,7 +297,7 @@ async def answer(
     front: Front, intent_id: str, rows: list[dict[str, Cell]], next_: str | None = None, outcome: str = "applied"
 ) -> None:
     """What the site says once it is there."""
-    intent = await front.watch.site_calls.intent(intent_id)
+    intent = await front.watch.cached_calls.intent(intent_id)
     await front.operate.intents.to_send([intent])
     await front.operate.intents.settle(SITE, CommandResult(intent_id, outcome, None, tuple(rows), next_))
 

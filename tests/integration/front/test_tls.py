@@ -22,7 +22,7 @@ from fieldpost.front.app import create_app
 from fieldpost.front.console.kit.forms import form_token
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.proxies import caller
-from fieldpost.front.server import HttpServer
+from fieldpost.front.server import CentralServer
 from fieldpost.front.tls import Certificate
 from fieldpost.link.endpoint import DATA_PATH
 from fieldpost.testing import ManualClock
@@ -130,7 +130,7 @@ async def test_central_stops_in_order_while_a_site_that_said_goodbye_is_still_on
     """Over TLS the line ends only when the site has answered too; this one does not listen any more."""
     monkeypatch.setattr("fieldpost.front.server.GRACE_S", 0.5)
     trusting = papers.issue()
-    server = HttpServer(front.app, socket.create_server(("127.0.0.1", 0)), certificate=Certificate(papers.options))
+    server = CentralServer(front.app, socket.create_server(("127.0.0.1", 0)), certificate=Certificate(papers.options))
     serving = asyncio.create_task(server.serve())
     await server.ready()
     headers = {"Authorization": f"Bearer {front.tokens['site']}"}

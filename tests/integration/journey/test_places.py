@@ -17,7 +17,7 @@ print(*sorted(sys.modules))
 
 
 def loaded_by(*names: str) -> set[str]:
-    """The modules in a fresh process that has imported all of these rooms."""
+    """The modules in a fresh process that has imported all of these backend."""
     command = [sys.executable, "-c", LOADED, ",".join(names)]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 

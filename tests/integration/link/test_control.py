@@ -34,19 +34,19 @@ async def heard_nothing(message: LinkMessage) -> LinkMessage | None:
 
 
 async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts(front: Front) -> None:
-    rooms: Backend = front.app.state.rooms
+    backend: Backend = front.app.state.backend
     async with served(front.app) as url:
         client = ControlClient(lambda: Endpoint(url, front.tokens["site"]), heard_nothing, SystemClock(), Random(1))
         assert not client.is_connected
         with pytest.raises(Unavailable, match="no control connection"):
             await client.send(Hello(1, "x"))
         async with running(client):
-            await until(lambda: client.is_connected and rooms.links.of("plant-7"))
-            assert rooms.links.sites == ["plant-7"]
-            link = rooms.links.of("plant-7")
+            await until(lambda: client.is_connected and backend.links.of("plant-7"))
+            assert backend.links.sites == ["plant-7"]
+            link = backend.links.of("plant-7")
             assert link is not None
             assert client.greeting is not None
-        await until(lambda: rooms.links.of("plant-7") is None)
+        await until(lambda: backend.links.of("plant-7") is None)
         assert not client.is_connected
         with pytest.raises(Unavailable, match="not connected"):
             await link.send(Refusal("x", "y"))

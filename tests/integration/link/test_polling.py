@@ -71,24 +71,24 @@ async def test_without_websockets_both_ends_speak_all_the_same(front: Front, mon
             return None
         return ReconcileAnswer(incarnation="b" * 32, after=message.after, until=0, high=0, sent_at=SENT_AT, rows=())
 
-    rooms = front.app.state.rooms
+    backend = front.app.state.backend
     async with served(front.app) as url, without_websockets(url) as proxied:
         client = client_of(front, proxied, handler)
         async with running(client):
-            await until(lambda: client.is_connected and rooms.links.of("plant-7"))
-            link = rooms.links.of("plant-7")
+            await until(lambda: client.is_connected and backend.links.of("plant-7"))
+            link = backend.links.of("plant-7")
             await link.send(Reconcile(0))
             await until(lambda: Reconcile(0) in asked)
             await client.send(Health(sent_at=SENT_AT, version="1.2.3", backlog={"notification": 4}))
             # What central does not take is refused, as on a WebSocket, and the connection stays.
             await client.send(Reconcile(5))
             assert client.is_connected
-            assert rooms.links.of("plant-7") is link
+            assert backend.links.of("plant-7") is link
             monkeypatch.setattr(connections, "SILENCE_S", 0.5)
             await link.send(Reconcile(2))
             await until(lambda: Reconcile(2) in asked, what="the site to ask once more")
         # It asks no more: after a while it is gone.
-        await until(lambda: rooms.links.of("plant-7") is None)
+        await until(lambda: backend.links.of("plant-7") is None)
         with pytest.raises(Unavailable):
             await link.send(Reconcile(1))
 
@@ -99,17 +99,17 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
 ) -> None:
     """Telemetry begins where central's first question ends; without one it would begin at the next, minutes later."""
     monkeypatch.setattr(connections, "SILENCE_S", 3600)
-    rooms = front.app.state.rooms
+    backend = front.app.state.backend
 
     async def begin(url: str) -> connections.PolledLink:
         asked: list[LinkMessage] = []
         client = client_of(front, url, asked.append)
         async with running(client):
-            await until(lambda: client.is_connected and rooms.links.of("plant-7"))
-            await rooms.errands.sweep()
-            await rooms.errands.settled()
+            await until(lambda: client.is_connected and backend.links.of("plant-7"))
+            await backend.command_sender.sweep()
+            await backend.command_sender.settled()
             await until(lambda: any(isinstance(message, Reconcile) for message in asked))
-        return rooms.links.polled["plant-7"]
+        return backend.links.polled["plant-7"]
 
     async with served(front.app) as url, without_websockets(url) as proxied:
         link = await begin(proxied)
@@ -122,12 +122,12 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
 async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "ASK_S", 3600)
     monkeypatch.setattr(connections, "SILENCE_S", 3600)
-    rooms = front.app.state.rooms
+    backend = front.app.state.backend
     async with served(front.app) as url, without_websockets(url) as proxied:
         client = client_of(front, proxied, lambda message: None)
         async with running(client):
-            await until(lambda: client.is_connected and rooms.links.of("plant-7"))
-            link = rooms.links.of("plant-7")
+            await until(lambda: client.is_connected and backend.links.of("plant-7"))
+            link = backend.links.of("plant-7")
             for number in range(connections.WAITING_MAX):
                 await link.send(Refusal("x", str(number)))
             with pytest.raises(Unavailable, match="does not ask"):
@@ -156,4 +156,4 @@ async def test_nobody_is_heard_by_post_without_a_sites_token(front: Front) -> No
         for headers in ({}, {"Authorization": f"Bearer {front.tokens['viewer']}"}):
             async with http.post(f"{url}/link/v1/control", data=b'{"t":"hello"}', headers=headers) as answer:
                 assert answer.status == 401
-    assert front.app.state.rooms.links.sites == []
+    assert front.app.state.backend.links.sites == []

@@ -43,14 +43,14 @@ async def front(sqlite_url: str, clock: Any) -> AsyncIterator[Front]:
 
 @pytest.fixture
 async def central(front: Front) -> AsyncIterator[str]:
-    """Central as it is served, with its errands; its URL."""
+    """Central as it is served, with its command_sender; its URL."""
     async with served(front.app) as url:
-        errands = asyncio.create_task(errands_of(front).run())
+        command_sender = asyncio.create_task(errands_of(front).run())
         try:
             yield url
         finally:
-            errands.cancel()
-            await asyncio.gather(errands, return_exceptions=True)
+            command_sender.cancel()
+            await asyncio.gather(command_sender, return_exceptions=True)
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def calls(tmp_path: Path) -> Iterator[Calls]:
 
 
 def errands_of(front: Front) -> CommandSender:
-    errands = front.app.state.errands
-    assert isinstance(errands, CommandSender)
-    return errands
+    command_sender = front.app.state.command_sender
+    assert isinstance(command_sender, CommandSender)
+    return command_sender
 
 
 @asynccontextmanager
@@ -85,21 +85,21 @@ async def agent(calls: Calls, url: str, token: str, options: ReportOptions = QUI
             await running
 
 
-async def status_of(front: Front, operation_id: str, site: str = SITE) -> str | None:
-    found = await front.centre.store.read(cached_calls.get, site, operation_id)
+async def status_of(front: Front, call_id: str, site: str = SITE) -> str | None:
+    found = await front.centre.store.read(cached_calls.get, site, call_id)
     return found.report.status.value if found else None
 
 
-async def mirrored(front: Front, operation_id: str, status: str) -> None:
+async def mirrored(front: Front, call_id: str, status: str) -> None:
     async def is_so() -> bool:
-        return await status_of(front, operation_id) == status
+        return await status_of(front, call_id) == status
 
-    await until(is_so, DEADLINE_S, f"{operation_id} to be {status} in the mirror", every_s=0.02)
+    await until(is_so, DEADLINE_S, f"{call_id} to be {status} in the mirror", every_s=0.02)
 
 
 async def ended(front: Front, intent: Intent) -> Intent:
     async def is_so() -> Intent | None:
-        found = await front.watch.site_calls.intent(intent.intent_id)
+        found = await front.watch.cached_calls.intent(intent.intent_id)
         return None if found.state.is_open else found
 
     found = await until(is_so, DEADLINE_S, f"intent {intent.kind} to end", every_s=0.02)
@@ -118,8 +118,8 @@ async def test_every_transition_at_a_site_is_told_over_the_line(front: Front, ce
     before = calls.issue()
     async with agent(calls, central, front.tokens["site"]):
         await mirrored(front, before, "pending")
-        for operation_id, status in changes_of(calls):
-            await mirrored(front, operation_id, status)
+        for call_id, status in changes_of(calls):
+            await mirrored(front, call_id, status)
 
 
 @pytest.mark.req("TEL-03", "TEL-04", "TEL-12", "DEC-06")
@@ -127,10 +127,10 @@ async def test_every_transition_is_learned_by_asking_alone_when_telemetry_is_off
     front: Front, central: str, calls: Calls
 ) -> None:
     async with agent(calls, central, front.tokens["site"], QUIET):
-        for operation_id, status in changes_of(calls):
+        for call_id, status in changes_of(calls):
             # The interval is over.
             errands_of(front).connected(SITE)
-            await mirrored(front, operation_id, status)
+            await mirrored(front, call_id, status)
 
 
 @pytest.mark.req("TEL-07", "TEL-09", "TEL-10", "RES-36")
@@ -162,7 +162,7 @@ async def test_an_intent_given_while_the_site_is_away_waits_and_is_applied_once_
     given = await front.operate.intents.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one, two])
     cancelled = await front.operate.intents.cancel(OPERATOR, given[1].intent_id)
     assert cancelled.state is IntentState.CANCELLED
-    assert (await front.watch.site_calls.intent(given[0].intent_id)).state is IntentState.WAITING
+    assert (await front.watch.cached_calls.intent(given[0].intent_id)).state is IntentState.WAITING
     for _ in range(2):
         async with agent(calls, central, front.tokens["site"]):
             assert (await ended(front, given[0])).outcome == "applied"
@@ -182,7 +182,7 @@ async def test_a_command_whose_answer_was_lost_is_sent_again_and_acts_once(
         # The site does it and is cut off before it can say so.
         async with agent(calls, "http://127.0.0.1:9", front.tokens["site"]) as control:
             assert (await asyncio.to_thread(control._commands.apply, command)).outcome == "applied"
-    sent = await front.watch.site_calls.intent(given.intent_id)
+    sent = await front.watch.cached_calls.intent(given.intent_id)
     assert (sent.state, sent.attempts) == (IntentState.SENT, 1)
     calls.park(one)
     async with agent(calls, central, front.tokens["site"]):
@@ -203,7 +203,7 @@ async def test_central_looks_into_a_site_over_the_line(front: Front, central: st
         (box,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.LIST_REJECTED)
         answers = [(await ended(front, intent)).answer for intent in (parked, log, box)]
     rows: list[Any] = [answer["rows"] for answer in answers if answer is not None]
-    assert [[row.get("operation_id") or row["message_id"] for row in found] for found in rows] == [[one], [one], []]
+    assert [[row.get("call_id") or row["message_id"] for row in found] for found in rows] == [[one], [one], []]
 
 
 async def test_reading_anew_is_done_on_an_operators_word(front: Front, central: str, calls: Calls) -> None:
@@ -248,7 +248,7 @@ async def test_a_site_that_answers_nothing_does_not_keep_central_from_the_others
         (given,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one])
         async with agent(calls, central, front.tokens["site"]):
             assert (await ended(front, given)).outcome == "applied"
-        still = await front.watch.site_calls.intent(ignored.intent_id)
+        still = await front.watch.cached_calls.intent(ignored.intent_id)
         assert (still.state, still.attempts) == (IntentState.SENT, 1)
 
 
@@ -275,8 +275,8 @@ async def test_an_intent_outlives_a_restart_of_central_and_is_applied_once(
 
             async def done() -> Any:
                 intent = await call(central, token, "GET", f"intents/{given['intent_id']}")
-                shown = await call(central, token, "GET", f"site-calls?site={SITE}")
-                is_told = [one["status"] for one in shown["site_calls"]] == ["retrying"]
+                shown = await call(central, token, "GET", f"cached-calls?site={SITE}")
+                is_told = [one["status"] for one in shown["cached_calls"]] == ["retrying"]
                 return intent if intent["state"] == "done" and is_told else None
 
             settled = await until(done, DEADLINE_S, "the intent to be done and the mirror to show it")

@@ -17,17 +17,15 @@ import trustme
 
 from fieldpost import Site
 from fieldpost.core.checks import Check, CheckVerdict
-from fieldpost.core.ids import OperationId
-from fieldpost.core.sites.message import OperationStatus
+from fieldpost.core.ids import CallId
+from fieldpost.core.sites.message import CallStatus
 from fieldpost.site.repair.doctor import examine
 from fieldpost.testing import HttpServerThread
 from support.postgres import PostgresServer
 from support.site_folders import make_site
 
-TABLE = "CREATE TABLE counts (operation_id uuid PRIMARY KEY, unit text NOT NULL, n int, at timestamptz)"
-STATEMENT = (
-    "INSERT INTO counts VALUES (:operation_id, :unit, :n, :at) ON CONFLICT DO NOTHING"  # an attempt may have arrived
-)
+TABLE = "CREATE TABLE counts (call_id uuid PRIMARY KEY, unit text NOT NULL, n int, at timestamptz)"
+STATEMENT = "INSERT INTO counts VALUES (:call_id, :unit, :n, :at) ON CONFLICT DO NOTHING"  # an attempt may have arrived
 TRIES = "retry_interval_s = 0.1\nretries_max = 2\ntimeout_s = 5\n"
 
 
@@ -61,7 +59,7 @@ def until(is_so: Callable[[], bool], what: str, deadline_s: float = 30.0) -> Non
         time.sleep(0.02)
 
 
-def wait_for(site: Site, operations: list[OperationId], status: OperationStatus) -> None:
+def wait_for(site: Site, operations: list[CallId], status: CallStatus) -> None:
     until(lambda: all(site.tracking.status(one).status is status for one in operations), status.value)
 
 
@@ -93,7 +91,7 @@ def test_what_was_down_for_too_long_parks_and_arrives_once_when_an_operator_retr
             call = site.external("erp").call("POST", "/orders", json={"n": 1})
             values = {"unit": "press-2", "n": 7, "at": "2026-11-15T08:14:00Z"}
             write = site.database("plant").write("count", values)
-            wait_for(site, [call, write], OperationStatus.PARKED)
+            wait_for(site, [call, write], CallStatus.PARKED)
             for operation in (call, write):
                 record = site.tracking.status(operation)
                 assert record.retry_count == 2
@@ -103,13 +101,13 @@ def test_what_was_down_for_too_long_parks_and_arrives_once_when_an_operator_retr
             pg_server.start()
             for operation in (call, write):
                 assert site._buffer.retry(operation, datetime.now(UTC), by="operator")
-            wait_for(site, [call, write], OperationStatus.DELIVERED)
+            wait_for(site, [call, write], CallStatus.DELIVERED)
             assert site._buffer.depth().waiting == {}
         (request,) = server.requests
         assert (request.body, request.headers["idempotency-key"]) == (b'{"n":1}', call)
         at = datetime(2026, 11, 15, 8, 14, tzinfo=UTC)
-        ((operation_id, *rest),) = query(pg_server.url(), "SELECT * FROM counts")
-        assert (str(operation_id), rest) == (write, ["press-2", 7, at])
+        ((call_id, *rest),) = query(pg_server.url(), "SELECT * FROM counts")
+        assert (str(call_id), rest) == (write, ["press-2", 7, at])
 
 
 @pytest.mark.req("SF-19")
@@ -122,15 +120,15 @@ def test_a_definition_that_is_removed_leaves_its_calls_parked_and_manageable(fol
             kept, given_up = (site.external("erp").call("POST", f"/{name}") for name in ("kept", "given-up"))
         define(folder, "")
         with Site.open(folder) as site, agent_of(folder):
-            wait_for(site, [kept, given_up], OperationStatus.PARKED)
+            wait_for(site, [kept, given_up], CallStatus.PARKED)
             assert "no longer defines the external system 'erp'" in (site.tracking.status(kept).last_error or "")
             assert site._buffer.discard(given_up, datetime.now(UTC))
-            assert site.tracking.status(given_up).status is OperationStatus.DISCARDED
+            assert site.tracking.status(given_up).status is CallStatus.DISCARDED
         # Defined again, it can be sent after all.
         define(folder, definition.format(url=server.url))
         with Site.open(folder) as site, agent_of(folder):
             assert site._buffer.retry(kept, datetime.now(UTC))
-            wait_for(site, [kept], OperationStatus.DELIVERED)
+            wait_for(site, [kept], CallStatus.DELIVERED)
         assert [request.path for request in server.requests] == ["/kept", "/given-up", "/kept"]
 
 
@@ -163,13 +161,13 @@ def test_a_definition_that_lacks_its_secret_is_told_by_agent_and_doctor_and_hold
             erp = site.external("erp").call("POST", "/erp")
             other = site.external("other").call("POST", "/other")
             assert site.tracking.status(other).is_delivered
-            assert site.tracking.status(erp).status is OperationStatus.RETRYING
+            assert site.tracking.status(erp).status is CallStatus.RETRYING
             until(lambda: site.tracking.status(erp).retry_count > 0, "the agent's first try")
             secret = folder / "erp.secret"
             descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600)
             os.write(descriptor, b"hunter2-hunter2\n")
             os.close(descriptor)
-            wait_for(site, [erp], OperationStatus.DELIVERED)
+            wait_for(site, [erp], CallStatus.DELIVERED)
             agent.terminate()
             said = b"".join(agent.communicate(timeout=30)).decode()
         assert "definition.unusable" in said

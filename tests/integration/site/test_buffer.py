@@ -72,7 +72,7 @@ def test_a_message_survives_a_restart_with_all_its_fields(path: Path) -> None:
         target=CENTRAL,
         payload='{"subject":"é"}',
         created_at=NOW,
-        tracked_operation_id=None,
+        call_id=None,
         retry_count=0,
         last_attempt_at=None,
     )
@@ -125,7 +125,7 @@ def test_the_tables_themselves_keep_the_rules(
     Buffer(path).close()
     connection = connect(path)
     statement = f"""INSERT INTO {table}
-        (message_id, category, tracked_operation_id, target, payload, status, created_at)
+        (message_id, category, call_id, target, payload, status, created_at)
         VALUES ('m', ?, ?, 't', '{{}}', ?, 0)"""
     try:
         if is_taken:

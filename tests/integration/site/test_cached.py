@@ -17,7 +17,7 @@ import pytest
 from fieldpost import Site
 from fieldpost.core.errors import InvalidInput, NotFound, OperationFailed
 from fieldpost.core.ids import is_id
-from fieldpost.core.sites.message import Category, MessageStatus, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category, MessageStatus
 from fieldpost.site.forwarding.attempt import CLAIM_MARGIN_S
 from support.plant import INTERVAL_S, RETRIES_MAX, TIMEOUT_S, Plant
 
@@ -27,7 +27,7 @@ def test_a_script_can_hand_over_three_things_each_by_one_line(plant: Plant) -> N
     notification = plant.site.notify.to("ops").send("s", "b")
     call = plant.site.external("dead").call("POST", "/orders", json={"n": 1})
     plant.query("DROP TABLE counts")
-    plant.query("CREATE TABLE counts (operation_id TEXT, unit TEXT, n INTEGER)")
+    plant.query("CREATE TABLE counts (call_id TEXT, unit TEXT, n INTEGER)")
     plant.query("PRAGMA journal_mode = DELETE")
     write = plant.site.database("plant").write("count", {"unit": "pump-3", "n": 17})
     assert is_id(notification)
@@ -41,18 +41,18 @@ def test_a_script_can_hand_over_three_things_each_by_one_line(plant: Plant) -> N
 @pytest.mark.req("SF-02", "SF-03", "TRK-03", "TRK-04", "TRK-06", "DEC-25")
 def test_a_call_that_arrives_at_once_leaves_a_delivered_record_and_nothing_in_the_buffer(plant: Plant) -> None:
     started = plant.clock.now()
-    operation_id = plant.site.external("erp").call(
+    call_id = plant.site.external("erp").call(
         "POST", "/orders", query={"dry": False}, json={"part": "seal"}, instance="pump-3", script="order.py"
     )
     [request] = plant.server.received()
     assert (request.method, request.target, request.body) == ("POST", "/orders?dry=false", b'{"part":"seal"}')
-    assert request.headers["idempotency-key"] == operation_id
-    assert plant.message(operation_id) is None
-    record = plant.record(operation_id)
+    assert request.headers["idempotency-key"] == call_id
+    assert plant.message(call_id) is None
+    record = plant.record(call_id)
     assert (record.category, record.target_summary, record.status) == (
         Category.EXTERNAL_CALL,
         "erp POST /orders",
-        OperationStatus.DELIVERED,
+        CallStatus.DELIVERED,
     )
     assert (record.retry_count, record.last_error, record.http_status) == (0, None, 200)
     assert (record.instance, record.script) == ("pump-3", "order.py")
@@ -61,10 +61,10 @@ def test_a_call_that_arrives_at_once_leaves_a_delivered_record_and_nothing_in_th
 
 @pytest.mark.req("SF-02", "TRK-05", "TRK-06")
 def test_a_write_that_arrives_at_once_is_committed_there_and_delivered_here(plant: Plant) -> None:
-    operation_id = plant.site.database("plant").write("count", {"unit": "pump-3", "n": 17})
-    assert plant.query("SELECT * FROM counts") == [(operation_id, "pump-3", 17)]
-    assert plant.message(operation_id) is None
-    record = plant.record(operation_id)
+    call_id = plant.site.database("plant").write("count", {"unit": "pump-3", "n": 17})
+    assert plant.query("SELECT * FROM counts") == [(call_id, "pump-3", 17)]
+    assert plant.message(call_id) is None
+    record = plant.record(call_id)
     assert (record.category, record.target_summary) == (Category.DATABASE_WRITE, "plant")
     assert record.is_delivered
 
@@ -76,36 +76,34 @@ def test_a_call_is_in_the_buffer_before_it_is_tried_and_nobody_else_may_take_it(
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(plant.site.external("erp").call, "POST", "/orders")
         plant.server.received()
-        [(operation_id,)] = plant.site._buffer.read(
-            lambda cursor: cursor.execute("SELECT message_id FROM calls").fetchall()
-        )
-        assert plant.record(str(operation_id)).status is OperationStatus.PENDING
+        [(call_id,)] = plant.site._buffer.read(lambda cursor: cursor.execute("SELECT message_id FROM calls").fetchall())
+        assert plant.record(str(call_id)).status is CallStatus.PENDING
         assert plant.sweep() == 0, "the caller holds it"
         gate.open()
-        assert call.result() == operation_id
-    assert plant.message(str(operation_id)) is None
+        assert call.result() == call_id
+    assert plant.message(str(call_id)) is None
     assert len(plant.server.requests) == 1
 
 
 @pytest.mark.req("SF-04", "TRK-07", "SF-13")
 def test_a_call_that_fails_for_the_moment_is_kept_and_due_after_the_interval(plant: Plant) -> None:
     plant.server.on().answer(503, "busy").times(1)
-    operation_id = plant.site.external("erp").call("POST", "/orders", json={"n": 1})
-    message = plant.message(operation_id)
+    call_id = plant.site.external("erp").call("POST", "/orders", json={"n": 1})
+    message = plant.message(call_id)
     assert message is not None
     assert (message.status, message.retry_count) == (MessageStatus.RETRYING, 0)
     assert (message.last_attempt_at, message.last_error) == (plant.clock.now(), message.last_error)
-    record = plant.record(operation_id)
-    assert (record.status, record.retry_count, record.http_status) == (OperationStatus.RETRYING, 0, 503)
+    record = plant.record(call_id)
+    assert (record.status, record.retry_count, record.http_status) == (CallStatus.RETRYING, 0, 503)
     assert record.terminal_at is None
     assert "busy" in (record.last_error or "")
     assert plant.sweep() == 0
     plant.clock.advance(INTERVAL_S)
     assert plant.sweep() == 1
-    assert plant.record(operation_id).is_delivered
-    assert plant.message(operation_id) is None
+    assert plant.record(call_id).is_delivered
+    assert plant.message(call_id) is None
     first, second = plant.server.requests
-    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == operation_id
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == call_id
     assert first.body == second.body
 
 
@@ -120,27 +118,27 @@ def test_a_call_that_is_refused_for_good_is_raised_to_the_script_and_never_tried
     error = caught.value
     assert (error.code, error.http_status) == ("external.refused", status)
     assert "no such part" in error.message
-    assert error.operation_id is not None
-    record = plant.record(error.operation_id)
+    assert error.call_id is not None
+    record = plant.record(error.call_id)
     assert (record.status, record.last_error, record.terminal_at) == (
-        OperationStatus.FAILED,
+        CallStatus.FAILED,
         error.message,
         plant.clock.now(),
     )
-    assert plant.message(error.operation_id) is None
+    assert plant.message(error.call_id) is None
     assert plant.sweep_later() == 0
     now = plant.clock.now()
-    assert not plant.site._buffer.retry(error.operation_id, now)
-    assert not plant.site._buffer.discard(error.operation_id, now)
-    assert plant.record(error.operation_id) == record
+    assert not plant.site._buffer.retry(error.call_id, now)
+    assert not plant.site._buffer.discard(error.call_id, now)
+    assert plant.record(error.call_id) == record
 
 
 @pytest.mark.req("API-08", "TRK-08")
 def test_a_write_that_is_refused_for_good_is_raised_to_the_script(plant: Plant) -> None:
     with pytest.raises(OperationFailed) as caught:
         plant.site.database("plant").write("count", {"unit": None, "n": 1})
-    assert caught.value.operation_id is not None
-    assert plant.record(caught.value.operation_id).status is OperationStatus.FAILED
+    assert caught.value.call_id is not None
+    assert plant.record(caught.value.call_id).status is CallStatus.FAILED
     assert plant.site._buffer.depth().waiting == {}
 
 
@@ -153,29 +151,27 @@ def test_every_outcome_is_seen_at_the_site_with_central_away(plant: Plant) -> No
         plant.site.external("erp").call("GET", "/no")
     parked = plant.site.external("dead").call("GET", "/")
     discarded = plant.site.external("dead").call("GET", "/")
-    assert plant.record(parked).status is OperationStatus.RETRYING
+    assert plant.record(parked).status is CallStatus.RETRYING
     for _ in range(RETRIES_MAX):
         plant.sweep_later()
     assert plant.site._buffer.discard(discarded, plant.clock.now())
-    assert failed.value.operation_id is not None
-    seen = {
-        plant.record(operation_id).status for operation_id in (delivered, failed.value.operation_id, parked, discarded)
-    }
+    assert failed.value.call_id is not None
+    seen = {plant.record(call_id).status for call_id in (delivered, failed.value.call_id, parked, discarded)}
     assert seen == {
-        OperationStatus.DELIVERED,
-        OperationStatus.FAILED,
-        OperationStatus.PARKED,
-        OperationStatus.DISCARDED,
+        CallStatus.DELIVERED,
+        CallStatus.FAILED,
+        CallStatus.PARKED,
+        CallStatus.DISCARDED,
     }
     assert plant.site._buffer.retry(parked, plant.clock.now())
-    assert plant.record(parked).status is OperationStatus.RETRYING
+    assert plant.record(parked).status is CallStatus.RETRYING
     # An operation is pending only while its first attempt is under way: another process sees it.
     gate = plant.server.gate()
     plant.server.on(path="/slow").answer(200).wait(gate)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(plant.site.external("erp").call, "GET", "/slow")
         plant.server.until(lambda: plant.server._server.requests[-1].path == "/slow")
-        assert [r.status for r in plant.site.tracking.changed_since(0, 100)][-1] is OperationStatus.PENDING
+        assert [r.status for r in plant.site.tracking.changed_since(0, 100)][-1] is CallStatus.PENDING
         gate.open()
         assert plant.record(call.result()).is_delivered
 
@@ -230,15 +226,15 @@ def test_a_caller_that_dies_in_its_attempt_leaves_the_call_to_the_agent(plant: P
         plant.server.received(timeout_s=20)
         caller.kill()
     [record] = plant.site.tracking.changed_since(0, 10)
-    assert record.status is OperationStatus.PENDING
+    assert record.status is CallStatus.PENDING
     # The caller's clock is the machine's; the plant's is moved to where the claim has run out, and not before.
     plant.clock.step((record.created_at - plant.clock.now()).total_seconds())
     assert plant.sweep() == 0
     plant.clock.advance(TIMEOUT_S + CLAIM_MARGIN_S)
     assert plant.sweep() == 1
-    assert plant.record(record.operation_id).is_delivered
+    assert plant.record(record.call_id).is_delivered
     first, second = plant.server.requests
-    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == record.operation_id
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == record.call_id
 
 
 def test_an_interrupted_call_is_given_to_the_agent_at_once(plant: Plant) -> None:
@@ -282,7 +278,7 @@ def test_calls_go_on_in_parent_and_child_after_a_fork(plant: Plant) -> None:
     os.waitpid(child, 0)
     assert len(from_child) == 2
     ids = [plant.site.external("erp").call("GET", "/parent"), *from_child]
-    assert all(plant.record(operation_id).is_delivered for operation_id in ids)
+    assert all(plant.record(call_id).is_delivered for call_id in ids)
     assert [request.path for request in plant.server.requests] == ["/before", "/child", "/parent"]
     assert plant.query("SELECT unit FROM counts ORDER BY n") == [("before",), ("child",)]
 
@@ -297,7 +293,7 @@ def test_threads_call_at_once_and_share_the_loop(plant: Plant) -> None:
         gate.open()
         ids = [call.result() for call in calls]
     assert len(set(ids)) == 8
-    assert all(plant.record(operation_id).is_delivered for operation_id in ids)
+    assert all(plant.record(call_id).is_delivered for call_id in ids)
 
 
 async def test_a_script_with_a_loop_of_its_own_can_call_from_it(plant: Plant) -> None:
@@ -309,9 +305,9 @@ def test_a_target_that_hangs_costs_its_time_out_and_no_more(tmp_path: Path, plan
     plant.server.on(path="/hang").hang()
     with Site.open(plant.folder) as site:
         started = time.monotonic()
-        operation_id = site.external("slow").call("GET", "/hang")
+        call_id = site.external("slow").call("GET", "/hang")
         assert time.monotonic() - started < 9, "not the ten seconds of a call that says nothing of it"
-        assert site.tracking.status(operation_id).status is OperationStatus.RETRYING
+        assert site.tracking.status(call_id).status is CallStatus.RETRYING
 
 
 def test_the_site_s_names_are_the_definitions_of_its_file(plant: Plant) -> None:

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from fieldpost.core.ids import OperationId, new_id
+from fieldpost.core.ids import CallId, new_id
 from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CarrierAnswer, Clear, Taken, TryAgain
-from fieldpost.core.sites.message import Category, Message, MessageStatus, Operation, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category, Message, MessageStatus, Operation
 from fieldpost.site.agent import Agent
 from fieldpost.site.buffer.calls import _CLAIM, _DUE_TARGETS, _NEXT_DUE
 from fieldpost.site.carriers.http import ExternalCarrier
@@ -24,18 +24,18 @@ from support.plant import INTERVAL_S, RETRIES_MAX, Plant
 
 @pytest.mark.req("SF-06", "SF-12", "TRK-07")
 def test_a_call_is_tried_at_one_fixed_interval_and_parked_when_its_retries_are_used_up(plant: Plant) -> None:
-    operation_id = plant.site.external("dead").call("POST", "/orders")
+    call_id = plant.site.external("dead").call("POST", "/orders")
     for count in range(1, RETRIES_MAX):
         plant.clock.advance(INTERVAL_S - 1)
         assert plant.sweep() == 0
         plant.clock.advance(1)
         assert plant.sweep() == 1
-        record = plant.record(operation_id)
-        assert (record.status, record.retry_count, record.terminal_at) == (OperationStatus.RETRYING, count, None)
+        record = plant.record(call_id)
+        assert (record.status, record.retry_count, record.terminal_at) == (CallStatus.RETRYING, count, None)
     assert plant.sweep_later() == 1
-    record = plant.record(operation_id)
-    assert (record.status, record.retry_count, record.terminal_at) == (OperationStatus.PARKED, RETRIES_MAX, None)
-    message = plant.message(operation_id)
+    record = plant.record(call_id)
+    assert (record.status, record.retry_count, record.terminal_at) == (CallStatus.PARKED, RETRIES_MAX, None)
+    message = plant.message(call_id)
     assert message is not None
     assert (message.status, message.last_error) == (MessageStatus.PARKED, record.last_error)
     assert plant.sweep_later() == 0, "what is parked waits for a person"
@@ -45,37 +45,37 @@ def test_a_call_is_tried_at_one_fixed_interval_and_parked_when_its_retries_are_u
 def test_a_write_parks_as_a_call_does(plant: Plant) -> None:
     (plant.folder / "plant.db").rename(plant.folder / "away.db")
     (plant.folder / "plant.db").mkdir()
-    operation_id = plant.site.database("plant").write("count", {"unit": "p", "n": 1})
+    call_id = plant.site.database("plant").write("count", {"unit": "p", "n": 1})
     for _ in range(RETRIES_MAX):
         plant.sweep_later()
-    assert plant.record(operation_id).status is OperationStatus.PARKED
+    assert plant.record(call_id).status is CallStatus.PARKED
 
 
 def test_a_limit_of_no_retries_means_no_limit(plant: Plant) -> None:
     plant.define(f'\n[external.erp]\nurl = "{plant.server.url}"\nretry_interval_s = {INTERVAL_S}\nretries_max = 0\n')
     plant.server.on().answer(500)
-    operation_id = plant.site.external("erp").call("GET", "/")
+    call_id = plant.site.external("erp").call("GET", "/")
     for _ in range(30):
         assert plant.sweep_later() == 1
-    record = plant.record(operation_id)
-    assert (record.status, record.retry_count) == (OperationStatus.RETRYING, 30)
+    record = plant.record(call_id)
+    assert (record.status, record.retry_count) == (CallStatus.RETRYING, 30)
 
 
 @pytest.mark.req("SF-09", "SF-10")
 def test_changed_settings_of_a_definition_act_on_what_is_buffered_already(plant: Plant) -> None:
-    operation_id = plant.site.external("dead").call("GET", "/")
+    call_id = plant.site.external("dead").call("GET", "/")
     plant.define('\n[external.dead]\nurl = "http://127.0.0.1:9"\nretries_max = 1\n')
     plant.sweep_later()
-    assert plant.record(operation_id).status is OperationStatus.PARKED
+    assert plant.record(call_id).status is CallStatus.PARKED
 
 
 def test_a_refusal_that_comes_when_the_caller_is_gone_parks(plant: Plant) -> None:
     plant.server.on().answer(503).times(1)
     plant.server.on().answer(422, "no such part")
-    operation_id = plant.site.external("erp").call("POST", "/orders")
+    call_id = plant.site.external("erp").call("POST", "/orders")
     plant.sweep_later()
-    record = plant.record(operation_id)
-    assert (record.status, record.http_status, record.terminal_at) == (OperationStatus.PARKED, 422, None)
+    record = plant.record(call_id)
+    assert (record.status, record.http_status, record.terminal_at) == (CallStatus.PARKED, 422, None)
     assert "no such part" in (record.last_error or "")
 
 
@@ -85,17 +85,17 @@ def test_removing_a_definition_leaves_its_rows_to_be_seen_retried_and_discarded(
     dropped = plant.site.external("dead").call("GET", "/", instance="pump-3")
     plant.define("")
     plant.sweep_later()
-    for operation_id in (kept, dropped):
-        record = plant.record(operation_id)
-        assert (record.status, record.instance) == (OperationStatus.PARKED, "pump-3")
+    for call_id in (kept, dropped):
+        record = plant.record(call_id)
+        assert (record.status, record.instance) == (CallStatus.PARKED, "pump-3")
         assert "no longer defines" in (record.last_error or "")
-    assert [record.operation_id for record in plant.site.tracking.parked()] == [kept, dropped]
+    assert [record.call_id for record in plant.site.tracking.parked()] == [kept, dropped]
     assert plant.site._buffer.discard(dropped, plant.clock.now())
     plant.define(f'\n[external.dead]\nurl = "{plant.server.url}"\n')
     assert plant.site._buffer.retry(kept, plant.clock.now())
     plant.sweep()
     assert plant.record(kept).is_delivered
-    assert plant.record(dropped).status is OperationStatus.DISCARDED
+    assert plant.record(dropped).status is CallStatus.DISCARDED
 
 
 @pytest.mark.req("SF-21")
@@ -111,39 +111,39 @@ def test_what_is_parked_is_not_counted_among_what_waits_nor_is_it_the_oldest(pla
     plant.sweep_later()
     after = plant.site._buffer.depth()
     assert (after.waiting, after.oldest_created_at) == ({Category.NOTIFICATION: 1}, sent_at)
-    assert plant.site.tracking.counts() == {OperationStatus.PARKED: 1}
+    assert plant.site.tracking.counts() == {CallStatus.PARKED: 1}
 
 
 @pytest.mark.req("TRK-09", "TRK-11")
 def test_an_operator_s_retry_begins_anew_and_his_discard_is_the_end(plant: Plant) -> None:
-    operation_id = plant.site.external("dead").call("GET", "/")
+    call_id = plant.site.external("dead").call("GET", "/")
     for _ in range(RETRIES_MAX):
         plant.sweep_later()
     buffer, now = plant.site._buffer, plant.clock.now()
-    assert buffer.retry(operation_id, now, by="ann")
-    assert not buffer.retry(operation_id, now), "it is not parked any more"
-    message = plant.message(operation_id)
+    assert buffer.retry(call_id, now, by="ann")
+    assert not buffer.retry(call_id, now), "it is not parked any more"
+    message = plant.message(call_id)
     assert message is not None
     assert (message.status, message.retry_count, message.due_at) == (MessageStatus.PENDING, 0, None)
-    record = plant.record(operation_id)
-    assert (record.status, record.retry_count, record.last_error) == (OperationStatus.RETRYING, 0, None)
+    record = plant.record(call_id)
+    assert (record.status, record.retry_count, record.last_error) == (CallStatus.RETRYING, 0, None)
     assert plant.sweep() == 1, "it is due at once"
     for _ in range(RETRIES_MAX - 1):
         plant.sweep_later()
-    assert plant.record(operation_id).status is OperationStatus.PARKED
-    assert buffer.discard(operation_id, plant.clock.now(), by="ann")
-    record = plant.record(operation_id)
-    assert (record.status, record.terminal_at) == (OperationStatus.DISCARDED, plant.clock.now())
+    assert plant.record(call_id).status is CallStatus.PARKED
+    assert buffer.discard(call_id, plant.clock.now(), by="ann")
+    record = plant.record(call_id)
+    assert (record.status, record.terminal_at) == (CallStatus.DISCARDED, plant.clock.now())
     assert record.last_error
-    assert plant.message(operation_id) is None
-    assert not buffer.discard(operation_id, now)
+    assert plant.message(call_id) is None
+    assert not buffer.discard(call_id, now)
 
 
 def issue(plant: Plant, target: str = "erp", *, claim_s: float = 0) -> Message:
     """A call as its caller buffers it, who then does no more; claimed for so long."""
     now = plant.clock.now()
     operation = Operation(
-        operation_id=OperationId(new_id(now, os.urandom(10))),
+        call_id=CallId(new_id(now, os.urandom(10))),
         category=Category.EXTERNAL_CALL,
         target=target,
         target_summary=f"{target} GET /",
@@ -200,10 +200,10 @@ def test_a_claim_ends_by_its_time_and_by_no_clock_that_jumps_back(plant: Plant) 
 
 @pytest.mark.req("DEC-04")
 def test_a_due_time_that_the_clock_has_jumped_away_from_is_due(plant: Plant) -> None:
-    operation_id = plant.site.external("dead").call("GET", "/")
+    call_id = plant.site.external("dead").call("GET", "/")
     plant.clock.step(-30 * 86_400)
     assert plant.sweep() == 1
-    assert plant.record(operation_id).retry_count == 1
+    assert plant.record(call_id).retry_count == 1
 
 
 class Slow:
@@ -266,7 +266,7 @@ async def test_an_agent_that_is_stopped_gives_back_what_it_holds(plant: Plant) -
     await asyncio.gather(running, return_exceptions=True)
     await forwarder.close()
     assert plant.site._buffer.due_targets(Category.EXTERNAL_CALL, plant.clock.now()) == ["erp"]
-    assert plant.record(message.message_id).status is OperationStatus.PENDING
+    assert plant.record(message.message_id).status is CallStatus.PENDING
 
 
 class Broken:
@@ -287,7 +287,7 @@ async def test_a_mistake_of_ours_parks_the_call_that_met_it(plant: Plant) -> Non
     assert await forwarder.sweep() == 1
     await forwarder.close()
     record = plant.record(broken.message_id)
-    assert record.status is OperationStatus.PARKED
+    assert record.status is CallStatus.PARKED
     assert "ZeroDivisionError" in (record.last_error or "")
 
 
@@ -312,7 +312,7 @@ async def test_the_agent_carries_each_category_while_the_others_cannot_leave(pla
         while not plant.record(write).is_delivered:
             await asyncio.sleep(0.02)
             plant.clock.advance(0.05)
-        assert plant.record(call).status is OperationStatus.RETRYING
+        assert plant.record(call).status is CallStatus.RETRYING
         gate.open()
         while not plant.record(call).is_delivered:
             await asyncio.sleep(0.02)
@@ -325,7 +325,7 @@ async def test_the_agent_carries_each_category_while_the_others_cannot_leave(pla
 
 async def test_what_falls_due_is_tried_then_and_not_an_interval_later(plant: Plant) -> None:
     plant.server.on().answer(503).times(1)
-    operation_id = plant.site.external("erp").call("GET", "/")
+    call_id = plant.site.external("erp").call("GET", "/")
     forwarder = CallForwarder(
         plant.site._buffer,
         ExternalCarrier(plant.clock),
@@ -338,7 +338,7 @@ async def test_what_falls_due_is_tried_then_and_not_an_interval_later(plant: Pla
     await plant.clock.wait_sleepers(1)
     plant.clock.advance(INTERVAL_S)
     async with asyncio.timeout(30):
-        while not plant.record(operation_id).is_delivered:
+        while not plant.record(call_id).is_delivered:
             await asyncio.sleep(0.01)
     stopping.set()
     await running

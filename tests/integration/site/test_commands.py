@@ -150,7 +150,7 @@ def test_parked_calls_are_listed_page_by_page(calls: Calls) -> None:
         asked = command(calls, "list_parked", limit=2, **({"cursor": cursor} if cursor else {}))
         result = apply(calls, asked)
         assert result.rows is not None
-        found += [row["operation_id"] for row in result.rows]
+        found += [row["call_id"] for row in result.rows]
         cursor = result.next
         if cursor is None:
             break

@@ -23,7 +23,7 @@ SOON = int((NOW + timedelta(minutes=5)).timestamp() * 1_000_000)
 VERSION_2 = (Path(__file__).parents[2] / "support" / "buffer_version_2.sql").read_text(encoding="utf-8")
 # In the order of their commits: a call held by the script that made it, and others between the notifications.
 ROWS = f"""
-INSERT INTO messages (message_id, category, tracked_operation_id, target, payload, status, retry_count, last_error,
+INSERT INTO messages (message_id, category, call_id, target, payload, status, retry_count, last_error,
     created_at, due_at, claimed_by, claim_token, claimed_until) VALUES
     ('n-1', 'notification', NULL, 'central', '{{}}', 'pending', 0, NULL, 1, 0, NULL, 0, NULL),
     ('held', 'external_call', 'held', 'erp', '{{"held":1}}', 'pending', 0, NULL, 2, 0, 'script', 3, {SOON}),
@@ -31,7 +31,7 @@ INSERT INTO messages (message_id, category, tracked_operation_id, target, payloa
     ('write', 'database_write', 'write', 'hall', '{{}}', 'retrying', 2, 'locked', 4, 0, NULL, 5, NULL),
     ('parked', 'external_call', 'parked', 'erp', '{{}}', 'parked', 9, '503', 5, 0, NULL, 6, NULL),
     ('n-3', 'notification', NULL, 'central', '{{}}', 'pending', 0, NULL, 6, 0, NULL, 0, NULL);
-INSERT INTO tracking (operation_id, category, target_summary, status, retry_count, last_error, created_at, updated_at,
+INSERT INTO tracking (call_id, category, target_summary, status, retry_count, last_error, created_at, updated_at,
     change_sequence) VALUES
     ('held', 'external_call', 'erp POST /', 'pending', 0, NULL, 2, 2, 1),
     ('write', 'database_write', 'hall', 'retrying', 2, 'locked', 4, 4, 2),
@@ -96,7 +96,7 @@ def test_a_script_that_runs_the_older_version_still_sends_and_is_refused_a_call_
     older: Path,
 ) -> None:
     script = apsw.Connection(str(older))
-    send = """INSERT INTO messages (message_id, category, tracked_operation_id, target, payload, created_at)
+    send = """INSERT INTO messages (message_id, category, call_id, target, payload, created_at)
         VALUES (?, 'notification', NULL, 'central', '{}', 7)"""
     script.execute(send, ("before",))
     buffer = Buffer(older)

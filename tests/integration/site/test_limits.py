@@ -9,7 +9,7 @@ import pytest
 from fieldpost import Site
 from fieldpost.core.errors import FieldpostError, Unavailable
 from fieldpost.core.sites.forwarding import Clear, TryAgain
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.reserve import RESERVE_FILE, SPENT_FILE
 from fieldpost.site.config.options import BufferOptions
@@ -144,7 +144,7 @@ def test_on_a_full_disk_cached_calls_are_settled_and_operators_can_act(tmp_path:
         for _ in range(3):
             plant.sweep_later()
         assert plant.record(waiting).is_delivered
-        assert plant.record(parked).status is OperationStatus.PARKED
+        assert plant.record(parked).status is CallStatus.PARKED
         assert plant.site._buffer.discard(parked, plant.clock.now())
         leave(disk, 512 * KIB)
         with pytest.raises(FieldpostError) as caught:

@@ -74,7 +74,7 @@ async def test_calls_and_writes_are_made_and_their_status_is_answered_without_ce
     assert (made.status, made.body["status"], made.body["http_status"]) == (201, "delivered", 200)
     [request] = plant.server.received()
     assert (request.target, request.body) == ("/orders?dry=false", b'{"part":"seal"}')
-    assert (await local("POST", "/v1/external/erp/calls", call)).body["operation_id"] == made.body["operation_id"]
+    assert (await local("POST", "/v1/external/erp/calls", call)).body["call_id"] == made.body["call_id"]
     assert len(plant.server.received()) == 1
 
     waiting = await local("POST", "/v1/external/dead/calls", {"method": "POST", "path": "/", "body_base64": "/wA="})
@@ -85,12 +85,12 @@ async def test_calls_and_writes_are_made_and_their_status_is_answered_without_ce
     assert (written.status, written.body["status"]) == (201, "delivered")
     assert plant.query("SELECT unit, n FROM counts") == [("pump-3", 17)]
 
-    one = await local("GET", f"/v1/operations/{waiting.body['operation_id']}")
+    one = await local("GET", f"/v1/calls/{waiting.body['call_id']}")
     assert (one.body["status"], one.body["target_summary"]) == ("retrying", "dead POST /")
-    page = await local("GET", "/v1/operations", limit="2")
-    rest = await local("GET", "/v1/operations", after=str(page.body["next_after"]))
-    ids = [record["operation_id"] for record in page.body["operations"] + rest.body["operations"]]
-    assert ids == [answer.body["operation_id"] for answer in (made, waiting, written)]
+    page = await local("GET", "/v1/calls", limit="2")
+    rest = await local("GET", "/v1/calls", after=str(page.body["next_after"]))
+    ids = [record["call_id"] for record in page.body["operations"] + rest.body["operations"]]
+    assert ids == [answer.body["call_id"] for answer in (made, waiting, written)]
 
 
 @pytest.mark.req("API-08")
@@ -98,7 +98,7 @@ async def test_a_call_that_is_refused_for_good_is_a_problem_that_says_so(local: 
     plant.server.on().answer(422, b"no such part")
     answer = await local("POST", "/v1/external/erp/calls", {"method": "POST", "path": "/orders"})
     assert (answer.status, answer.body["http_status"]) == (502, 422)
-    record = await local("GET", f"/v1/operations/{answer.body['operation_id']}")
+    record = await local("GET", f"/v1/calls/{answer.body['call_id']}")
     assert record.body["status"] == "failed"
 
 
@@ -304,10 +304,10 @@ def test_the_check_against_the_description_notices_a_lie() -> None:
 async def test_what_is_unknown_is_a_problem_too(local: Local) -> None:
     assert (await local("GET", "/v1/nothing")).body["code"] == "http.no_such_path"
     assert (await local("DELETE", "/v1/notifications")).body["code"] == "http.method"
-    missing = await local("GET", "/v1/operations/01a1de57-9e44-7863-858d-f15d85e1a8b2")
+    missing = await local("GET", "/v1/calls/01a1de57-9e44-7863-858d-f15d85e1a8b2")
     assert (missing.status, missing.body["code"]) == (404, "operation.unknown")
     assert missing.body["type"] == "urn:fieldpost:error:operation.unknown"
-    bad = await local("GET", "/v1/operations/x")
+    bad = await local("GET", "/v1/calls/x")
     assert (bad.status, bad.body["code"]) == (422, "operation.bad_id")
 
 

@@ -78,11 +78,11 @@ def test_parked_calls_do_not_make_a_site_look_behind(calls: Calls, clock: Manual
 def test_an_answer_holds_at_most_what_was_asked_for_and_says_whether_there_is_more(calls: Calls) -> None:
     made = [calls.issue() for _ in range(7)]
     first = calls.answer(Reconcile(0, 3))
-    assert [row.operation_id for row in first.rows] == made[:3]
+    assert [row.call_id for row in first.rows] == made[:3]
     assert (first.until, first.high, first.has_more) == (3, 7, True)
     calls.deliver(made[0])
     rest = calls.answer(Reconcile(first.until, 500))
-    assert [row.operation_id for row in rest.rows] == [*made[3:], made[0]]
+    assert [row.call_id for row in rest.rows] == [*made[3:], made[0]]
     assert (rest.until, rest.high, rest.has_more) == (8, 8, False)
     assert calls.answer(Reconcile(8)).rows == ()
     # Neither nothing nor everything may be asked for.

@@ -427,11 +427,11 @@ def test_a_salvage_without_a_buffer_says_so(path: Path) -> None:
 
 
 TRACKED = """
-INSERT INTO calls (message_id, category, tracked_operation_id, target, payload, status, created_at)
+INSERT INTO calls (message_id, category, call_id, target, payload, status, created_at)
 VALUES (:id, 'external_call', :id, 'erp', '{}', :status, 0)
 """
 RECORD = """
-INSERT INTO tracking (operation_id, category, target_summary, status, last_error, created_at, updated_at, terminal_at,
+INSERT INTO tracking (call_id, category, target_summary, status, last_error, created_at, updated_at, terminal_at,
     change_sequence)
 VALUES (:id, 'external_call', 'erp POST /orders', :status, :error, 0, 0, :end, :change)
 """
@@ -447,11 +447,11 @@ def test_messages_and_records_agree_after_rows_came_from_elsewhere(path: Path) -
     connection.execute(RECORD, {"id": "lost", "status": "pending", "error": None, "end": None, "change": 9})
     mend(connection.cursor(), NOW)
     messages = {row[0] for row in connection.execute("SELECT message_id FROM calls")}
-    rows = connection.execute("SELECT operation_id, status, change_sequence FROM tracking").fetchall()
+    rows = connection.execute("SELECT call_id, status, change_sequence FROM tracking").fetchall()
     fact = connection.execute("SELECT value FROM facts WHERE name = 'change_sequence'").fetchall()
     connection.close()
     assert messages == {"without-record", "lives"}
-    assert {operation_id: rest for operation_id, *rest in rows} == {
+    assert {call_id: rest for call_id, *rest in rows} == {
         "ended": ["delivered", 7],
         "lives": ["retrying", 8],
         "without-record": ["parked", 10],

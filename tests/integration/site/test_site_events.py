@@ -61,7 +61,7 @@ def test_of_cached_calls_everything_is_told(plant: Plant) -> None:
     plant.server.on().answer(404, "no such part")
     with pytest.raises(OperationFailed) as caught:
         plant.site.external("erp").call("GET", "/")
-    assert plant.kinds(caught.value.operation_id) == ["queued", "failed"]
+    assert plant.kinds(caught.value.call_id) == ["queued", "failed"]
 
 
 @pytest.mark.req("SF-20", "RES-05", "DEC-13")

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from fieldpost.core.errors import NotFound, OperationFailed
-from fieldpost.core.sites.message import Message, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Message
 from fieldpost.site.buffer import event_log, keys, tracking
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect
@@ -23,7 +23,7 @@ CREATE TABLE messages (
     sequence             INTEGER PRIMARY KEY,
     message_id           TEXT    NOT NULL UNIQUE,
     category             TEXT    NOT NULL CHECK (category IN ('notification', 'external_call', 'database_write')),
-    tracked_operation_id TEXT,
+    call_id TEXT,
     target               TEXT    NOT NULL,
     payload              TEXT    NOT NULL,
     status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
@@ -35,7 +35,7 @@ CREATE TABLE messages (
     claimed_by           TEXT,
     claim_token          INTEGER NOT NULL DEFAULT 0,
     claimed_until        INTEGER,
-    CHECK ((category = 'notification') = (tracked_operation_id IS NULL)),
+    CHECK ((category = 'notification') = (call_id IS NULL)),
     CHECK (category <> 'notification' OR status <> 'parked')
 ) STRICT;
 CREATE TABLE rejected (
@@ -101,16 +101,16 @@ def test_each_new_file_has_an_incarnation_of_its_own(tmp_path: Path) -> None:
 def test_every_change_has_the_next_version_and_the_next_place_in_the_change_sequence(plant: Plant) -> None:
     first = plant.site.external("erp").call("GET", "/")
     second = plant.site.external("dead").call("GET", "/")
-    assert [(r.operation_id, r.version, r.change_sequence) for r in plant.site.tracking.changed_since(0, 10)] == [
+    assert [(r.call_id, r.version, r.change_sequence) for r in plant.site.tracking.changed_since(0, 10)] == [
         (first, 2, 2),
         (second, 2, 4),
     ]
     plant.sweep_later()
     [changed] = plant.site.tracking.changed_since(4, 10)
-    assert (changed.operation_id, changed.version, changed.change_sequence) == (second, 3, 5)
+    assert (changed.call_id, changed.version, changed.change_sequence) == (second, 3, 5)
     assert plant.site.tracking.changed_since(5, 10) == []
-    assert [r.operation_id for r in plant.site.tracking.changed_since(0, 1)] == [first]
-    assert plant.site.tracking.counts() == {OperationStatus.RETRYING: 1}
+    assert [r.call_id for r in plant.site.tracking.changed_since(0, 1)] == [first]
+    assert plant.site.tracking.counts() == {CallStatus.RETRYING: 1}
 
 
 @pytest.mark.req("TRK-13", "TRK-03")
@@ -119,7 +119,7 @@ def test_a_record_stays_seven_days_after_its_end_and_a_parked_one_for_ever(plant
     plant.server.on().answer(404)
     with pytest.raises(OperationFailed) as caught:
         plant.site.external("erp").call("GET", "/")
-    failed = caught.value.operation_id or ""
+    failed = caught.value.call_id or ""
     parked = plant.site.external("dead").call("GET", "/")
     for _ in range(RETRIES_MAX):
         plant.sweep_later()
@@ -129,16 +129,16 @@ def test_a_record_stays_seven_days_after_its_end_and_a_parked_one_for_ever(plant
     upkeep = BufferUpkeep(plant.site._buffer, plant.clock)
     asyncio.run(upkeep.sweep())
     assert plant.record(delivered).is_delivered
-    assert plant.record(failed).status is OperationStatus.FAILED
+    assert plant.record(failed).status is CallStatus.FAILED
     last = plant.site.tracking.last_change()
     plant.clock.advance(1)
     assert asyncio.run(upkeep.sweep()) == 2
-    for operation_id in (delivered, failed):
+    for call_id in (delivered, failed):
         with pytest.raises(NotFound):
-            plant.record(operation_id)
+            plant.record(call_id)
     plant.clock.advance(400 * 86_400)
     asyncio.run(upkeep.sweep())
-    assert plant.record(parked).status is OperationStatus.PARKED
+    assert plant.record(parked).status is CallStatus.PARKED
     assert plant.message(parked) is not None
     assert plant.site.tracking.last_change() == last
     plant.server.behave()
@@ -147,13 +147,13 @@ def test_a_record_stays_seven_days_after_its_end_and_a_parked_one_for_ever(plant
 
 @pytest.mark.req("TRK-13")
 def test_the_retention_is_a_setting(plant: Plant) -> None:
-    operation_id = plant.site.external("erp").call("GET", "/")
+    call_id = plant.site.external("erp").call("GET", "/")
     plant.clock.advance(86_401)
     asyncio.run(BufferUpkeep(plant.site._buffer, plant.clock, tracking=TrackingOptions(retention_days=2)).sweep())
-    assert plant.record(operation_id).is_delivered
+    assert plant.record(call_id).is_delivered
     asyncio.run(BufferUpkeep(plant.site._buffer, plant.clock, tracking=TrackingOptions(retention_days=1)).sweep())
     with pytest.raises(NotFound):
-        plant.record(operation_id)
+        plant.record(call_id)
 
 
 def test_a_purge_goes_in_small_steps_until_nothing_is_left_to_go(plant: Plant) -> None:
@@ -194,27 +194,23 @@ def test_upkeep_and_cursors_walk_their_indexes(tmp_path: Path, statement: str, i
     [("status", "gone"), ("category", "notification"), ("terminal_at", 5), ("retry_count", -1), ("status", "parked")],
 )
 def test_the_table_itself_keeps_the_rules(plant: Plant, column: str, value: object) -> None:
-    operation_id = plant.site.external("erp").call("GET", "/")
+    call_id = plant.site.external("erp").call("GET", "/")
     plant.site._buffer.write(
         lambda cursor: cursor.execute("UPDATE tracking SET status = 'retrying', terminal_at = NULL, last_error = NULL")
     )
     with pytest.raises(apsw.ConstraintError):
         plant.site._buffer.write(
-            lambda cursor: cursor.execute(
-                f"UPDATE tracking SET {column} = ? WHERE operation_id = ?", (value, operation_id)
-            )
+            lambda cursor: cursor.execute(f"UPDATE tracking SET {column} = ? WHERE call_id = ?", (value, call_id))
         )
 
 
 def test_an_ended_record_changes_no_more(plant: Plant) -> None:
-    operation_id = plant.site.external("erp").call("GET", "/")
-    before = plant.record(operation_id)
+    call_id = plant.site.external("erp").call("GET", "/")
+    before = plant.record(call_id)
     now = plant.clock.now()
-    changed = plant.site._buffer.write(
-        lambda cursor: tracking.change(cursor, operation_id, OperationStatus.RETRYING, now)
-    )
+    changed = plant.site._buffer.write(lambda cursor: tracking.change(cursor, call_id, CallStatus.RETRYING, now))
     assert changed is None
-    assert plant.record(operation_id) == before
+    assert plant.record(call_id) == before
 
 
 async def test_upkeep_runs_beside_the_rest_and_stops_when_told(plant: Plant) -> None:

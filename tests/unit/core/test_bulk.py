@@ -1,11 +1,11 @@
-"""The rules of bulk acts: what they are about, and when a retry in stages goes on."""
+"""The rules of bulk actions: what they are about, and when a retry in stages goes on."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, Judgement, Tried, judge, parked_only
+from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, Judgement, Tried, judge, parked_only
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Status
 from fieldpost.core.search.filters import Filter
@@ -15,9 +15,9 @@ NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 BUSY = fingerprint_key("451 server 7 is busy")
 
 
-def an_act(**more: Any) -> BulkAct:
+def an_act(**more: Any) -> BulkAction:
     given = {"verb": BulkVerb.RETRY, "actor": "olga", "reason": "mended", "wanted": {}, "as_of": NOW, "created_at": NOW}
-    return BulkAct(**{"act_id": "019a8b3c-0000-7000-8000-000000000001", "in_stages": True, **given, **more})
+    return BulkAction(**{"action_id": "019a8b3c-0000-7000-8000-000000000001", "in_stages": True, **given, **more})
 
 
 @pytest.mark.parametrize(("stage", "end"), [(0, 1), (1, 11), (2, 500), (3, 500)])
@@ -54,7 +54,7 @@ def test_only_gathering_and_running_acts_go_on() -> None:
     assert [s for s in BulkStatus if not s.has_ended] == [BulkStatus.GATHERING, BulkStatus.RUNNING]
 
 
-def test_a_bulk_act_is_about_parked_notifications_only() -> None:
+def test_a_bulk_action_is_about_parked_notifications_only() -> None:
     assert parked_only(Filter(site="plant-7")) == Filter(site="plant-7", statuses=(Status.PARKED,))
     assert parked_only(Filter(statuses=(Status.PARKED,))) == Filter(statuses=(Status.PARKED,))
     for wanted in (Filter(is_stuck=True), Filter(is_overdue=True), Filter(statuses=(Status.PARKED, Status.RETRYING))):

@@ -42,7 +42,7 @@ timeout_s = 2.5
 retry_interval_s = 5
 retries_max = 0
 [database.plant.statements]
-count = "INSERT INTO counts VALUES (:operation_id, :n)"
+count = "INSERT INTO counts VALUES (:call_id, :n)"
 
 [database.local]
 url = "sqlite:///local.db"

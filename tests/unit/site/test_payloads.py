@@ -23,7 +23,7 @@ ERP = External(name="erp", url="https://erp.example.com", secret_headers={"X-Api
 PLANT = Database(
     name="plant",
     url="sqlite:////plant.db",
-    statements={"count": "INSERT INTO counts VALUES (:operation_id, :unit, :n)", "clear": "DELETE FROM counts"},
+    statements={"count": "INSERT INTO counts VALUES (:call_id, :unit, :n)", "clear": "DELETE FROM counts"},
 )
 FREE = Database(name="free", url="sqlite:////free.db", allows_free_sql=True)
 
@@ -165,7 +165,7 @@ def test_even_free_sql_is_one_write_with_named_parameters(statement: str) -> Non
     [
         ({"unit": "a"}, "parameters.n"),
         ({"unit": "a", "n": 1, "m": 2}, "parameters.m"),
-        ({"unit": "a", "n": 1, "operation_id": "x"}, "parameters.operation_id"),
+        ({"unit": "a", "n": 1, "call_id": "x"}, "parameters.call_id"),
         ({"unit": "a", "n": float("nan")}, "parameters.n"),
         ({"unit": "a", "n": float("-inf")}, "parameters.n"),
         ({"unit": "a", "n": 1 << 63}, "parameters.n"),

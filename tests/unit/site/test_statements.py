@@ -50,9 +50,9 @@ def test_parameters_are_found_and_numbered_and_the_rest_stays(
         assert statement.sql == sql
 
 
-def test_the_operation_id_is_a_parameter_that_nobody_gives() -> None:
-    statement = parse_statement("INSERT INTO t VALUES (:operation_id, :a)", "sqlite")
-    assert statement.parameters == ("operation_id", "a")
+def test_the_call_id_is_a_parameter_that_nobody_gives() -> None:
+    statement = parse_statement("INSERT INTO t VALUES (:call_id, :a)", "sqlite")
+    assert statement.parameters == ("call_id", "a")
     assert statement.given == {"a"}
 
 

@@ -115,7 +115,7 @@ class Accounts:
     async def by_site_token(self, token: str) -> str | None:
         """The name of the site whose token this is."""
         prefix = credentials.prefix_of(token, "site")
-        found = None if prefix is None else await self._site_tokens.one(prefix)
+        found = None if prefix is None else await self._site_tokens.submit(prefix)
         return found.owner if found is not None and self._is_good(token, found) else None
 
     async def refuse_site(self, token: str) -> Denied:

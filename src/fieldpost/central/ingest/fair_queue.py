@@ -125,9 +125,9 @@ class Pace:
             yield
             self._learn(together, self._monotonic() - began)
 
-    def credits(self, *, is_trouble: bool = False) -> int:
+    def credits(self, *, is_failing: bool = False) -> int:
         """How many items a sender may have on the way now."""
-        if is_trouble:
+        if is_failing:
             return 0
         if self._rate is None:
             return self._credits_max

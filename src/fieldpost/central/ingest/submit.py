@@ -74,7 +74,7 @@ class Ingest:
     @property
     def credits(self) -> int:
         """How many items a sender may have on the way now."""
-        return self._pace.credits(is_trouble=self._store.trouble is not None)
+        return self._pace.credits(is_failing=self._store.last_failure is not None)
 
     async def submit(self, site: str, message: Submit, unfit: Mapping[int, Result] | None = None) -> Ack:
         """Take a batch in; returns after the commit. `unfit` answers what could not even be read, by its place.

@@ -2,7 +2,7 @@
 
 Whose it is comes from the token alone. A site is believed about its own calls, which are kept under its name and shown
 as what it reports; it cannot touch another's, nor bring back an older state of its own: a report counts only when its
-version is higher (`core.site_call`). Each row is judged for itself; one that breaks a rule is left out, counted and
+version is higher (`core.cached_call`). Each row is judged for itself; one that breaks a rule is left out, counted and
 told, and its neighbours are taken.
 
 Reconciliation is a conversation of single questions, each asked from the cursor that the answer before it left. No
@@ -28,7 +28,7 @@ from fieldpost.core.ids import is_id
 from fieldpost.core.sites import call_mirror
 from fieldpost.core.sites.call_mirror import BufferPosition, CallReport, Mirror, Stretch
 from fieldpost.core.sites.health import SiteHealth, SiteReport
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.core.text import LABEL_BYTES_MAX, check_label, truncate
 from fieldpost.core.times import from_text
 from fieldpost.link.messages import ITEMS_MAX, CallRow, Health, Reconcile, ReconcileAnswer, Telemetry, TelemetryAck
@@ -87,7 +87,7 @@ class Reports:
 
     async def question(self, site: str) -> Reconcile:
         """What to ask the site, so that the mirror of its calls becomes whole."""
-        return self._ask(await self._questions.one(site))
+        return self._ask(await self._questions.submit(site))
 
     async def answer(self, site: str, told: ReconcileAnswer) -> Reconcile | None:
         """Take the answer in; the next question, or None when the mirror is whole, or the site gets no further."""
@@ -96,7 +96,7 @@ class Reports:
         reports, refused = _reports(told.rows)
         answer = _Answer(site, stretch, standing, reports, refused, from_text(told.sent_at))
         # Rows take their time; most answers have none.
-        taken = (await self._take_answers([answer]))[0] if reports else await self._answers.one(answer)
+        taken = (await self._take_answers([answer]))[0] if reports else await self._answers.submit(answer)
         before, after, is_whole = taken
         _tell_refused(site, refused)
         if before is not None and after.replaced_count > before.replaced_count:
@@ -127,7 +127,7 @@ class Reports:
             failing_for_s=None if told.failing_for_s is None else _seconds(told.failing_for_s),
             uptime_s=_seconds(told.uptime_s),
         )
-        await self._healths.one((site, report, from_text(told.sent_at)))
+        await self._healths.submit((site, report, from_text(told.sent_at)))
 
     def _ask(self, mirror: Mirror | None) -> Reconcile:
         if mirror is None:
@@ -246,17 +246,17 @@ def _reports(rows: tuple[CallRow, ...]) -> tuple[list[CallReport], Counter[str]]
         except InvalidInput as error:
             refused[error.code] += 1
             continue
-        known = newest.get(report.operation_id)
+        known = newest.get(report.call_id)
         if known is None or report.version > known.version:
-            newest[report.operation_id] = report
+            newest[report.call_id] = report
     return list(newest.values()), refused
 
 
 def _report(row: CallRow) -> CallReport:
-    if not is_id(row.operation_id):
-        raise InvalidInput("operation.bad_id", "operation_id is no id", field="operation_id")
+    if not is_id(row.call_id):
+        raise InvalidInput("operation.bad_id", "call_id is no id", field="call_id")
     try:
-        category, status = Category(row.category), OperationStatus(row.status)
+        category, status = Category(row.category), CallStatus(row.status)
     except ValueError:
         raise InvalidInput("operation.unknown_word", "category or status is no word that is known") from None
     if not category.is_tracked:
@@ -264,7 +264,7 @@ def _report(row: CallRow) -> CallReport:
     if not 1 <= row.version <= COUNT_MAX:
         raise InvalidInput("operation.version", f"version must be 1 to {COUNT_MAX}", field="version")
     return CallReport(
-        operation_id=row.operation_id,
+        call_id=row.call_id,
         category=category,
         target_summary=_line(row.target, TARGET_BYTES_MAX),
         status=status,

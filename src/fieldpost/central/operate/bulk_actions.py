@@ -1,4 +1,4 @@
-"""Bulk acts: start, cancel, and carry out, whichever node they were started on."""
+"""Bulk actions: start, cancel, and carry out, whichever node they were started on."""
 
 import secrets
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from fieldpost.central.store.search.bulk_actions import ActRow
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, parked_only
+from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, parked_only
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound, Unavailable
 from fieldpost.core.ids import is_id, new_id, parse_notification_id
 from fieldpost.core.search.filters import Filter
@@ -61,23 +61,23 @@ class BulkActionRunner:
         *,
         as_of: datetime | None = None,
         in_stages: bool = False,
-        act_id: str | None = None,
-    ) -> BulkAct:
+        action_id: str | None = None,
+    ) -> BulkAction:
         """Begin an act on what is parked and fits the filter, or on a selection; it is carried out from here on.
 
         `as_of` leaves out what parked after that moment, as when one previewed the act. A retry may go in stages. With
-        an `act_id` of the caller's own, asking again begins nothing, and gives the act that was begun.
+        an `action_id` of the caller's own, asking again begins nothing, and gives the act that was begun.
         """
         require(actor, Role.OPERATOR, f"bulk.{verb.value}")
         check_label(reason, "reason")
         if in_stages and verb is not BulkVerb.RETRY:
             raise InvalidInput("bulk.stages", "only a retry can go in stages", field="in_stages")
-        if act_id is not None and not is_id(act_id):
-            raise InvalidInput("bulk.id", "act_id must be a UUID of 36 lower-case characters", field="act_id")
+        if action_id is not None and not is_id(action_id):
+            raise InvalidInput("bulk.id", "action_id must be a UUID of 36 lower-case characters", field="action_id")
         wanted = parked_only(about).fields() if isinstance(about, Filter) else None
         now = self._clock.now()
-        act = BulkAct(
-            act_id=act_id or self.new_act_id(),
+        act = BulkAction(
+            action_id=action_id or self.new_action_id(),
             verb=verb,
             actor=actor.name,
             reason=reason,
@@ -88,22 +88,22 @@ class BulkActionRunner:
         )
         chosen = () if isinstance(about, Filter) else _checked(about)
         said = {"reason": reason, **({"filter": wanted} if wanted is not None else {"selected": len(chosen)})}
-        entry = record(actor, f"bulk.{verb.value}", act.act_id, now, said)
+        entry = record(actor, f"bulk.{verb.value}", act.action_id, now, said)
         started = await self._store.write(_start, act, as_of, chosen, entry, now=self._store.now())
         self._wake.set()
         return started
 
-    def new_act_id(self) -> str:
+    def new_action_id(self) -> str:
         """For an act that is yet to be begun."""
         return new_id(self._clock.now(), secrets.token_bytes(10))
 
-    async def cancel(self, actor: Actor, act_id: str) -> BulkAct:
+    async def cancel(self, actor: Actor, action_id: str) -> BulkAction:
         """End it where it stands; what was done stays done."""
         require(actor, Role.OPERATOR, "bulk.cancel")
-        if not is_id(act_id):
+        if not is_id(action_id):
             raise _unknown()
-        entry = record(actor, "bulk.cancel", act_id, self._clock.now())
-        return await self._store.write(_cancel, act_id, actor.name, entry, now=self._store.now())
+        entry = record(actor, "bulk.cancel", action_id, self._clock.now())
+        return await self._store.write(_cancel, action_id, actor.name, entry, now=self._store.now())
 
     async def run(self) -> None:
         """Carry out what is there to carry out, until cancelled."""
@@ -116,37 +116,37 @@ class BulkActionRunner:
         count = 0
         while True:
             began = self._clock.monotonic()
-            act_id = await self._store.read(bulk_actions.next_due, now=self._store.now())
-            if act_id is None:
+            action_id = await self._store.read(bulk_actions.next_due, now=self._store.now())
+            if action_id is None:
                 return count
-            turned = await self._turn(act_id)
+            turned = await self._turn(action_id)
             if turned is None:
                 return count  # another node is at it, and takes the next one too
             count += turned.changed
             # Ingest and delivery come first: it rests for as long as it took.
             await self._clock.sleep(self._clock.monotonic() - began)
 
-    async def _turn(self, act_id: str) -> Turned | None:
+    async def _turn(self, action_id: str) -> Turned | None:
         try:
-            turned = await self._store.write(turn, act_id, now=self._store.now())
+            turned = await self._store.write(turn, action_id, now=self._store.now())
         except Unavailable:
             raise
         except Exception:
             # A bug concerns this act; the others must not wait behind it for ever.
-            log.exception("bulk.faulted", act_id=act_id)
-            await self._store.write(bulk_actions.postpone, act_id, FAULT_WAIT_S, now=self._store.now())
+            log.exception("bulk.faulted", action_id=action_id)
+            await self._store.write(bulk_actions.postpone, action_id, FAULT_WAIT_S, now=self._store.now())
             return Turned(None)
         if turned is not None and turned.act is not None:
             self._tell(turned.act, turned.changed)
         return turned
 
-    def _tell(self, act: BulkAct, changed: int) -> None:
+    def _tell(self, act: BulkAction, changed: int) -> None:
         if changed and act.verb is BulkVerb.RETRY:
             self._store.wake.set()
         if act.status.has_ended:
             log.info(
                 "bulk.ended",
-                act_id=act.act_id,
+                action_id=act.action_id,
                 verb=act.verb.value,
                 status=act.status.value,
                 actor=act.actor,
@@ -174,14 +174,14 @@ def _checked(chosen: Sequence[Chosen]) -> tuple[Chosen, ...]:
 
 def _start(
     conn: Connection,
-    act: BulkAct,
+    act: BulkAction,
     as_of: datetime | None,
     chosen: tuple[Chosen, ...],
     entry: AuditEntry,
     *,
     now: datetime | None,
-) -> BulkAct:
-    found = bulk_actions.get(conn, act.act_id)
+) -> BulkAction:
+    found = bulk_actions.get(conn, act.action_id)
     if found is not None:
         # It was begun before, and only the answer was lost, or the form was sent twice.
         if (found.actor, found.verb, found.reason, found.wanted) != (act.actor, act.verb, act.reason, act.wanted):
@@ -203,9 +203,9 @@ def _start(
     return act
 
 
-def _cancel(conn: Connection, act_id: str, by: str, entry: AuditEntry, *, now: datetime | None) -> BulkAct:
-    did = bulk_actions.cancel(conn, act_id, f"cancelled by {by}", moment(conn, now))
-    act = bulk_actions.get(conn, act_id)
+def _cancel(conn: Connection, action_id: str, by: str, entry: AuditEntry, *, now: datetime | None) -> BulkAction:
+    did = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", moment(conn, now))
+    act = bulk_actions.get(conn, action_id)
     if act is None:
         raise _unknown()
     if did:
@@ -216,4 +216,4 @@ def _cancel(conn: Connection, act_id: str, by: str, entry: AuditEntry, *, now: d
 
 
 def _unknown() -> NotFound:
-    return NotFound("bulk.unknown", "there is no such bulk act")
+    return NotFound("bulk.unknown", "there is no such bulk action")

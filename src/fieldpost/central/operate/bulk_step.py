@@ -1,4 +1,4 @@
-"""One turn of a bulk act: gather some more, or do its verb to the next few, in one transaction.
+"""One turn of a bulk action: gather some more, or do its verb to the next few, in one transaction.
 
 The act is locked while its turn lasts, and what the turn did commits together with how far the act has come. So any
 node may take the next turn, a node that dies loses nothing but the turn it was in, and nothing is done twice.
@@ -18,7 +18,7 @@ from fieldpost.central.store.search import bulk_actions, notifications
 from fieldpost.central.store.search.bulk_actions import ActRow, BulkStep
 from fieldpost.core import lifecycle
 from fieldpost.core.audit import AuditKind, AuditStatus
-from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, Judgement, RowOutcome, judge
+from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, Judgement, RowOutcome, judge
 from fieldpost.core.errors import Conflict
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Transition
@@ -41,13 +41,13 @@ _RULES: dict[BulkVerb, tuple[Callable[[Notification, datetime], Transition], Aud
 class Turned:
     """An act after its turn, None where that failed, and how many notifications were changed in it."""
 
-    act: BulkAct | None
+    act: BulkAction | None
     changed: int = 0
 
 
-def turn(conn: Connection, act_id: str, *, now: datetime | None) -> Turned | None:
+def turn(conn: Connection, action_id: str, *, now: datetime | None) -> Turned | None:
     """Give the act its turn; None when it is not due any more, or another node is at it."""
-    found = bulk_actions.take_turn(conn, act_id, now=now)
+    found = bulk_actions.take_turn(conn, action_id, now=now)
     if found is None:
         return None
     at = moment(conn, now)
@@ -58,14 +58,14 @@ def turn(conn: Connection, act_id: str, *, now: datetime | None) -> Turned | Non
     return Turned(_judge_stage(conn, found.act, at))
 
 
-def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAct:
+def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
     act = found.act
     assert act.wanted is not None, "what is about a selection has nothing to gather"
     page = notifications.find(conn, parse(act.wanted), limit=GATHER_MAX, before=found.gathered_to)
     parked = [n for n in page.notifications if n.terminal_at is not None and n.terminal_at <= act.as_of]
     bulk_actions.add_rows(
         conn,
-        act.act_id,
+        act.action_id,
         [
             ActRow(place, n.notification_id, n.version, fingerprint_key(n.last_error) if n.last_error else None)
             for place, n in enumerate(parked, act.total + 1)
@@ -78,14 +78,14 @@ def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAct:
     return _keep(conn, replace(act, status=BulkStatus.RUNNING), at)
 
 
-def _carry_out(conn: Connection, act: BulkAct, at: datetime) -> Turned:
-    batch = bulk_actions.rows_of(conn, act.act_id, after=act.settled, limit=min(BATCH, act.stage_end - act.settled))
+def _carry_out(conn: Connection, act: BulkAction, at: datetime) -> Turned:
+    batch = bulk_actions.rows_of(conn, act.action_id, after=act.settled, limit=min(BATCH, act.stage_end - act.settled))
     settled, changed = _change(conn, act, batch, at)
     act = bulk_actions.settle(conn, act, settled, at)
     return Turned(_keep(conn, act, at), changed)
 
 
-def _change(conn: Connection, act: BulkAct, batch: Sequence[ActRow], at: datetime) -> tuple[list[ActRow], int]:
+def _change(conn: Connection, act: BulkAction, batch: Sequence[ActRow], at: datetime) -> tuple[list[ActRow], int]:
     rule, status = _RULES[act.verb]
     seen = rows.without_bodies(conn, [row.notification_id for row in batch])
     changes = []
@@ -97,7 +97,7 @@ def _change(conn: Connection, act: BulkAct, batch: Sequence[ActRow], at: datetim
             except Conflict:
                 continue  # not parked any more; its outcome says how it stands
     changed = rows.change_many(conn, changes, at)
-    summary = f"bulk {act.verb.value} {act.act_id}: {act.reason}"
+    summary = f"bulk {act.verb.value} {act.action_id}: {act.reason}"
     audit.add_for_notifications(
         conn,
         None,
@@ -118,8 +118,8 @@ def _outcome(row: ActRow, changed: set[str], current: dict[str, Status]) -> ActR
     return replace(row, outcome=RowOutcome.GONE if status is None else RowOutcome.CONFLICT, current_status=status)
 
 
-def _judge_stage(conn: Connection, act: BulkAct, at: datetime) -> BulkAct:
-    judgement, error = judge(bulk_actions.tried(conn, act.act_id, act.stage_end))
+def _judge_stage(conn: Connection, act: BulkAction, at: datetime) -> BulkAction:
+    judgement, error = judge(bulk_actions.tried(conn, act.action_id, act.stage_end))
     match judgement:
         case Judgement.WAIT:
             bulk_actions.keep(conn, act, at + STAGE_WAIT)
@@ -130,7 +130,7 @@ def _judge_stage(conn: Connection, act: BulkAct, at: datetime) -> BulkAct:
             return _keep(conn, replace(act, stage=act.stage + 1), at)
 
 
-def _keep(conn: Connection, act: BulkAct, at: datetime) -> BulkAct:
+def _keep(conn: Connection, act: BulkAction, at: datetime) -> BulkAction:
     """How far it has come; finished when all have their outcome."""
     if act.settled == act.total:
         return _end(conn, replace(act, status=BulkStatus.FINISHED), at)
@@ -138,7 +138,7 @@ def _keep(conn: Connection, act: BulkAct, at: datetime) -> BulkAct:
     return act
 
 
-def _end(conn: Connection, act: BulkAct, at: datetime) -> BulkAct:
+def _end(conn: Connection, act: BulkAction, at: datetime) -> BulkAction:
     ended = replace(act, ended_at=at)
     bulk_actions.keep(conn, ended, None)
     return ended

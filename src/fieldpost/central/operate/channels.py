@@ -173,7 +173,7 @@ class ChannelActions:
             settings=opened.settings,
             dated=now,
             gate=_no_gate,
-            witness=said.append,
+            transcript=said.append,
         )
         outcome = scrubbed(await _deliver(adapter, envelope), opened.scrub)
         log.info("channel.tested", channel=name, actor=actor.name, outcome=outcome.word, error=outcome.error)
@@ -191,7 +191,7 @@ class ChannelActions:
     def warnings(self, channel: Channel) -> list[str]:
         """What about its settings is lawful and probably not meant."""
         adapter: object = self._adapters.get(channel.type)
-        return adapter.doubts(channel.settings) if isinstance(adapter, WarnsAboutSettings) else []
+        return adapter.warnings(channel.settings) if isinstance(adapter, WarnsAboutSettings) else []
 
     def _checked(
         self, adapter: Adapter, base: Channel, settings: Mapping[str, object], secrets: Mapping[str, object]
@@ -219,7 +219,7 @@ async def _locate(adapter: object, settings: Mapping[str, object]) -> None:
     if not isinstance(adapter, ChecksHosts):
         return
     try:
-        await adapter.locate(settings)
+        await adapter.check_hosts(settings)
     except InvalidInput as error:
         field = f"settings.{error.field}"
         raise InvalidInput(error.code, f"{field}: {error.message}", hint=error.hint, field=field) from None

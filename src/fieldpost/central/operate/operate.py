@@ -28,7 +28,7 @@ from fieldpost.core.adapter import Adapter
 @dataclass(frozen=True, slots=True)
 class Operate:
     notifications: NotificationActions
-    bulk_acts: BulkActionRunner
+    bulk_actions: BulkActionRunner
     lists: Lists
     channels: ChannelActions
     secrets: Secrets

@@ -157,7 +157,7 @@ class SiteActions:
         now = self._clock.monotonic()
         if now - self._seen.get(name, -SEEN_EVERY_S) >= SEEN_EVERY_S:
             self._seen[name] = now
-            await self._saw.one(name)
+            await self._saw.submit(name)
 
     async def _note_seen(self, names: Sequence[str]) -> Sequence[None]:
         await self._store.write(rows.saw, names, self._clock.now())

@@ -22,7 +22,7 @@ class UpkeepOptions:
     """Of a deleted notification its id and digest stay for the terminal retention and so much longer, so that a site
     restored from an old copy cannot have it sent again; at least 90."""
     audit_retention_days: float = 365.0
-    """How long audit entries and the records of bulk acts stay; a notification that still has a row keeps its
+    """How long audit entries and the records of bulk actions stay; a notification that still has a row keeps its
     entries."""
     sample_retention_days: float = 90.0
     """How long the history of the KPIs and of the sites' health stays."""

@@ -9,11 +9,11 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.search import audit_entries
-from fieldpost.central.store.search.audit_entries import Place
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.search.audit_filter import AuditFilter
+from fieldpost.core.search.page_key import PageKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class AuditReader:
 
 
 def _page(
-    conn: Connection, wanted: AuditFilter, limit: int, before: Place | None, *, now: datetime | None
+    conn: Connection, wanted: AuditFilter, limit: int, before: PageKey | None, *, now: datetime | None
 ) -> AuditPage:
     as_of = moment(conn, now)
     found = audit_entries.find(conn, wanted, limit=limit, before=before)

@@ -1,4 +1,4 @@
-"""Bulk acts as people see them: how many one would be about, how far it has come, what it came to for each row."""
+"""Bulk actions as people see them: how many one would be about, how far it has come, what it came to for each row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from fieldpost.central.store.notifications import records
 from fieldpost.central.store.search import bulk_actions as rows
 from fieldpost.central.store.search import parked
 from fieldpost.central.store.search.bulk_actions import ActRow
-from fieldpost.central.store.search.terms import Place
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
-from fieldpost.core.bulk import BulkAct, RowOutcome, parked_only
+from fieldpost.core.bulk import BulkAction, RowOutcome, parked_only
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Summary
 from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.page_key import PageKey
 
 __all__ = ["ActPage", "ActRow", "ActStory", "BulkActionReader", "BulkPreview", "RowPage"]
 
@@ -49,7 +49,7 @@ class RowPage:
 class ActPage:
     """Acts, newest first."""
 
-    acts: tuple[BulkAct, ...]
+    acts: tuple[BulkAction, ...]
     next_cursor: str | None
     as_of: datetime
 
@@ -58,14 +58,14 @@ class ActPage:
 class ActStory:
     """An act with a page of its rows, and the notifications of these that are still there, by their ids."""
 
-    act: BulkAct
+    act: BulkAction
     page: RowPage
     notifications: Mapping[str, Summary]
     as_of: datetime
 
 
 class BulkActionReader:
-    """Looking at bulk acts."""
+    """Looking at bulk actions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -74,7 +74,7 @@ class BulkActionReader:
         """How many parked notifications fit."""
         return await self._store.read(_preview, parked_only(wanted), now=self._store.now())
 
-    async def newest(self, limit: int = LIMIT_DEFAULT) -> list[BulkAct]:
+    async def newest(self, limit: int = LIMIT_DEFAULT) -> list[BulkAction]:
         return await self._store.read(rows.newest, check_limit(limit))
 
     async def page(self, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> ActPage:
@@ -83,44 +83,44 @@ class BulkActionReader:
         before = None if cursor is None else from_cursor(cursor)
         return await self._store.read(_page, limit, before, now=self._store.now())
 
-    async def get(self, act_id: str) -> BulkAct:
-        found = await self._store.read(rows.get, act_id) if is_id(act_id) else None
+    async def get(self, action_id: str) -> BulkAction:
+        found = await self._store.read(rows.get, action_id) if is_id(action_id) else None
         if found is None:
             raise _unknown()
         return found
 
     async def rows(
-        self, act_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+        self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> RowPage:
         """The act's notifications in the order in which they are worked off, those with this outcome or all."""
-        return (await self.story(act_id, outcome=outcome, limit=limit, cursor=cursor)).page
+        return (await self.story(action_id, outcome=outcome, limit=limit, cursor=cursor)).page
 
     async def story(
-        self, act_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+        self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> ActStory:
         """The act with a page of its rows and what they are about, read at one moment."""
         check_limit(limit)
         after = 0 if cursor is None else _place(cursor)
         wanted = None if outcome is None else _outcome(outcome)
-        if not is_id(act_id):
+        if not is_id(action_id):
             raise _unknown()
-        return await self._store.read(_story, act_id, wanted, limit, after, now=self._store.now())
+        return await self._store.read(_story, action_id, wanted, limit, after, now=self._store.now())
 
 
-def _page(conn: Connection, limit: int, before: Place | None, *, now: datetime | None) -> ActPage:
+def _page(conn: Connection, limit: int, before: PageKey | None, *, now: datetime | None) -> ActPage:
     found = rows.newest(conn, limit + 1, before)
     acts = found[:limit]
-    end = to_cursor((acts[-1].created_at, acts[-1].act_id)) if len(found) > limit else None
+    end = to_cursor((acts[-1].created_at, acts[-1].action_id)) if len(found) > limit else None
     return ActPage(tuple(acts), end, moment(conn, now))
 
 
 def _story(
-    conn: Connection, act_id: str, outcome: RowOutcome | None, limit: int, after: int, *, now: datetime | None
+    conn: Connection, action_id: str, outcome: RowOutcome | None, limit: int, after: int, *, now: datetime | None
 ) -> ActStory:
-    act = rows.get(conn, act_id)
+    act = rows.get(conn, action_id)
     if act is None:
         raise _unknown()
-    found = rows.rows_of(conn, act_id, after=after, limit=limit + 1, outcome=outcome)
+    found = rows.rows_of(conn, action_id, after=after, limit=limit + 1, outcome=outcome)
     page = found[:limit]
     there = records.without_bodies(conn, [row.notification_id for row in page])
     end = str(page[-1].place) if len(found) > limit else None
@@ -128,7 +128,7 @@ def _story(
 
 
 def _unknown() -> NotFound:
-    return NotFound("bulk.unknown", "there is no such bulk act")
+    return NotFound("bulk.unknown", "there is no such bulk action")
 
 
 def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> BulkPreview:

@@ -16,9 +16,9 @@ from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
 from fieldpost.core.search.filters import WORDS_MAX, parse_range, tokenize
-from fieldpost.core.sites.call_mirror import Mirror, SiteCall
+from fieldpost.core.sites.call_mirror import CachedCall, Mirror
 from fieldpost.core.sites.intent import Intent, IntentState
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.core.text import check_label, is_label
 
 W = TypeVar("W", bound=StrEnum)
@@ -33,7 +33,7 @@ FIELDS = ("site", "category", "status", "from", "to", "target", "stuck")
 class CallPage:
     """Newest first; `next_cursor` is None on the last page. A page may be short, even empty, and still have a next."""
 
-    calls: Sequence[SiteCall]
+    calls: Sequence[CachedCall]
     next_cursor: str | None
     as_of: datetime
 
@@ -42,7 +42,7 @@ class CallPage:
 class CallDetail:
     """One call with what was asked for it, and how far the mirror of its site has come."""
 
-    call: SiteCall
+    call: CachedCall
     intents: Sequence[Intent]
     mirror: Mirror | None
     is_stuck: bool
@@ -55,7 +55,7 @@ class IntentPage:
     next_cursor: str | None
 
 
-class SiteCalls:
+class CachedCalls:
     """Looking at the mirror, and at intents."""
 
     def __init__(self, store: Store, stuck_after: timedelta) -> None:
@@ -75,16 +75,16 @@ class SiteCalls:
         before = None if cursor is None else from_cursor(cursor)
         return await self._store.read(_page, wanted, limit, before, self.stuck_after, now=self._store.now())
 
-    async def detail(self, site: str | None, operation_id: str) -> CallDetail:
+    async def detail(self, site: str | None, call_id: str) -> CallDetail:
         """One call of this site, or of whichever told of it; NotFound when the mirror has none such."""
-        return await self._store.read(_detail, site, operation_id, self.stuck_after, now=self._store.now())
+        return await self._store.read(_detail, site, call_id, self.stuck_after, now=self._store.now())
 
-    async def asked(self, calls: Sequence[SiteCall]) -> dict[tuple[str, str], Intent]:
+    async def asked(self, calls: Sequence[CachedCall]) -> dict[tuple[str, str], Intent]:
         """What was last asked for each of these calls, by site and id; those of which nothing was are left out."""
-        found = await self._store.read(intents.about_these, [call.report.operation_id for call in calls])
+        found = await self._store.read(intents.about_these, [call.report.call_id for call in calls])
         return {(intent.site, intent.message_id): intent for intent in reversed(found) if intent.message_id}
 
-    async def these(self, chosen: Sequence[tuple[str, str]]) -> list[SiteCall]:
+    async def these(self, chosen: Sequence[tuple[str, str]]) -> list[CachedCall]:
         """Those of these calls, each by its site and id, that the mirror has; the newest first."""
         return await self._store.read(
             cached_calls.these, [(site, call_id) for site, call_id in chosen if is_label(site) and is_id(call_id)]
@@ -128,9 +128,7 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> CallFilter:
         site=check_label(one["site"], "site") if "site" in one else None,
         category=_category(one["category"]) if "category" in one else None,
         statuses=tuple(
-            dict.fromkeys(
-                _word(OperationStatus, text, "status") for text in ([asked] if isinstance(asked, str) else asked)
-            )
+            dict.fromkeys(_word(CallStatus, text, "status") for text in ([asked] if isinstance(asked, str) else asked))
         ),
         since=since,
         until=until,
@@ -139,7 +137,7 @@ def parse(given: Mapping[str, str | Sequence[str]]) -> CallFilter:
     )
 
 
-def is_stuck(call: SiteCall, now: datetime, stuck_after: timedelta) -> bool:
+def is_stuck(call: CachedCall, now: datetime, stuck_after: timedelta) -> bool:
     """Pending or retrying for longer than the threshold; shown, never acted on."""
     return call.is_live and now - call.begun_at > stuck_after
 
@@ -159,17 +157,17 @@ def _page(
 
 
 def _detail(
-    conn: Connection, site: str | None, operation_id: str, stuck_after: timedelta, *, now: datetime | None
+    conn: Connection, site: str | None, call_id: str, stuck_after: timedelta, *, now: datetime | None
 ) -> CallDetail:
     if site is None:
-        site = next(iter(cached_calls.sites_of(conn, operation_id)), None)
-    call = None if site is None else cached_calls.get(conn, site, operation_id)
+        site = next(iter(cached_calls.sites_of(conn, call_id)), None)
+    call = None if site is None else cached_calls.get(conn, site, call_id)
     if site is None or call is None:
-        raise NotFound("site_call.unknown", f"no such call was reported by {'this' if site else 'any'} site")
+        raise NotFound("cached_call.unknown", f"no such call was reported by {'this' if site else 'any'} site")
     as_of = moment(conn, now)
     return CallDetail(
         call,
-        intents.about(conn, site, operation_id),
+        intents.about(conn, site, call_id),
         mirrors.load(conn, site),
         is_stuck(call, as_of, stuck_after),
         as_of,

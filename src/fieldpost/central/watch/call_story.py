@@ -8,17 +8,17 @@ from datetime import datetime, timedelta
 
 from fieldpost.central.watch.cached_calls import CallDetail
 from fieldpost.central.watch.timeline import Step, Tone
-from fieldpost.core.sites.call_mirror import SiteCall
+from fieldpost.core.sites.call_mirror import CachedCall
 from fieldpost.core.sites.intent import Intent, IntentOutcome, IntentState
-from fieldpost.core.sites.message import OperationStatus
+from fieldpost.core.sites.message import CallStatus
 
 _TONES = {
-    OperationStatus.PENDING: Tone.WAIT,
-    OperationStatus.RETRYING: Tone.WAIT,
-    OperationStatus.DELIVERED: Tone.GOOD,
-    OperationStatus.PARKED: Tone.BAD,
-    OperationStatus.FAILED: Tone.BAD,
-    OperationStatus.DISCARDED: Tone.PLAIN,
+    CallStatus.PENDING: Tone.WAIT,
+    CallStatus.RETRYING: Tone.WAIT,
+    CallStatus.DELIVERED: Tone.GOOD,
+    CallStatus.PARKED: Tone.BAD,
+    CallStatus.FAILED: Tone.BAD,
+    CallStatus.DISCARDED: Tone.PLAIN,
 }
 
 
@@ -29,24 +29,24 @@ def standing(detail: CallDetail) -> str:
     if call.gone_at is not None and not call.report.status.is_terminal:
         return "The site no longer knows this call: its buffer was replaced. Nobody will ever report its end."
     match call.report.status:
-        case OperationStatus.PARKED:
+        case CallStatus.PARKED:
             tried = (
                 f"after {retries} {'retry' if retries == 1 else 'retries'}" if retries else "after its first attempt"
             )
             return f"The site gave it up {tried}, and it waits for a person: retry it, or discard it."
-        case OperationStatus.RETRYING:
+        case CallStatus.RETRYING:
             late = " It takes longer than it should." if detail.is_stuck else ""
             return f"The site tries it again by itself; {retries} so far.{late}"
-        case OperationStatus.PENDING:
+        case CallStatus.PENDING:
             late = " It takes longer than it should: the site's agent may not be running." if detail.is_stuck else ""
             return f"It was issued, and its first attempt has no outcome yet.{late}"
-        case OperationStatus.DELIVERED:
+        case CallStatus.DELIVERED:
             return "It went through."
-        case OperationStatus.FAILED:
+        case CallStatus.FAILED:
             return (
                 "The target refused it at the first attempt, and the script was told so. There is nothing to do here."
             )
-        case OperationStatus.DISCARDED:
+        case CallStatus.DISCARDED:
             return "A person gave it up for good."
 
 
@@ -66,7 +66,7 @@ def _place(step: Step) -> datetime:
     return step.at
 
 
-def _issued(call: SiteCall) -> Step:
+def _issued(call: CachedCall) -> Step:
     report = call.report
     late = call.first_seen_at - call.begun_at
     return Step(
@@ -83,7 +83,7 @@ def _span(late: timedelta) -> str:
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
 
-def _told(call: SiteCall) -> Step:
+def _told(call: CachedCall) -> Step:
     report = call.report
     facts = [("retries", str(report.retry_count))] if report.retry_count else []
     if report.http_status is not None:

@@ -2,24 +2,22 @@
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import datetime
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
+from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.times import from_microseconds, to_microseconds
-
-Place = tuple[datetime, str]
 
 _TEXT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MICROSECONDS = re.compile(r"[0-9]{1,17}")
 
 
-def to_cursor(place: Place) -> str:
+def to_cursor(place: PageKey) -> str:
     at, notification_id = place
     return urlsafe_b64encode(f"{to_microseconds(at)}.{notification_id}".encode()).decode().rstrip("=")
 
 
-def from_cursor(text: str) -> Place:
+def from_cursor(text: str) -> PageKey:
     """The place, or InvalidInput for anything that `to_cursor` cannot have made."""
     if not _TEXT.fullmatch(text):
         raise _invalid()

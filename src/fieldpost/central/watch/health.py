@@ -60,8 +60,8 @@ class HealthReader:
         try:
             schema, centre = await self._store.read(_look, self._store)
             # A store that is read-only or full answers every question: only its last write tells.
-            if (trouble := self._store.trouble) is not None:
-                raise Unavailable(trouble.code, trouble.message, hint=trouble.hint)
+            if (failure := self._store.last_failure) is not None:
+                raise Unavailable(failure.code, failure.message, hint=failure.hint)
         except Unavailable as error:
             return Readiness((Check("store", CheckVerdict.FAILING, error.message), *self._dispatcher()))
         store = Check("store", CheckVerdict.OK, "the store answers and takes writes")
@@ -72,7 +72,7 @@ class HealthReader:
     @property
     def store_trouble(self) -> str | None:
         """Why the store takes no writes at present; None if it does, or has not been asked."""
-        return None if self._store.trouble is None else self._store.trouble.message
+        return None if self._store.last_failure is None else self._store.last_failure.message
 
     async def troubles(self) -> list[str]:
         """What is wrong although central works: keys that are missing, and channels whose secrets they would open."""

@@ -13,7 +13,6 @@ from fieldpost.central.store.notifications import records as rows
 from fieldpost.central.store.notifications.attempts import AttemptRecord
 from fieldpost.central.store.search import notifications, parked
 from fieldpost.central.store.search.parked import Counted
-from fieldpost.central.store.search.terms import Place
 from fieldpost.central.store.sites import sites
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.central.watch.shared_read import SharedRead
@@ -27,6 +26,7 @@ from fieldpost.core.lists import DeliveryPath, resolve
 from fieldpost.core.notification import Notification, Summary
 from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint, fingerprint_key
+from fieldpost.core.search.page_key import PageKey
 
 __all__ = [
     "AttemptRecord",
@@ -158,7 +158,7 @@ def check_limit(limit: int) -> int:
 
 
 def _page(
-    conn: Connection, wanted: Filter, limit: int, before: Place | None, by: Thresholds, *, now: datetime | None
+    conn: Connection, wanted: Filter, limit: int, before: PageKey | None, by: Thresholds, *, now: datetime | None
 ) -> Page:
     as_of = moment(conn, now)
     resolved = wanted.resolved(as_of, by)

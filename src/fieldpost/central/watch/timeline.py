@@ -35,8 +35,8 @@ class Step:
     facts: tuple[tuple[str, str], ...] = field(default=())
     duration_ms: int | None = None
     begins_cycle: bool = False
-    act_id: str | None = None
-    """The bulk act that it was part of."""
+    action_id: str | None = None
+    """The bulk action that it was part of."""
 
 
 class StepState(StrEnum):
@@ -178,12 +178,12 @@ def _act(entry: AuditEntry) -> Step:
         at=entry.occurred_at,
         note=of_many["reason"] if of_many else entry.request_summary,
         begins_cycle=entry.status is AuditStatus.SUBMITTED,
-        act_id=of_many["act_id"] if of_many else None,
+        action_id=of_many["action_id"] if of_many else None,
     )
 
 
-_BULK = re.compile(r"bulk (retry|discard) (?P<act_id>[0-9a-f-]{36}): (?P<reason>.*)", re.DOTALL)
-"""As a bulk act writes what it did into the audit log."""
+_BULK = re.compile(r"bulk (retry|discard) (?P<action_id>[0-9a-f-]{36}): (?P<reason>.*)", re.DOTALL)
+"""As a bulk action writes what it did into the audit log."""
 
 
 def _end(n: Notification) -> list[Step]:

@@ -7,7 +7,7 @@ from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.watch.audit import AuditReader
 from fieldpost.central.watch.bulk_actions import BulkActionReader
-from fieldpost.central.watch.cached_calls import SiteCalls
+from fieldpost.central.watch.cached_calls import CachedCalls
 from fieldpost.central.watch.channels import ChannelReader
 from fieldpost.central.watch.exposition import Exposition
 from fieldpost.central.watch.health import HealthReader
@@ -73,12 +73,12 @@ class WatchOptions:
 @dataclass(frozen=True, slots=True)
 class Watch:
     notifications: NotificationReader
-    bulk_acts: BulkActionReader
+    bulk_actions: BulkActionReader
     health: HealthReader
     kpis: Kpis
     nodes: Nodes
     sites: SiteReader
-    site_calls: SiteCalls
+    cached_calls: CachedCalls
     channels: ChannelReader
     exposition: Exposition
     signals: Signals
@@ -106,7 +106,7 @@ class Watch:
             kpis,
             nodes,
             sites,
-            SiteCalls(store, by.stuck_after),
+            CachedCalls(store, by.stuck_after),
             ChannelReader(store),
             Exposition(store, metrics or Metrics(clock), kpis, nodes, sites),
             Signals(store, clock, health, sites),

@@ -42,7 +42,7 @@ TargetOption = Annotated[
 AuditSiteOption = Annotated[str | None, typer.Option(help="Only what came from this site.", show_default=False)]
 AboutOption = Annotated[
     str | None,
-    typer.Option(help="Only about this notification, cached call or bulk act.", metavar="ID", show_default=False),
+    typer.Option(help="Only about this notification, cached call or bulk action.", metavar="ID", show_default=False),
 ]
 
 

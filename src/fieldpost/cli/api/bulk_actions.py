@@ -1,6 +1,6 @@
-"""`fieldpost bulk-acts`: what was begun on many notifications, and how `notifications retry|discard` begin it.
+"""`fieldpost bulk-actions`: what was begun on many notifications, and how `notifications retry|discard` begin it.
 
-A bulk act goes on at central by itself. Following it may end at any time, by Ctrl-C or a lost connection, and begin
+A bulk action goes on at central by itself. Following it may end at any time, by Ctrl-C or a lost connection, and begin
 again: the act's id is on the terminal before anything is done.
 """
 
@@ -12,7 +12,7 @@ import typer
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
 from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
 
-app = typer.Typer(help="Bulk acts: one verb on many parked notifications.", no_args_is_help=True)
+app = typer.Typer(help="Bulk actions: one verb on many parked notifications.", no_args_is_help=True)
 
 SOME_REFUSED = 5
 """The exit code when not all was done: as for a conflict."""
@@ -28,15 +28,15 @@ def list_(
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the newest bulk acts."""
-    found = Client(url, token_file).get("bulk-acts", limit=limit)
+    """Show the newest bulk actions."""
+    found = Client(url, token_file).get("bulk-actions", limit=limit)
     show_table(
         found,
         as_json,
         ("act", "begun", "verb", "status", "total", "done", "refused", "by", "reason"),
         [
             (
-                one["act_id"],
+                one["action_id"],
                 moment(one["created_at"]),
                 one["verb"],
                 one["status"],
@@ -46,23 +46,23 @@ def list_(
                 one["actor"],
                 one["reason"],
             )
-            for one in found["bulk_acts"]
+            for one in found["bulk_actions"]
         ],
-        "There was no bulk act yet. Begin one: fieldpost notifications retry --list LIST --reason …",
+        "There was no bulk action yet. Begin one: fieldpost notifications retry --list LIST --reason …",
     )
 
 
 @app.command()
 def show(
-    act_id: BulkActionIdArgument,
+    action_id: BulkActionIdArgument,
     follow: Annotated[bool, typer.Option("--follow", "--watch", help="Go on showing it until it has ended.")] = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far a bulk act has come. With --follow the exit code is 5 if not all was done."""
+    """Show how far a bulk action has come. With --follow the exit code is 5 if not all was done."""
     client = Client(url, token_file)
-    found = client.get("bulk-acts", act_id)
+    found = client.get("bulk-actions", action_id)
     if follow:
         follow_act(client, found, as_json)
     elif as_json:
@@ -73,7 +73,7 @@ def show(
 
 @app.command()
 def rows(
-    act_id: BulkActionIdArgument,
+    action_id: BulkActionIdArgument,
     outcome: Annotated[str | None, typer.Option(help="Only these: done, conflict, gone.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.", show_default=False)] = None,
@@ -81,8 +81,8 @@ def rows(
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a bulk act came to for each notification."""
-    found = Client(url, token_file).get("bulk-acts", act_id, "rows", outcome=outcome, limit=limit, cursor=cursor)
+    """Show what a bulk action came to for each notification."""
+    found = Client(url, token_file).get("bulk-actions", action_id, "rows", outcome=outcome, limit=limit, cursor=cursor)
     show_table(
         found,
         as_json,
@@ -98,22 +98,22 @@ def rows(
 
 @app.command()
 def cancel(
-    act_id: BulkActionIdArgument,
+    action_id: BulkActionIdArgument,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """End a bulk act where it stands; what was done stays done."""
-    ended = Client(url, token_file).post("bulk-acts", act_id, "cancel", body={})
-    say(ended, as_json, f"The act {act_id} is cancelled; {ended['done']} of {ended['total']} were done.")
+    """End a bulk action where it stands; what was done stays done."""
+    ended = Client(url, token_file).post("bulk-actions", action_id, "cancel", body={})
+    say(ended, as_json, f"The act {action_id} is cancelled; {ended['done']} of {ended['total']} were done.")
 
 
 def begin(client: Client, said: dict[str, Any], as_json: bool) -> None:
     """Start the act and follow it to its end."""
-    act = client.post("bulk-acts", body=said)
+    act = client.post("bulk-actions", body=said)
     print(
-        f"Bulk act {act['act_id']} has begun, and goes on if this is interrupted."
-        f" Follow it: fieldpost bulk-acts show {act['act_id']} --follow",
+        f"Bulk action {act['action_id']} has begun, and goes on if this is interrupted."
+        f" Follow it: fieldpost bulk-actions show {act['action_id']} --follow",
         file=sys.stderr,
         flush=True,
     )
@@ -127,7 +127,7 @@ def follow_act(client: Client, act: dict[str, Any], as_json: bool) -> None:
     while act["ended_at"] is None:
         _tell_progress(act)
         SystemClock().pause(LOOK_EVERY_S)
-        act = client.get("bulk-acts", act["act_id"])
+        act = client.get("bulk-actions", act["action_id"])
     _tell_progress(act)
     if sys.stderr.isatty():
         print(file=sys.stderr)
@@ -156,14 +156,14 @@ def _summary(act: dict[str, Any]) -> str:
         parts.append(f"{act['gone']} were gone")
     if act["note"]:
         parts.append(act["note"])
-    rest = "" if not act["refused"] else f" See fieldpost bulk-acts rows {act['act_id']} --outcome conflict."
+    rest = "" if not act["refused"] else f" See fieldpost bulk-actions rows {act['action_id']} --outcome conflict."
     return f"The act is {act['status']}: {'; '.join(parts)}.{rest}"
 
 
 def _fields(act: dict[str, Any]) -> list[tuple[str, object]]:
     about = act["filter"]
     return [
-        ("act", act["act_id"]),
+        ("act", act["action_id"]),
         ("verb", act["verb"]),
         ("status", act["status"]),
         ("note", act["note"]),

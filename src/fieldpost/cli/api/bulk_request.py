@@ -23,7 +23,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on the 
 
 @dataclass(frozen=True)
 class BulkRequest:
-    """One bulk act as it was asked for on the command line."""
+    """One bulk action as it was asked for on the command line."""
 
     verb: str
     ids: list[str]
@@ -56,7 +56,7 @@ class BulkRequest:
     def _count(self, client: Client) -> dict[str, Any]:
         if self.ids:
             return {"count": len(set(self.ids)), "is_whole": True, "as_of": None}
-        return client.post("bulk-acts", "preview", body={"filter": self.wanted})
+        return client.post("bulk-actions", "preview", body={"filter": self.wanted})
 
     def _said(self, found: dict[str, Any]) -> str:
         count = found["count"] if found["is_whole"] else f"at least {found['count']}"

@@ -1,4 +1,4 @@
-"""`fieldpost site-calls`: the cached calls of the sites, and what to do about parked ones."""
+"""`fieldpost cached-calls`: the cached calls of the sites, and what to do about parked ones."""
 
 from typing import Annotated
 
@@ -37,7 +37,7 @@ def list_(
     """Show cached calls as their sites reported them, newest first."""
     times = {"from": since, "to": until}
     found = Client(url, token_file).get(
-        "site-calls",
+        "cached-calls",
         site=site,
         status=status or None,
         category=category,
@@ -54,14 +54,14 @@ def list_(
         [
             (
                 one["site"],
-                one["operation_id"],
+                one["call_id"],
                 moment(one["created_at"]),
                 _status(one["status"], is_stuck=one["is_stuck"], is_gone=bool(one["gone_at"])),
                 one["target"],
                 one["retry_count"],
                 one["last_error"],
             )
-            for one in found["site_calls"]
+            for one in found["cached_calls"]
         ],
         "There is no such call.",
         more=found["next_cursor"],
@@ -71,20 +71,20 @@ def list_(
 @app.command()
 def show(
     site: CallSiteArgument,
-    operation_id: Annotated[str, typer.Argument(metavar="ID", help="The operation's id.")],
+    call_id: Annotated[str, typer.Argument(metavar="ID", help="The operation's id.")],
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Show one cached call, and what was asked for it."""
-    found = Client(url, token_file).get("site-calls", operation_id, site=site)
+    found = Client(url, token_file).get("cached-calls", call_id, site=site)
     if as_json:
         print_json(found)
         return
-    one = found["site_call"]
+    one = found["cached_call"]
     print_fields(
         [
-            ("id", one["operation_id"]),
+            ("id", one["call_id"]),
             ("site", one["site"]),
             ("status", _status(one["status"], is_stuck=one["is_stuck"], is_gone=bool(one["gone_at"]))),
             ("target", f"{one['target']} ({one['category']})"),
@@ -111,7 +111,7 @@ def show(
 @app.command()
 def retry(
     site: CallSiteArgument,
-    operation_ids: CallIdsArgument,
+    call_ids: CallIdsArgument,
     reason: intents.IntentReasonOption = None,
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
@@ -120,13 +120,13 @@ def retry(
 ) -> None:
     """Have parked calls tried again at their site; while it is away the intent waits for it."""
     client = Client(url, token_file)
-    intents.act(client, site, "retry", operation_ids, "is tried again", reason=reason, wait_s=wait, as_json=as_json)
+    intents.act(client, site, "retry", call_ids, "is tried again", reason=reason, wait_s=wait, as_json=as_json)
 
 
 @app.command()
 def discard(
     site: CallSiteArgument,
-    operation_ids: CallIdsArgument,
+    call_ids: CallIdsArgument,
     reason: intents.IntentReasonOption = None,
     wait: intents.WaitOption = 10.0,
     url: UrlOption = URL_DEFAULT,
@@ -135,7 +135,7 @@ def discard(
 ) -> None:
     """Have parked calls given up for good at their site; while it is away the intent waits for it."""
     client = Client(url, token_file)
-    intents.act(client, site, "discard", operation_ids, "is discarded", reason=reason, wait_s=wait, as_json=as_json)
+    intents.act(client, site, "discard", call_ids, "is discarded", reason=reason, wait_s=wait, as_json=as_json)
 
 
 @app.command()
@@ -157,7 +157,7 @@ def parked(
         as_json,
         ("id", "issued", "target", "retries", "last error"),
         [
-            (row["operation_id"], moment(row["created_at"]), row["target"], row["retry_count"], row["last_error"])
+            (row["call_id"], moment(row["created_at"]), row["target"], row["retry_count"], row["last_error"])
             for row in answer["rows"]
         ],
         "Nothing is parked there.",

@@ -263,7 +263,7 @@ def discard(
 
 
 def _is_single(ids: list[str] | None, wanted: dict[str, str], is_all: bool, reason: str | None, dry_run: bool) -> bool:
-    """One notification, just as it is, needs no bulk act."""
+    """One notification, just as it is, needs no bulk action."""
     return len(ids or []) == 1 and not (wanted or is_all or reason or dry_run)
 
 

@@ -13,7 +13,7 @@ from fieldpost.cli.local.site_buffer import SiteFolderOption
 from fieldpost.cli.output import JsonOption, print_json, say
 
 if TYPE_CHECKING:
-    from fieldpost.core.sites.message import OperationRecord
+    from fieldpost.core.sites.message import CallRecord
     from fieldpost.site.notify import NotificationStatus
     from fieldpost.site.site import Site
 
@@ -76,7 +76,7 @@ def call(
     with Site.open(folder) as site, site.context(**given), _told_also_if_refused(site, as_json):
         text = _read_stdin(CALL_BODY_BYTES_MAX) if body == "-" else body
         told = _read_stdin(CALL_BODY_BYTES_MAX, "body_json") if body_json == "-" else body_json
-        operation_id = site.external(system).call(
+        call_id = site.external(system).call(
             method,
             path,
             query=_many(query, "query"),
@@ -85,7 +85,7 @@ def call(
             body=text,
             key=key,
         )
-        _print_operation(site, operation_id, as_json)
+        _print_operation(site, call_id, as_json)
 
 
 def write(
@@ -118,8 +118,8 @@ def write(
         single = _pairs(parameter, "parameter") or {}
         for name in sorted(single.keys() & values.keys()):
             raise InvalidInput("cli.pair", f"--parameter {name[:64]} is in --parameters too", field="parameter")
-        operation_id = site.database(connection).write(statement, values | single, key=key)
-        _print_operation(site, operation_id, as_json)
+        call_id = site.database(connection).write(statement, values | single, key=key)
+        _print_operation(site, call_id, as_json)
 
 
 def status(
@@ -139,14 +139,14 @@ def status(
             _print(_look(site, message_id), as_json)
 
 
-def _look(site: "Site", message_id: str) -> "OperationRecord | NotificationStatus":
+def _look(site: "Site", message_id: str) -> "CallRecord | NotificationStatus":
     from fieldpost.core.ids import is_id
 
     record = site.tracking.find(message_id) if is_id(message_id) else None
     return site.notify.status(message_id) if record is None else record
 
 
-def _watch(look: "Callable[[], OperationRecord | NotificationStatus]", as_json: bool, interval_s: float) -> None:
+def _watch(look: "Callable[[], CallRecord | NotificationStatus]", as_json: bool, interval_s: float) -> None:
     """Tell each change once. Central out of reach is told and waited for: that is why one watches."""
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import Unavailable
@@ -169,11 +169,11 @@ def _watch(look: "Callable[[], OperationRecord | NotificationStatus]", as_json: 
         clock.pause(interval_s)
 
 
-def _print(answer: "OperationRecord | NotificationStatus", as_json: bool) -> None:
+def _print(answer: "CallRecord | NotificationStatus", as_json: bool) -> None:
     print(_line(answer, as_json))
 
 
-def _line(answer: "OperationRecord | NotificationStatus", as_json: bool) -> str:
+def _line(answer: "CallRecord | NotificationStatus", as_json: bool) -> str:
     return json.dumps(record_of(answer)) if as_json else _sentence(answer)
 
 
@@ -185,8 +185,8 @@ def _told_also_if_refused(site: "Site", as_json: bool) -> Iterator[None]:
     try:
         yield
     except OperationFailed as refused:
-        if refused.operation_id is not None:
-            _print_operation(site, refused.operation_id, as_json)
+        if refused.call_id is not None:
+            _print_operation(site, refused.call_id, as_json)
         raise
 
 
@@ -194,11 +194,11 @@ def _provenance(*labels: str | None) -> dict[str, str | None]:
     return dict(zip(("instance", "script", "execution_id", "parent_execution_id"), labels, strict=True))
 
 
-def _print_operation(site: "Site", operation_id: str, as_json: bool) -> None:
+def _print_operation(site: "Site", call_id: str, as_json: bool) -> None:
     if as_json:
-        print_json(record_of(site.tracking.status(operation_id)))
+        print_json(record_of(site.tracking.status(call_id)))
     else:
-        print(operation_id)
+        print(call_id)
 
 
 def record_of(answer: object) -> dict[str, Any]:

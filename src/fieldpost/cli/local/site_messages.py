@@ -109,18 +109,18 @@ def parked(limit: LimitOption = 100, folder: SiteFolderOption = Path(), as_json:
 
     with Site.open(folder) as site:
         found = site.tracking.parked(limit)
-    columns = ("operation_id", "created_at", "target_summary", "retry_count", "instance", "last_error")
+    columns = ("call_id", "created_at", "target_summary", "retry_count", "instance", "last_error")
     _show(found, columns, as_json, "Nothing is parked here.")
 
 
-def retry(operation_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
+def retry(call_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Put a parked call or write back into the queue: the agent tries it at once, counted anew."""
-    say(_act(folder, operation_id, "retry"), as_json, f"{operation_id} is tried again.")
+    say(_act(folder, call_id, "retry"), as_json, f"{call_id} is tried again.")
 
 
-def discard(operation_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
+def discard(call_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
     """Give a parked call or write up for good. Its record stays."""
-    say(_act(folder, operation_id, "discard"), as_json, f"{operation_id} is discarded.")
+    say(_act(folder, call_id, "discard"), as_json, f"{call_id} is discarded.")
 
 
 @rejected.callback()
@@ -168,7 +168,7 @@ def discard_rejected(
     say({"notification_id": message_id, "status": "discarded"}, as_json, f"{message_id} is discarded.")
 
 
-def _act(folder: Path, operation_id: str, act: str) -> dict[str, Any]:
+def _act(folder: Path, call_id: str, act: str) -> dict[str, Any]:
     """The record as it is after the act."""
     from fieldpost.cli.local.script import record_of
     from fieldpost.clock import SystemClock
@@ -180,10 +180,10 @@ def _act(folder: Path, operation_id: str, act: str) -> dict[str, Any]:
     buffer = Buffer(read_folder(folder).buffer_path)
     try:
         tracking = Tracking(buffer.read)
-        record = tracking.status(operation_id)
-        if not getattr(buffer, act)(operation_id, SystemClock().now(), by=_who()):
-            raise Conflict("operation.not_parked", f"{operation_id} is {record.status.value}, not parked")
-        return record_of(tracking.status(operation_id))
+        record = tracking.status(call_id)
+        if not getattr(buffer, act)(call_id, SystemClock().now(), by=_who()):
+            raise Conflict("operation.not_parked", f"{call_id} is {record.status.value}, not parked")
+        return record_of(tracking.status(call_id))
     finally:
         buffer.close()
 

@@ -45,7 +45,7 @@ class AuditFilter:
     target: str | None = None
     site: str | None = None
     about: str | None = None
-    """The id of a notification, a cached call or a bulk act."""
+    """The id of a notification, a cached call or a bulk action."""
 
     @property
     def judged_kinds(self) -> tuple[AuditKind, ...]:
@@ -86,7 +86,7 @@ class AuditFilter:
         return {name: value for name, value in given.items() if value is not None}
 
     def _is_about(self, entry: AuditEntry) -> bool:
-        """An act on a call or by a bulk act has the id for its target."""
+        """An act on a call or by a bulk action has the id for its target."""
         return entry.correlation_id == self.about or (entry.kind in ACTS and entry.target == self.about)
 
 
@@ -130,7 +130,7 @@ def _id(text: str) -> str:
     if not is_id(text):
         raise InvalidInput(
             "filter.id",
-            "about must be the id of a notification, a cached call or a bulk act",
+            "about must be the id of a notification, a cached call or a bulk action",
             field="about",
             hint="36 characters, as the lists show it",
         )

@@ -17,20 +17,20 @@ knows it, and nobody will ever report its end.
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category
 
 AGE_MAX = timedelta(days=3660)
-LIVE = (OperationStatus.PENDING, OperationStatus.RETRYING)
+LIVE = (CallStatus.PENDING, CallStatus.RETRYING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReport:
     """One call as its site reports it; times are the site's, None where it gave none that can be read."""
 
-    operation_id: str
+    call_id: str
     category: Category
     target_summary: str
-    status: OperationStatus
+    status: CallStatus
     retry_count: int
     last_error: str | None
     http_status: int | None
@@ -45,7 +45,7 @@ class CallReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteCall:
+class CachedCall:
     """One row of the mirror."""
 
     site: str

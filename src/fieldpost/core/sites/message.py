@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from fieldpost.core.ids import OperationId
+from fieldpost.core.ids import CallId
 from fieldpost.core.notification import Provenance
 
 
@@ -51,7 +51,7 @@ class Message:
     payload: str
     """JSON: for a notification the item as the link carries it, so that it is encoded once, where it is made."""
     created_at: datetime
-    tracked_operation_id: str | None = None
+    call_id: str | None = None
     status: MessageStatus = MessageStatus.PENDING
     retry_count: int = 0
     """Attempts that were made and did not settle it."""
@@ -78,7 +78,7 @@ class RejectedMessage:
     rejected_at: datetime
 
 
-class OperationStatus(StrEnum):
+class CallStatus(StrEnum):
     """Where an operation stands, as its site knows it."""
 
     PENDING = "pending"
@@ -95,14 +95,14 @@ class OperationStatus(StrEnum):
     @property
     def is_terminal(self) -> bool:
         """Whether nothing can follow. A parked operation is not at its end, however long it lies there."""
-        return self in (OperationStatus.DELIVERED, OperationStatus.FAILED, OperationStatus.DISCARDED)
+        return self in (CallStatus.DELIVERED, CallStatus.FAILED, CallStatus.DISCARDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """A cached call as a script issues it, before it has a row."""
 
-    operation_id: OperationId
+    call_id: CallId
     category: Category
     target: str
     """The name of the external system or the database connection."""
@@ -114,14 +114,14 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationRecord:
+class CallRecord:
     """What a site's tracking table says of one operation. Times are by the site's clock, in UTC."""
 
-    operation_id: OperationId
+    call_id: CallId
     category: Category
     target_summary: str
     """The external system, method and path (`erp POST /orders`), or the database connection's name."""
-    status: OperationStatus
+    status: CallStatus
     retry_count: int
     """Attempts since the first, which is not counted; an operator's retry begins anew at 0."""
     last_error: str | None
@@ -148,4 +148,4 @@ class OperationRecord:
     @property
     def is_delivered(self) -> bool:
         """Whether the target has taken it."""
-        return self.status is OperationStatus.DELIVERED
+        return self.status is CallStatus.DELIVERED

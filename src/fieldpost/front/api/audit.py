@@ -19,7 +19,7 @@ FILTERS = (
     Parameter("actor", NAME, "only acts of this user or program"),
     Parameter("target", NAME, "only acts on this: a list, a channel, a site, a user, …"),
     Parameter("site", NAME, "only what came from this site or application"),
-    Parameter("about", ID, "only what is about this notification, cached call or bulk act"),
+    Parameter("about", ID, "only what is about this notification, cached call or bulk action"),
 )
 
 

@@ -1,10 +1,10 @@
-"""`/bulk-acts`: one verb on many parked notifications; preview, start, look, cancel."""
+"""`/bulk-actions`: one verb on many parked notifications; preview, start, look, cancel."""
 
 import msgspec
 
 from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.watch.bulk_actions import ActRow
-from fieldpost.core.bulk import BulkAct, BulkVerb
+from fieldpost.core.bulk import BulkAction, BulkVerb
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.filters import Filter, parse, parse_moment
 from fieldpost.core.times import to_text
@@ -26,7 +26,7 @@ class Selected(Body, frozen=True):
     version: int | None = None
 
 
-class NewBulkAct(Body, frozen=True, kw_only=True):
+class NewBulkAction(Body, frozen=True, kw_only=True):
     verb: str
     reason: str
     filter: BulkFilter | None = None
@@ -41,10 +41,10 @@ class PreviewView(msgspec.Struct, frozen=True):
     as_of: str
 
 
-class BulkActView(msgspec.Struct, frozen=True, kw_only=True):
-    """A bulk act and how far it has come; `refused` are those that were changed or gone meanwhile."""
+class BulkActionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A bulk action and how far it has come; `refused` are those that were changed or gone meanwhile."""
 
-    act_id: str
+    action_id: str
     verb: str
     status: str
     actor: str
@@ -63,8 +63,8 @@ class BulkActView(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: str | None
 
 
-class BulkActsView(msgspec.Struct, frozen=True):
-    bulk_acts: list[BulkActView]
+class BulkActionsView(msgspec.Struct, frozen=True):
+    bulk_actions: list[BulkActionView]
 
 
 class ActRowView(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,34 +84,34 @@ class ActRowPage(msgspec.Struct, frozen=True):
 async def preview(call: Call) -> ApiAnswer:
     """How many parked notifications fit a `filter`; its `as_of`, given to the act, leaves out what parks later."""
     wanted = await call.read(Wanted)
-    found = await call.watch.bulk_acts.preview(parse(wanted.filter))
+    found = await call.watch.bulk_actions.preview(parse(wanted.filter))
     return ApiAnswer(PreviewView(found.count, found.is_whole, to_text(found.as_of)))
 
 
-@spec(BulkActView, 202, body=NewBulkAct, problems=(409,))
+@spec(BulkActionView, 202, body=NewBulkAction, problems=(409,))
 async def start(call: Call) -> ApiAnswer:
     """Begin to `retry` or `discard` (`verb`) what is parked and fits a `filter`, or a selection of `notifications` by
     their ids and the versions seen, for a `reason`. It goes on by itself, on whichever node."""
-    new = await call.read(NewBulkAct)
+    new = await call.read(NewBulkAction)
     as_of = None if new.as_of is None else parse_moment(new.as_of, "as_of")
-    act = await call.operate.bulk_acts.start(
+    act = await call.operate.bulk_actions.start(
         call.actor, _verb(new.verb), _about(new), new.reason, as_of=as_of, in_stages=new.in_stages
     )
-    return ApiAnswer(_view(act), ACCEPTED, {"Location": f"/api/v1/bulk-acts/{act.act_id}"})
+    return ApiAnswer(_view(act), ACCEPTED, {"Location": f"/api/v1/bulk-actions/{act.action_id}"})
 
 
-@spec(BulkActsView, query=(LIMITED,))
+@spec(BulkActionsView, query=(LIMITED,))
 async def show_all(call: Call) -> ApiAnswer:
-    """The newest bulk acts, at most `limit`."""
-    found = await call.watch.bulk_acts.newest(call.limit(call.query()))
-    return ApiAnswer(BulkActsView([_view(act) for act in found]))
+    """The newest bulk actions, at most `limit`."""
+    found = await call.watch.bulk_actions.newest(call.limit(call.query()))
+    return ApiAnswer(BulkActionsView([_view(act) for act in found]))
 
 
-@spec(BulkActView)
+@spec(BulkActionView)
 async def show(call: Call) -> ApiAnswer:
-    """One bulk act: how far it has come."""
+    """One bulk action: how far it has come."""
     call.query()
-    return ApiAnswer(_view(await call.watch.bulk_acts.get(call.path("act_id"))))
+    return ApiAnswer(_view(await call.watch.bulk_actions.get(call.path("action_id"))))
 
 
 @spec(ActRowPage, query=(Parameter("outcome", one_of(OUTCOMES), "only what came to this"), *PAGED))
@@ -120,19 +120,19 @@ async def rows(call: Call) -> ApiAnswer:
     gone), paged by `limit` and `cursor`."""
     query = call.query()
     one = {name: values[0] for name, values in query.items()}
-    found = await call.watch.bulk_acts.rows(
-        call.path("act_id"), outcome=one.get("outcome"), limit=call.limit(query), cursor=one.get("cursor")
+    found = await call.watch.bulk_actions.rows(
+        call.path("action_id"), outcome=one.get("outcome"), limit=call.limit(query), cursor=one.get("cursor")
     )
     return ApiAnswer(ActRowPage([_row(row) for row in found.rows], found.next_cursor))
 
 
-@spec(BulkActView, problems=(409,))
+@spec(BulkActionView, problems=(409,))
 async def cancel(call: Call) -> ApiAnswer:
     """End the act where it stands; what was done stays done."""
-    return ApiAnswer(_view(await call.operate.bulk_acts.cancel(call.actor, call.path("act_id"))))
+    return ApiAnswer(_view(await call.operate.bulk_actions.cancel(call.actor, call.path("action_id"))))
 
 
-def _about(new: NewBulkAct) -> Filter | list[Chosen]:
+def _about(new: NewBulkAction) -> Filter | list[Chosen]:
     if (new.filter is None) == (new.notifications is None):
         raise InvalidInput("bulk.about", "either filter or notifications must say what it is about", field="filter")
     if new.filter is not None:
@@ -147,9 +147,9 @@ def _verb(text: str) -> BulkVerb:
         raise InvalidInput("bulk.verb", f"verb must be retry or discard, not {text[:64]!r}", field="verb") from None
 
 
-def _view(act: BulkAct) -> BulkActView:
-    return BulkActView(
-        act_id=act.act_id,
+def _view(act: BulkAction) -> BulkActionView:
+    return BulkActionView(
+        action_id=act.action_id,
         verb=act.verb.value,
         status=act.status.value,
         actor=act.actor,

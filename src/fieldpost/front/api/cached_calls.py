@@ -1,4 +1,4 @@
-"""`/site-calls`: the cached calls of the sites, as these report them."""
+"""`/cached-calls`: the cached calls of the sites, as these report them."""
 
 from datetime import datetime
 
@@ -6,8 +6,8 @@ import msgspec
 
 from fieldpost.central.watch.cached_calls import FIELDS, LIMIT_DEFAULT, is_stuck
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.sites.call_mirror import SiteCall
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.call_mirror import CachedCall
+from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.core.times import to_text
 from fieldpost.front.api.intents import IntentView, intent_view
 from fieldpost.front.http.call import ApiAnswer, Call
@@ -16,7 +16,7 @@ from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Param
 FILTERS = (
     Parameter("site", NAME, "only of this site"),
     Parameter("category", one_of([c for c in Category if c.is_tracked]), "only of this category"),
-    Parameter("status", one_of(OperationStatus), "only in these statuses", is_many=True),
+    Parameter("status", one_of(CallStatus), "only in these statuses", is_many=True),
     Parameter("from", MOMENT, "issued at this moment or later, in UTC"),
     Parameter("to", MOMENT, "issued before this moment, in UTC"),
     Parameter("target", WORDS, "words that must all occur in the target"),
@@ -24,11 +24,11 @@ FILTERS = (
 )
 
 
-class SiteCallView(msgspec.Struct, frozen=True, kw_only=True):
+class CachedCallView(msgspec.Struct, frozen=True, kw_only=True):
     """What the site reported last; `first_seen_at`, `received_at` and `gone_at` are by central's clock."""
 
     site: str
-    operation_id: str
+    call_id: str
     category: str
     target: str
     status: str
@@ -50,21 +50,21 @@ class SiteCallView(msgspec.Struct, frozen=True, kw_only=True):
     """Since when the site no longer knows it: its buffer was replaced."""
 
 
-class SiteCallsView(msgspec.Struct, frozen=True):
-    site_calls: list[SiteCallView]
+class CachedCallsView(msgspec.Struct, frozen=True):
+    cached_calls: list[CachedCallView]
     next_cursor: str | None
     as_of: str
 
 
-class SiteCallDetailView(msgspec.Struct, frozen=True):
-    site_call: SiteCallView
+class CachedCallDetailView(msgspec.Struct, frozen=True):
+    cached_call: CachedCallView
     intents: list[IntentView]
     reconciled_at: str | None
     """When the mirror of this site was last known to be whole."""
     as_of: str
 
 
-@spec(SiteCallsView, query=(*FILTERS, *PAGED))
+@spec(CachedCallsView, query=(*FILTERS, *PAGED))
 async def page(call: Call) -> ApiAnswer:
     """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to`, `stuck` and words in
     `target`."""
@@ -72,22 +72,22 @@ async def page(call: Call) -> ApiAnswer:
     limit = _number(query, "limit", LIMIT_DEFAULT)
     cursor = query["cursor"][0] if "cursor" in query else None
     given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
-    found = await call.watch.site_calls.page(given, limit=limit, cursor=cursor)
+    found = await call.watch.cached_calls.page(given, limit=limit, cursor=cursor)
     return ApiAnswer(
-        SiteCallsView([_view(one, call, found.as_of) for one in found.calls], found.next_cursor, to_text(found.as_of))
+        CachedCallsView([_view(one, call, found.as_of) for one in found.calls], found.next_cursor, to_text(found.as_of))
     )
 
 
-@spec(SiteCallDetailView, query=(Parameter("site", NAME, "whose call it is", is_required=True),))
+@spec(CachedCallDetailView, query=(Parameter("site", NAME, "whose call it is", is_required=True),))
 async def show(call: Call) -> ApiAnswer:
     """One cached call of a `site`, with what operators asked for."""
     query = call.query()
     if "site" not in query:
         raise InvalidInput("query.missing", "site must be given", field="site")
-    found = await call.watch.site_calls.detail(query["site"][0], call.path("operation_id"))
+    found = await call.watch.cached_calls.detail(query["site"][0], call.path("call_id"))
     reconciled_at = found.mirror.reconciled_at if found.mirror else None
     return ApiAnswer(
-        SiteCallDetailView(
+        CachedCallDetailView(
             _view(found.call, call, found.as_of),
             [intent_view(intent) for intent in found.intents],
             to_text(reconciled_at) if reconciled_at else None,
@@ -96,15 +96,15 @@ async def show(call: Call) -> ApiAnswer:
     )
 
 
-def _view(one: SiteCall, call: Call, now: datetime) -> SiteCallView:
+def _view(one: CachedCall, call: Call, now: datetime) -> CachedCallView:
     report = one.report
-    return SiteCallView(
+    return CachedCallView(
         site=one.site,
-        operation_id=report.operation_id,
+        call_id=report.call_id,
         category=report.category.value,
         target=report.target_summary,
         status=report.status.value,
-        is_stuck=is_stuck(one, now, call.watch.site_calls.stuck_after),
+        is_stuck=is_stuck(one, now, call.watch.cached_calls.stuck_after),
         retry_count=report.retry_count,
         last_error=report.last_error,
         http_status=report.http_status,

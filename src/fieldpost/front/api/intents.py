@@ -57,7 +57,7 @@ async def give(call: Call) -> ApiAnswer:
         arguments=new.arguments,
         reason=new.reason,
     )
-    call.rooms.errands.wake()
+    call.backend.command_sender.wake()
     return ApiAnswer(IntentsView([intent_view(intent) for intent in given]), 201)
 
 
@@ -75,7 +75,7 @@ async def page(call: Call) -> ApiAnswer:
     text = query["limit"][0] if "limit" in query else str(LIMIT_DEFAULT)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InvalidInput("query.number", "limit must be a whole number", field="limit")
-    found = await call.watch.site_calls.intents(
+    found = await call.watch.cached_calls.intents(
         site=query["site"][0] if "site" in query else None,
         states=query.get("state", ()),
         limit=int(text),
@@ -88,7 +88,7 @@ async def page(call: Call) -> ApiAnswer:
 async def show(call: Call) -> ApiAnswer:
     """One intent, with its outcome and what the site answered."""
     call.query()
-    return ApiAnswer(intent_view(await call.watch.site_calls.intent(call.path("intent_id"))))
+    return ApiAnswer(intent_view(await call.watch.cached_calls.intent(call.path("intent_id"))))
 
 
 @spec(IntentView, body=Body, problems=(409,))

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fieldpost.core.setting import SettingInForce, Value
+from fieldpost.core.setting import EffectiveSetting, Value
 from fieldpost.front.http.call import ApiAnswer, Call
 from fieldpost.front.http.endpoint_spec import spec
 
@@ -29,11 +29,11 @@ class SettingsView(msgspec.Struct, frozen=True):
 async def show(call: Call) -> ApiAnswer:
     """Every setting as it is in force on the node that answers: its value, its default, its unit, where the value came
     from, and what it is for. Secrets are three stars."""
-    in_force = call.rooms.in_force
-    return ApiAnswer(SettingsView(in_force.node_id, [_view(one) for one in in_force.settings]))
+    effective_settings = call.backend.effective_settings
+    return ApiAnswer(SettingsView(effective_settings.node_id, [_view(one) for one in effective_settings.settings]))
 
 
-def _view(one: SettingInForce) -> SettingView:
+def _view(one: EffectiveSetting) -> SettingView:
     return SettingView(
         section=one.section,
         name=one.name,

@@ -114,10 +114,10 @@ async def send_batch(call: Call) -> ApiAnswer:
 
 
 async def _submit(call: Call, source: str, items: list[Item]) -> tuple[Result, ...]:
-    allowances = call.rooms.allowances
+    allowances = call.backend.allowances
     allowances.check(source, LinkKind.DATA)
     allowances.charge(source, LinkKind.DATA, items=len(items), bytes=sum(len(item.body) for item in items))
-    return (await call.rooms.ingest.submit(source, Submit(0, tuple(items), more=False))).results
+    return (await call.backend.ingest.submit(source, Submit(0, tuple(items), more=False))).results
 
 
 def _item(new: NewNotification, notification_id: str | None) -> Item:

@@ -36,7 +36,7 @@ async def change_password(visit: PageRequest) -> Response:
     if form.get("password", "") != form.get("again", ""):
         return await _page(visit, 422, error="the two new passwords are not the same")
     try:
-        session = await visit.rooms.operate.logins.change_password(
+        session = await visit.backend.operate.logins.change_password(
             visit.actor, form.get("old", ""), form.get("password", ""), visit.origin
         )
     except (Denied, InvalidInput) as error:
@@ -61,7 +61,7 @@ async def end_session(visit: PageRequest) -> Response:
     await visit.form()
     session_id = visit.path("session_id")
     try:
-        await visit.rooms.operate.logins.end(visit.actor, session_id)
+        await visit.backend.operate.logins.end(visit.actor, session_id)
     except NotFound:
         # Ended already, on another page or by its time: that is what was wanted.
         return redirect("/account", "ended")
@@ -70,12 +70,12 @@ async def end_session(visit: PageRequest) -> Response:
 
 async def log_out_everywhere(visit: PageRequest) -> Response:
     await visit.form()
-    await visit.rooms.operate.logins.log_out_everywhere(visit.actor)
+    await visit.backend.operate.logins.log_out_everywhere(visit.actor)
     return logged_out(visit)
 
 
 async def _page(visit: PageRequest, status: int = 200, notice: str | None = None, error: str | None = None) -> Response:
-    logins = visit.rooms.operate.logins
+    logins = visit.backend.operate.logins
     return visit.page(
         "account.html",
         status,

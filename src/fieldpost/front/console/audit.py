@@ -32,13 +32,13 @@ _TONES = {
     AuditStatus.ATTEMPTED: ("calm", "↻"),
 }
 _BULK = re.compile(r"(?P<verb>bulk \w+) (?P<act>[0-9a-f-]{36}): (?P<reason>.*)", re.DOTALL)
-"""How an entry about one notification names the bulk act that it was part of."""
-_PLACES = {"list": "/lists", "channel": "/channels", "site": "/sites", "bulk": "/bulk-acts"}
+"""How an entry about one notification names the bulk action that it was part of."""
+_PLACES = {"list": "/lists", "channel": "/channels", "site": "/sites", "bulk": "/bulk-actions"}
 """Where one finds what an act (named noun.verb) was on."""
 
 
 @dataclass(frozen=True, slots=True)
-class AuditLine:
+class AuditRow:
     """One entry as the page has it."""
 
     entry: AuditEntry
@@ -58,7 +58,7 @@ async def page(visit: PageRequest) -> Response:
     query = visit.request.query_params
     asked = _asked(query)
     cursor = query.get("cursor") or None
-    found = await visit.rooms.watch.audit.page(asked.wanted, cursor=cursor) if asked.is_readable else None
+    found = await visit.backend.watch.audit.page(asked.wanted, cursor=cursor) if asked.is_readable else None
     zoned = asked.read | ({"zone": asked.zone} if asked.zone else {})
     lines = [_line(entry, visit) for entry in found.entries] if found else []
     ranged = {name: value for name, value in zoned.items() if name in ("from", "to", "zone")}
@@ -76,7 +76,7 @@ async def page(visit: PageRequest) -> Response:
         kinds=list(AuditKind),
         statuses=list(AuditStatus),
         channels=list(AuditChannel),
-        sites=[site.name for site in await visit.rooms.operate.sites.all()],
+        sites=[site.name for site in await visit.backend.operate.sites.all()],
         formats=FORMATS,
         query=urlencode(asked.read, doseq=True),
         is_filtered=bool(asked.given),
@@ -98,7 +98,7 @@ async def export(visit: PageRequest) -> Response:
     asked = _asked(QueryParams(form.get("query", "")))
     if not asked.is_readable:
         raise InvalidInput("filter.unreadable", "the filter cannot be read", hint="set it again on the page")
-    exported = await visit.rooms.operate.audit.export(visit.actor, asked.wanted)
+    exported = await visit.backend.operate.audit.export(visit.actor, asked.wanted)
     headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
     return StreamingResponse(to_file(exported, format_), headers=headers, media_type=MEDIA_TYPES[format_])
 
@@ -113,15 +113,15 @@ def _is_view(asked: Asked[AuditFilter], fields: AuditFields) -> bool:
     }
 
 
-def _line(entry: AuditEntry, visit: PageRequest) -> AuditLine:
+def _line(entry: AuditEntry, visit: PageRequest) -> AuditRow:
     tone, glyph = _TONES.get(entry.status, ("", ""))
     said = _what(entry)
     bulk = _BULK.fullmatch(said)
     told = entry.error_message or entry.response_summary or _reason(entry)
-    return AuditLine(
+    return AuditRow(
         entry,
         bulk["verb"] if bulk else said,
-        f"/bulk-acts/{bulk['act']}" if bulk else None,
+        f"/bulk-actions/{bulk['act']}" if bulk else None,
         bulk["reason"] if bulk else told,
         tone,
         glyph,
@@ -169,7 +169,7 @@ def _about_path(entry: AuditEntry) -> str | None:
         return f"/notifications/{entry.correlation_id}"
     if entry.source_site_id is None:
         return None
-    return f"/site-calls/{entry.correlation_id}?{urlencode({'site': entry.source_site_id})}"
+    return f"/cached-calls/{entry.correlation_id}?{urlencode({'site': entry.source_site_id})}"
 
 
 def _fields(entry: AuditEntry) -> list[tuple[str, str]]:

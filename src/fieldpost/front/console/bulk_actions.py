@@ -1,10 +1,10 @@
-"""Bulk acts: which there were, how far each has come, and what it came to for each notification."""
+"""Bulk actions: which there were, how far each has come, and what it came to for each notification."""
 
 from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 
-from fieldpost.core.bulk import STAGE_ENDS, BulkAct, BulkStatus, RowOutcome
+from fieldpost.core.bulk import STAGE_ENDS, BulkAction, BulkStatus, RowOutcome
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access
@@ -22,8 +22,8 @@ NEW = f"{PATH}/new"
 
 async def page(visit: PageRequest) -> Response:
     cursor = visit.request.query_params.get("cursor") or None
-    found = await visit.rooms.watch.bulk_acts.page(cursor=cursor)
-    return visit.page("bulk_acts.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=_older)
+    found = await visit.backend.watch.bulk_actions.page(cursor=cursor)
+    return visit.page("bulk_actions.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=_older)
 
 
 async def one(visit: PageRequest) -> Response:
@@ -32,12 +32,12 @@ async def one(visit: PageRequest) -> Response:
 
 async def cancel(visit: PageRequest) -> Response:
     await visit.form()
-    act_id = visit.path("act_id")
+    action_id = visit.path("action_id")
     try:
-        await visit.rooms.operate.bulk_acts.cancel(visit.actor, act_id)
+        await visit.backend.operate.bulk_actions.cancel(visit.actor, action_id)
     except Conflict as error:
         return await _one(visit, 409, warning=f"Nothing was done: {error.message}. This is how it stands.")
-    return redirect(f"{PATH}/{act_id}", "cancelled")
+    return redirect(f"{PATH}/{action_id}", "cancelled")
 
 
 async def _one(
@@ -45,20 +45,20 @@ async def _one(
 ) -> Response:
     query = visit.request.query_params
     outcome, cursor = query.get("outcome") or None, query.get("cursor") or None
-    act_id = visit.path("act_id")
+    action_id = visit.path("action_id")
     errors: dict[str, str] = {}
-    watch = visit.rooms.watch.bulk_acts
+    watch = visit.backend.watch.bulk_actions
     try:
-        story = await watch.story(act_id, outcome=outcome, cursor=cursor)
+        story = await watch.story(action_id, outcome=outcome, cursor=cursor)
     except InvalidInput as error:
         # The act is there all the same; only this part of its rows is not.
         errors, status = field_errors(error), 422
-        story = await watch.story(act_id)
+        story = await watch.story(action_id)
         outcome = cursor = None
     act = story.act
-    path = f"{PATH}/{act_id}"
+    path = f"{PATH}/{action_id}"
     return visit.page(
-        "bulk_act.html",
+        "bulk_action.html",
         status,
         story=story,
         act=act,
@@ -79,7 +79,7 @@ async def _one(
     )
 
 
-def about(act: BulkAct) -> str:
+def about(act: BulkAction) -> str:
     """What the act is about, in words."""
     if act.wanted is None:
         return "a selection"
@@ -91,19 +91,19 @@ def about(act: BulkAct) -> str:
     return ", ".join(said + times) or "all that was parked"
 
 
-def shown_by(act: BulkAct) -> str | None:
+def shown_by(act: BulkAction) -> str | None:
     """Where what still fits its filter is shown; nowhere for a selection."""
     return None if act.wanted is None else address(OUTBOX, act.wanted)
 
 
-def _next_steps(act: BulkAct) -> list[tuple[str, str, bool]]:
+def _next_steps(act: BulkAction) -> list[tuple[str, str, bool]]:
     """What one can do about the rest of an act that ended before its end: a label, where it leads, whether it harms."""
     if act.status not in (BulkStatus.HALTED, BulkStatus.CANCELLED) or not act.left:
         return []
     fields = _rest(act)
     if fields is None:
         return []
-    back = f"{PATH}/{act.act_id}"
+    back = f"{PATH}/{act.action_id}"
     return [
         ("Retry in stages again…", address(NEW, {"verb": "retry", "pace": "stages", **fields}, back=back), False),
         ("Retry all the same…", address(NEW, {"verb": "retry", **fields}, back=back), False),
@@ -111,7 +111,7 @@ def _next_steps(act: BulkAct) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _rest(act: BulkAct) -> Mapping[str, str | Sequence[str]] | None:
+def _rest(act: BulkAction) -> Mapping[str, str | Sequence[str]] | None:
     """The filter under which what it did not come to is found again."""
     if act.wanted is not None:
         return {name: value for name, value in act.wanted.items() if name != "status"}
@@ -119,7 +119,7 @@ def _rest(act: BulkAct) -> Mapping[str, str | Sequence[str]] | None:
     return {"error": fingerprint_key(came_back)} if came_back != (act.note or "") else None
 
 
-def _stages(act: BulkAct) -> list[tuple[str, str, str]]:
+def _stages(act: BulkAction) -> list[tuple[str, str, str]]:
     """Of an act in stages: each by its name, what it is about, and how it stands."""
     if not act.in_stages:
         return []
@@ -139,7 +139,7 @@ def _stages(act: BulkAct) -> list[tuple[str, str, str]]:
     return stages
 
 
-def _present_stage(act: BulkAct, end: int) -> tuple[str, str]:
+def _present_stage(act: BulkAction, end: int) -> tuple[str, str]:
     if act.status is BulkStatus.HALTED:
         return "bad", "the same error came back"
     if act.status is BulkStatus.CANCELLED:
@@ -147,7 +147,7 @@ def _present_stage(act: BulkAct, end: int) -> tuple[str, str]:
     return "here", "waits for what becomes of it" if act.settled >= end else "is being retried"
 
 
-def _outcomes(act: BulkAct, path: str) -> list[tuple[str, int, str, str | None]]:
+def _outcomes(act: BulkAction, path: str) -> list[tuple[str, int, str, str | None]]:
     """The rows by what they came to: a word, how many, where they are shown, and the name of the outcome."""
     counts = {RowOutcome.DONE: act.done, RowOutcome.CONFLICT: act.conflicts, RowOutcome.GONE: act.gone}
     every = ("all", act.total, path, None)
@@ -160,6 +160,6 @@ def _older(cursor: str) -> str:
 
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
-    PageRoute("GET", f"{PATH}/{{act_id}}", one, Access.VIEWER),
-    PageRoute("POST", f"{PATH}/{{act_id}}/cancel", cancel, Access.OPERATOR),
+    PageRoute("GET", f"{PATH}/{{action_id}}", one, Access.VIEWER),
+    PageRoute("POST", f"{PATH}/{{action_id}}/cancel", cancel, Access.OPERATOR),
 )

@@ -1,4 +1,4 @@
-"""The question before a bulk act, with how many it is about and some of them; and its beginning."""
+"""The question before a bulk action, with how many it is about and some of them; and its beginning."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_er
 from fieldpost.front.console.notifications import PATH as OUTBOX
 from fieldpost.front.console.notifications import fields_of
 
-PATH = "/bulk-acts"
+PATH = "/bulk-actions"
 SELECTED_MAX = 200
 DID = {BulkVerb.RETRY: "retried", BulkVerb.DISCARD: "discarded"}
 _TEXTS = {
@@ -58,20 +58,20 @@ async def start(visit: PageRequest) -> Response:
     verb = _verb(form)
     as_of = _one(form, "as_of")
     try:
-        act = await visit.rooms.operate.bulk_acts.start(
+        act = await visit.backend.operate.bulk_actions.start(
             visit.actor,
             verb,
             _chosen(form) or _filter(form),
             _one(form, "reason").strip(),
             as_of=parse_moment(as_of, "as_of") if as_of else None,
             in_stages=verb is BulkVerb.RETRY and _one(form, "pace") == "stages",
-            act_id=_one(form, "act_id") or None,
+            action_id=_one(form, "action_id") or None,
         )
     except InvalidInput as error:
         if error.field != "reason":
             raise
         return await _question(visit, form, error)
-    return redirect(f"{PATH}/{act.act_id}", "begun")
+    return redirect(f"{PATH}/{act.action_id}", "begun")
 
 
 async def _question(visit: PageRequest, given: BulkFields, error: InvalidInput | None = None) -> Response:
@@ -81,16 +81,16 @@ async def _question(visit: PageRequest, given: BulkFields, error: InvalidInput |
         return _none_selected(visit, verb, back)
     found = await (_of_selection(visit, chosen) if chosen else _of_filter(visit, _filter(given)))
     said = f"{'' if found.is_whole else 'at least '}{number(found.count)}"
-    act_id = _one(given, "act_id") or visit.rooms.operate.bulk_acts.new_act_id()
+    action_id = _one(given, "action_id") or visit.backend.operate.bulk_actions.new_action_id()
     return visit.ask(
         status=422 if error else 200,
-        template="bulk_ask.html",
+        template="bulk_form.html",
         title=f"{verb.value.capitalize()} {said} parked notification{'' if found.count == 1 else 's'}?",
         text=_TEXTS[verb],
         verb=verb,
         found=found,
         action=PATH,
-        hidden={"verb": verb.value, "back": back, "as_of": to_text(found.as_of), "act_id": act_id},
+        hidden={"verb": verb.value, "back": back, "as_of": to_text(found.as_of), "action_id": action_id},
         button=f"{verb.value.capitalize()} {said}",
         is_danger=verb is BulkVerb.DISCARD,
         back=back,
@@ -115,13 +115,13 @@ def _none_selected(visit: PageRequest, verb: BulkVerb, back: str) -> Response:
 
 
 async def _of_filter(visit: PageRequest, wanted: Filter) -> BulkFormPreview:
-    found = await visit.rooms.watch.bulk_acts.preview(wanted)
+    found = await visit.backend.watch.bulk_actions.preview(wanted)
     fields = [(name, value) for name, value in fields_of(wanted).items() if isinstance(value, str)]
     return BulkFormPreview(found.count, found.is_whole, found.as_of, found.newest, fields)
 
 
 async def _of_selection(visit: PageRequest, chosen: Sequence[Chosen]) -> BulkFormPreview:
-    found, as_of = await visit.rooms.watch.notifications.these([one.notification_id for one in chosen])
+    found, as_of = await visit.backend.watch.notifications.these([one.notification_id for one in chosen])
     kept = [
         n
         for one in chosen

@@ -14,16 +14,16 @@ from fieldpost.central.watch.call_story import standing, story
 from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
-from fieldpost.core.sites.call_mirror import SiteCall
+from fieldpost.core.sites.call_mirror import CachedCall
 from fieldpost.core.sites.health import LinkState
 from fieldpost.core.sites.intent import Intent, IntentKind
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import QueryFields, address, read_filter
 from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
 
-PATH = "/site-calls"
+PATH = "/cached-calls"
 ACTS = {"retry": IntentKind.RETRY, "discard": IntentKind.DISCARD}
 NOTICES = {
     "retry": "Retry is asked for. The site does it as soon as it is there, and then tells what came of it.",
@@ -39,29 +39,29 @@ async def page(visit: PageRequest) -> Response:
     query = visit.request.query_params
     asked = read_filter(query, FIELDS, parse, many=("status",))
     cursor = query.get("cursor") or None
-    found = await visit.rooms.watch.site_calls.page(asked.read, cursor=cursor) if asked.is_readable else None
-    fleet = await visit.rooms.watch.sites.all()
-    figures = (await visit.rooms.watch.kpis.now()).total
+    found = await visit.backend.watch.cached_calls.page(asked.read, cursor=cursor) if asked.is_readable else None
+    fleet = await visit.backend.watch.sites.all()
+    figures = (await visit.backend.watch.kpis.now()).total
     calls = found.calls if found else ()
-    asked_for = await visit.rooms.watch.site_calls.asked(calls) if calls else {}
+    asked_for = await visit.backend.watch.cached_calls.asked(calls) if calls else {}
     site = asked.wanted.site
     shown = {site} if site else {call.site for call in calls}
     zoned: QueryFields = asked.read | ({"zone": asked.zone} if asked.zone else {})
     return visit.page(
-        "site_calls.html",
+        "cached_calls.html",
         200 if asked.is_readable else 422,
         found=found,
         as_of=found.as_of if found else fleet.as_of,
         cursor=cursor,
         asked_for=asked_for,
-        askable={call.report.operation_id for call in calls if _is_askable(call, asked_for)},
+        askable={call.report.call_id for call in calls if _is_askable(call, asked_for)},
         stuck=_stuck(visit, found),
         wanted=asked.wanted,
         zone=asked.zone,
         given=asked.given,
         errors=asked.errors,
         figures=figures,
-        statuses=[status.value for status in OperationStatus],
+        statuses=[status.value for status in CallStatus],
         categories=[category.value for category in Category if category.is_tracked],
         states={state.record.name: state for state in fleet.sites},
         mirrors=[state for state in fleet.sites if state.record.name in shown and (site or is_behind(state))],
@@ -77,11 +77,11 @@ async def page(visit: PageRequest) -> Response:
 
 async def one(visit: PageRequest) -> Response:
     site = visit.request.query_params.get("site") or None
-    detail = await visit.rooms.watch.site_calls.detail(site, visit.path("operation_id"))
-    state, _ = await visit.rooms.watch.sites.one(detail.call.site)
+    detail = await visit.backend.watch.cached_calls.detail(site, visit.path("call_id"))
+    state, _ = await visit.backend.watch.sites.one(detail.call.site)
     own_path = call_path(detail.call)
     return visit.page(
-        "site_call.html",
+        "cached_call.html",
         detail=detail,
         call=detail.call,
         report=detail.call.report,
@@ -116,10 +116,10 @@ async def give(visit: PageRequest) -> Response:
     if not chosen:
         return await _ask(visit, act, chosen, form.get("next"))
     try:
-        await visit.rooms.operate.intents.give_each(visit.actor, kind, chosen, reason=reason or None)
+        await visit.backend.operate.intents.give_each(visit.actor, kind, chosen, reason=reason or None)
     except InvalidInput as error:
         return await _ask(visit, act, chosen, form.get("next"), given=form, errors=field_errors(error))
-    visit.rooms.errands.wake()
+    visit.backend.command_sender.wake()
     return redirect(local_path(form.get("next") or PATH), act)
 
 
@@ -127,16 +127,16 @@ async def reconcile(visit: PageRequest) -> Response:
     """Have a site's calls read anew, from the beginning."""
     form = await visit.form()
     site = form.get("site", "")
-    await visit.rooms.operate.intents.give(visit.actor, site, IntentKind.RECONCILE)
-    visit.rooms.errands.wake()
+    await visit.backend.operate.intents.give(visit.actor, site, IntentKind.RECONCILE)
+    visit.backend.command_sender.wake()
     return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
 
 
 async def ask_parked(visit: PageRequest) -> Response:
     """Ask the site itself what is parked there; its answer stands on the intent's own page."""
     form = await visit.form()
-    given = await visit.rooms.operate.intents.give(visit.actor, form.get("site", ""), IntentKind.LIST_PARKED)
-    visit.rooms.errands.wake()
+    given = await visit.backend.operate.intents.give(visit.actor, form.get("site", ""), IntentKind.LIST_PARKED)
+    visit.backend.command_sender.wake()
     return redirect(f"/intents/{given[0].intent_id}", "asked")
 
 
@@ -149,14 +149,14 @@ async def _ask(
     errors: Mapping[str, str] | None = None,
 ) -> Response:
     kind = _kind(act)
-    calls = await visit.rooms.watch.site_calls.these(chosen)
-    fleet = await visit.rooms.watch.sites.all()
+    calls = await visit.backend.watch.cached_calls.these(chosen)
+    fleet = await visit.backend.watch.sites.all()
     away = {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
     count = f"{len(chosen)} calls" if len(chosen) != 1 else "this call"
     is_discard = kind is IntentKind.DISCARD
     return visit.ask(
         status=422 if errors else 200,
-        template="site_calls_ask.html",
+        template="cached_calls_ask.html",
         title=f"{kind.value.capitalize()} {count}?",
         text="The site gives up for good what is parked; the record stays."
         if is_discard
@@ -172,7 +172,7 @@ async def _ask(
         back=local_path(next_path or PATH),
         why_not=None if chosen else "Nothing is selected. Select the calls that you mean, then press the button again.",
         calls=calls,
-        moved_on=sum(call.report.status is not OperationStatus.PARKED for call in calls),
+        moved_on=sum(call.report.status is not CallStatus.PARKED for call in calls),
         away=sorted({site for site, _ in chosen} & away),
         path=PATH,
         given=given or {},
@@ -188,29 +188,27 @@ def is_behind(state: SiteState) -> bool:
     return mirror.high > mirror.cursor or mirror.is_rereading or mirror.trouble is not None
 
 
-def call_path(call: SiteCall) -> str:
-    return f"{PATH}/{call.report.operation_id}?{urlencode({'site': call.site})}"
+def call_path(call: CachedCall) -> str:
+    return f"{PATH}/{call.report.call_id}?{urlencode({'site': call.site})}"
 
 
-def ask_path(act: str, call: SiteCall | Intent, next_path: str) -> str:
-    chosen = (
-        f"{call.report.operation_id} {call.site}" if isinstance(call, SiteCall) else f"{call.message_id} {call.site}"
-    )
+def ask_path(act: str, call: CachedCall | Intent, next_path: str) -> str:
+    chosen = f"{call.report.call_id} {call.site}" if isinstance(call, CachedCall) else f"{call.message_id} {call.site}"
     return f"{PATH}/ask?{urlencode({'act': act, 'call': chosen, 'next': next_path}, quote_via=quote)}"
 
 
 def _stuck(visit: PageRequest, found: CallPage | None) -> set[str]:
     if found is None:
         return set()
-    after = visit.rooms.watch.site_calls.stuck_after
-    return {call.report.operation_id for call in found.calls if is_stuck(call, found.as_of, after)}
+    after = visit.backend.watch.cached_calls.stuck_after
+    return {call.report.call_id for call in found.calls if is_stuck(call, found.as_of, after)}
 
 
-def _is_askable(call: SiteCall, asked_for: Mapping[tuple[str, str], Intent]) -> bool:
+def _is_askable(call: CachedCall, asked_for: Mapping[tuple[str, str], Intent]) -> bool:
     """Whether a person's word on it is wanted: it is parked, and the site has none yet."""
-    intent = asked_for.get((call.site, call.report.operation_id))
+    intent = asked_for.get((call.site, call.report.call_id))
     is_asked = intent is not None and intent.state.is_open
-    return call.report.status is OperationStatus.PARKED and call.gone_at is None and not is_asked
+    return call.report.status is CallStatus.PARKED and call.gone_at is None and not is_asked
 
 
 def _kind(act: str) -> IntentKind:
@@ -224,19 +222,19 @@ def _chosen(lines: Iterable[str]) -> list[tuple[str, str]]:
     """Site and id of each, in the order given, each once; a line holds the id and then the site."""
     chosen = []
     for line in lines:
-        operation_id, site = line[:ID_LENGTH], line[ID_LENGTH + 1 :]
-        if not is_id(operation_id) or not site:
+        call_id, site = line[:ID_LENGTH], line[ID_LENGTH + 1 :]
+        if not is_id(call_id) or not site:
             raise InvalidInput("form.call", "the form names a call that there cannot be", field="call")
-        chosen.append((site, operation_id))
+        chosen.append((site, call_id))
     return list(dict.fromkeys(chosen))
 
 
-MENU = MenuLine("Site calls", PATH, "Now", "c")
+MENU = MenuLine("Cached calls", PATH, "Now", "c")
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("GET", f"{PATH}/ask", ask, Access.OPERATOR),
     PageRoute("POST", f"{PATH}/give", give, Access.OPERATOR),
     PageRoute("POST", f"{PATH}/reconcile", reconcile, Access.OPERATOR),
     PageRoute("POST", f"{PATH}/parked", ask_parked, Access.OPERATOR),
-    PageRoute("GET", PATH + "/{operation_id}", one, Access.VIEWER),
+    PageRoute("GET", PATH + "/{call_id}", one, Access.VIEWER),
 )

@@ -30,8 +30,8 @@ NOTICES = {
 
 
 async def page(visit: PageRequest) -> Response:
-    ways = await visit.rooms.watch.channels.all()
-    kinds = visit.rooms.operate.channels.types()
+    ways = await visit.backend.watch.channels.all()
+    kinds = visit.backend.operate.channels.types()
     return visit.page(
         "channels.html",
         ways=ways,
@@ -59,7 +59,7 @@ async def new(visit: PageRequest) -> Response:
 
 async def add(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
-    channels = visit.rooms.operate.channels
+    channels = visit.backend.operate.channels
     type_, name = form.get("type", ""), form.get("name", "").strip()
     kind = channels.types().get(type_)
     if kind is None:
@@ -84,7 +84,7 @@ async def add(visit: PageRequest) -> Response:
 
 async def change(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
-    channels, name = visit.rooms.operate.channels, visit.path("name")
+    channels, name = visit.backend.operate.channels, visit.path("name")
     found = await channels.get(name)
     kind = channels.types().get(found.type)
     if kind is None:
@@ -115,7 +115,7 @@ async def change(visit: PageRequest) -> Response:
 
 async def remove(visit: PageRequest) -> Response:
     await visit.form()
-    await visit.rooms.operate.channels.remove(visit.actor, visit.path("name"))
+    await visit.backend.operate.channels.remove(visit.actor, visit.path("name"))
     return redirect(PATH, "removed")
 
 
@@ -123,7 +123,7 @@ async def reset(visit: PageRequest) -> Response:
     """Close the breaker; what it held comes free."""
     await visit.form()
     name = visit.path("name")
-    await visit.rooms.operate.breakers.reset(visit.actor, channel_key(name))
+    await visit.backend.operate.breakers.reset(visit.actor, channel_key(name))
     return redirect(path_of(name), "reset")
 
 
@@ -132,7 +132,7 @@ async def test(visit: PageRequest) -> Response:
     form = await visit.form()
     to = form.get("to", "").strip()
     try:
-        tested = await visit.rooms.operate.channels.test(visit.actor, visit.path("name"), to)
+        tested = await visit.backend.operate.channels.test(visit.actor, visit.path("name"), to)
     except InvalidInput as error:
         return await _one(visit, 422, to=to, test_error=next(iter(field_errors(error).values())))
     return await _one(visit, to=to, tested=tested)
@@ -147,8 +147,8 @@ async def _one(
     tested: Trial | None = None,
     **values: object,
 ) -> Response:
-    state, as_of = await visit.rooms.watch.channels.one(visit.path("name"))
-    channel, channels = state.channel, visit.rooms.operate.channels
+    state, as_of = await visit.backend.watch.channels.one(visit.path("name"))
+    channel, channels = state.channel, visit.backend.operate.channels
     kind = channels.types().get(channel.type)
     shared: dict[str, object] = {"trouble": None, "differs": (), "notice": None, "to": "", "test_error": None}
     given = channel_form.kept(form) if form else {}
@@ -160,7 +160,7 @@ async def _one(
         kind=kind,
         values=channel_form.shown(kind, channel) if kind else {},
         secrets=channels.shown_secrets(channel),
-        doubts=channels.warnings(channel),
+        warnings=channels.warnings(channel),
         retry_text=to_text(channel.retry) if channel.retry else "",
         is_default=given.get("is_default") == "true" if given else channel.is_default,
         guide=read_guide(kind.guide) if kind else (),
@@ -185,7 +185,7 @@ def _new(
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    kinds = visit.rooms.operate.channels.types()
+    kinds = visit.backend.operate.channels.types()
     kind = kinds.get(type_) or (next(iter(kinds.values())) if len(kinds) == 1 else None)
     given = channel_form.kept(form) if form else {}
     return visit.page(
@@ -205,7 +205,7 @@ def _new(
 
 
 async def _ask_remove(visit: PageRequest) -> Response:
-    state, _ = await visit.rooms.watch.channels.one(visit.path("name"))
+    state, _ = await visit.backend.watch.channels.one(visit.path("name"))
     name, users = state.channel.name, state.lists
     why_not = None
     if not visit.may(Role.ADMIN):
@@ -225,7 +225,7 @@ async def _ask_remove(visit: PageRequest) -> Response:
 
 
 async def _ask_reset(visit: PageRequest) -> Response:
-    state, _ = await visit.rooms.watch.channels.one(visit.path("name"))
+    state, _ = await visit.backend.watch.channels.one(visit.path("name"))
     name = state.channel.name
     held = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held notifications" if state.held else "nothing"
     return visit.ask(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from fieldpost.central.watch.kpis import History
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState, worst_first
-from fieldpost.core.bulk import BulkAct
+from fieldpost.core.bulk import BulkAction
 from fieldpost.core.kpi import Snapshot
 from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.message import Category
@@ -28,7 +28,7 @@ ACTS_LOOKED_AT = 20
 
 
 async def page(visit: PageRequest) -> Response:
-    watch = visit.rooms.watch
+    watch = visit.backend.watch
     span = SPANS.get(visit.request.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     snapshot, fleet, centre = await watch.kpis.now(), await watch.sites.all(), await watch.nodes.all()
     ways, ready = await watch.channels.all(), await watch.health.readiness()
@@ -55,7 +55,7 @@ async def page(visit: PageRequest) -> Response:
         at_sites=_AtSites(seen.sites),
         sites_max=SITES_MAX,
         nodes=_nodes(centre),
-        acts=_running(await watch.bulk_acts.newest(ACTS_LOOKED_AT)),
+        acts=_running(await watch.bulk_actions.newest(ACTS_LOOKED_AT)),
         span=span,
         spans=SPANS.values(),
         charts=_charts(await watch.kpis.trends(span.length, span.step), span, snapshot),
@@ -94,7 +94,7 @@ def _nodes(centre: Centre) -> list[Node]:
     return (lost + running + others)[: max(NODES_MAX, len(lost) + len(running))]
 
 
-def _running(acts: Sequence[BulkAct]) -> list[BulkAct]:
+def _running(acts: Sequence[BulkAction]) -> list[BulkAction]:
     return [act for act in acts if not act.status.has_ended]
 
 

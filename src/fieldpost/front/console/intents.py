@@ -28,7 +28,7 @@ FIELDS = ("site", "state")
 _COLUMNS = (
     *("occurred_at", "rejected_at", "at", "severity", "kind", "category", "list_name", "subject", "target", "text"),
     *("message", "code", "error", "retry_count", "http_status", "last_error", "instance", "script"),
-    *("operation_id", "notification_id", "message_id", "created_at", "updated_at", "sequence"),
+    *("call_id", "notification_id", "message_id", "created_at", "updated_at", "sequence"),
 )
 _TIMES = ("occurred_at", "rejected_at", "at", "created_at", "updated_at")
 
@@ -38,14 +38,14 @@ async def page(visit: PageRequest) -> Response:
     asked = read_filter(query, FIELDS, _parse)
     site, state = asked.wanted.get("site"), asked.wanted.get("state")
     cursor = query.get("cursor") or None
-    watch = visit.rooms.watch
+    watch = visit.backend.watch
     wants = [state] if state else None
     is_of_open, is_of_ended = (asked.is_readable and (state is None or state in some) for some in (OPEN, ENDED))
     fleet = await watch.sites.all()
     opened: Sequence[Intent] = ()
     if is_of_open and cursor is None:
-        opened = (await watch.site_calls.intents(site=site, states=wants or OPEN, limit=LIMIT_MAX)).intents
-    ended = await watch.site_calls.intents(site=site, states=wants or ENDED, cursor=cursor) if is_of_ended else None
+        opened = (await watch.cached_calls.intents(site=site, states=wants or OPEN, limit=LIMIT_MAX)).intents
+    ended = await watch.cached_calls.intents(site=site, states=wants or ENDED, cursor=cursor) if is_of_ended else None
     return visit.page(
         "intents.html",
         200 if asked.is_readable else 422,
@@ -69,8 +69,8 @@ async def page(visit: PageRequest) -> Response:
 
 
 async def one(visit: PageRequest) -> Response:
-    intent = await visit.rooms.watch.site_calls.intent(visit.path("intent_id"))
-    fleet = await visit.rooms.watch.sites.all()
+    intent = await visit.backend.watch.cached_calls.intent(visit.path("intent_id"))
+    fleet = await visit.backend.watch.sites.all()
     return visit.page(
         "intent.html",
         intent=intent,
@@ -88,7 +88,7 @@ async def one(visit: PageRequest) -> Response:
 async def cancel(visit: PageRequest) -> Response:
     form = await visit.form()
     intent_id = visit.path("intent_id")
-    await visit.rooms.operate.intents.cancel(visit.actor, intent_id)
+    await visit.backend.operate.intents.cancel(visit.actor, intent_id)
     return redirect(local_path(form.get("next") or f"{PATH}/{intent_id}"), "cancelled")
 
 

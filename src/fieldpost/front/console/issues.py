@@ -178,7 +178,7 @@ def _rejected(seen: HealthInputs) -> Iterator[Issue]:
 
 def _calls(seen: HealthInputs) -> Iterator[Issue]:
     if count := seen.figures["calls_parked"]:
-        yield Issue("wait", f"{_count(count, 'cached call')} parked at the sites.", "/site-calls?status=parked")
+        yield Issue("wait", f"{_count(count, 'cached call')} parked at the sites.", "/cached-calls?status=parked")
 
 
 def _late(seen: HealthInputs) -> Iterator[Issue]:

@@ -33,7 +33,7 @@ async def apply(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
     text = form.get("text", "")
     try:
-        await visit.rooms.operate.lists.import_all(visit.actor, _specs(text), form.get("plan", ""))
+        await visit.backend.operate.lists.import_all(visit.actor, _specs(text), form.get("plan", ""))
     except (InvalidInput, Conflict) as error:
         return await _preview(visit, text, error)
     return redirect(LISTS_PATH, "imported")
@@ -44,14 +44,14 @@ async def export(visit: PageRequest) -> Response:
     format_ = visit.request.query_params.get("format", "csv")
     if format_ not in ("csv", "json"):
         raise InvalidInput("export.format", "format must be csv or json", field="format")
-    lists = await visit.rooms.operate.lists.export(visit.actor)
+    lists = await visit.backend.operate.lists.export(visit.actor)
     text, kind = (to_csv(lists), "text/csv") if format_ == "csv" else (to_json(lists), "application/json")
     headers = {"Content-Disposition": f'attachment; filename="lists.{format_}"', "Cache-Control": "no-store"}
     return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
 
 
 async def _preview(visit: PageRequest, text: str, trouble: FieldpostError | None = None) -> Response:
-    lists = visit.rooms.operate.lists
+    lists = visit.backend.operate.lists
     warning = None if trouble is None else field_errors(trouble)[trouble.field or ""]
     try:
         specs = _specs(text)

@@ -33,10 +33,10 @@ _TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
 
 
 async def page(visit: PageRequest) -> Response:
-    ways = await visit.rooms.watch.channels.all()
+    ways = await visit.backend.watch.channels.all()
     channel_of = {name: state.channel.name for state in ways.channels for name in state.lists}
     blocked = {state.channel.name for state in ways.channels if state.is_blocked}
-    lists = await visit.rooms.operate.lists.all()
+    lists = await visit.backend.operate.lists.all()
     # A list without a way out parks all that comes for it: that is to be seen first.
     lists.sort(key=lambda found: (found.name in channel_of, found.name))
     return visit.page(
@@ -51,7 +51,7 @@ async def page(visit: PageRequest) -> Response:
 
 
 async def one(visit: PageRequest) -> Response:
-    found = await visit.rooms.operate.lists.get(visit.path("name"))
+    found = await visit.backend.operate.lists.get(visit.path("name"))
     if visit.request.query_params.get("ask") == "remove":
         return await _ask_remove(visit, found)
     return await _one(visit, found, notice=visit.notice(NOTICES))
@@ -65,7 +65,7 @@ async def add(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
     targets = _lines(form.get("targets", ""))
     try:
-        added = await visit.rooms.operate.lists.add(
+        added = await visit.backend.operate.lists.add(
             visit.actor,
             ListSpec(
                 name=form.get("name", "").strip(),
@@ -84,24 +84,24 @@ async def change(visit: PageRequest) -> Response:
     form = await visit.form(FORM_BYTES_MAX)
     name, targets = visit.path("name"), _lines(form.get("targets", ""))
     try:
-        await visit.rooms.operate.lists.change(
+        await visit.backend.operate.lists.change(
             visit.actor,
             name,
             version_of(form),
             **_properties(form, targets),
         )
     except InvalidInput as error:
-        found = await visit.rooms.operate.lists.get(name)
+        found = await visit.backend.operate.lists.get(name)
         return await _one(visit, found, 422, form, _errors(error, targets))
     except Conflict as error:
-        found = await visit.rooms.operate.lists.get(name)
+        found = await visit.backend.operate.lists.get(name)
         return await _one(visit, found, 409, form, trouble=error.message, differs=_differs(found, form, targets))
     return redirect(path_of(name), "changed")
 
 
 async def remove(visit: PageRequest) -> Response:
     await visit.form()
-    await visit.rooms.operate.lists.remove(visit.actor, visit.path("name"))
+    await visit.backend.operate.lists.remove(visit.actor, visit.path("name"))
     return redirect(PATH, "removed")
 
 
@@ -116,7 +116,7 @@ async def _one(
     differs: ListChange | None = None,
     notice: str | None = None,
 ) -> Response:
-    waiting, parked = await visit.rooms.watch.notifications.of_list(found.name)
+    waiting, parked = await visit.backend.watch.notifications.of_list(found.name)
     values = {
         "waiting": _said(waiting, "waiting"),
         "parked": _said(parked, "parked"),
@@ -135,7 +135,7 @@ async def _form(
     errors: Mapping[str, str] | None = None,
     **values: object,
 ) -> Response:
-    ways = await visit.rooms.watch.channels.all()
+    ways = await visit.backend.watch.channels.all()
     given = dict(form or {})
     return visit.page(
         "list.html" if found else "new_list.html",
@@ -143,10 +143,10 @@ async def _form(
         found=found,
         own_path=path_of(found.name) if found else PATH,
         retry_text=to_text(found.retry) if found and found.retry else "",
-        types=list(visit.rooms.operate.channels.types()),
+        types=list(visit.backend.operate.channels.types()),
         channels=[(s.channel.name, s.channel.type) for s in ways.channels if not found or s.channel.type == found.type],
         used=next((s for s in ways.channels if found and found.name in s.lists), None),
-        sites=[site.name for site in await visit.rooms.operate.sites.all()],
+        sites=[site.name for site in await visit.backend.operate.sites.all()],
         as_of=ways.as_of,
         path=PATH,
         here=path_of(found.name) if found else NEW_PATH,
@@ -158,7 +158,7 @@ async def _form(
 
 
 async def _ask_remove(visit: PageRequest, found: NotificationList) -> Response:
-    waiting = _said((await visit.rooms.watch.notifications.of_list(found.name))[0], "waiting")
+    waiting = _said((await visit.backend.watch.notifications.of_list(found.name))[0], "waiting")
     return visit.ask(
         title=f"Remove the list {found.name}?",
         text=(f"{waiting} now: at the next attempt each of them parks, naming the list. " if waiting else "")

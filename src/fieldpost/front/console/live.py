@@ -15,14 +15,14 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 async def stream(visit: PageRequest) -> Response:
     """Topics by their names, until the browser goes or the session ends."""
-    visit.rooms.pulse.check_room()
+    visit.backend.change_feed.check_room()
     return StreamingResponse(_events(visit), media_type="text/event-stream", headers=HEADERS)
 
 
 async def _events(visit: PageRequest) -> AsyncIterator[bytes]:
     yield b": hello\n\n"
     beats = 0
-    async for topics in visit.rooms.pulse.changes():
+    async for topics in visit.backend.change_feed.changes():
         beats += 1
         # Whoever was logged out meanwhile hears nothing more, within moments.
         is_time_to_ask = not topics or beats % ASK_EVERY == 0
@@ -32,7 +32,7 @@ async def _events(visit: PageRequest) -> AsyncIterator[bytes]:
 
 
 async def _is_over(visit: PageRequest) -> bool:
-    return await visit.rooms.operate.accounts.by_session(visit.secret or "", is_active=False) is None
+    return await visit.backend.operate.accounts.by_session(visit.secret or "", is_active=False) is None
 
 
 ROUTES = (PageRoute("GET", PATH, stream, Access.VIEWER),)

@@ -44,14 +44,14 @@ async def page(visit: PageRequest) -> Response:
 async def retry(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
-        await visit.rooms.operate.notifications.retry(visit.actor, visit.path("notification_id"), version_of(form))
+        await visit.backend.operate.notifications.retry(visit.actor, visit.path("notification_id"), version_of(form))
     except NotAsSeen as error:
         return await _too_late(visit, form, error)
     return _back(visit, form, "retried")
 
 
 async def ask_discard(visit: PageRequest) -> Response:
-    detail = await visit.rooms.watch.notifications.detail(visit.path("notification_id"))
+    detail = await visit.backend.watch.notifications.detail(visit.path("notification_id"))
     n = detail.notification
     own_path = _path(n)
     following = local_path(visit.request.query_params.get("next") or own_path)
@@ -70,7 +70,7 @@ async def ask_discard(visit: PageRequest) -> Response:
 async def discard(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
-        await visit.rooms.operate.notifications.discard(visit.actor, visit.path("notification_id"), version_of(form))
+        await visit.backend.operate.notifications.discard(visit.actor, visit.path("notification_id"), version_of(form))
     except NotAsSeen as error:
         return await _too_late(visit, form, error)
     return _back(visit, form, "discarded")
@@ -84,7 +84,7 @@ async def _page(
     notice: str | None = None,
     too_late: NotAsSeen | None = None,
 ) -> Response:
-    detail = await visit.rooms.watch.notifications.detail(visit.path("notification_id"))
+    detail = await visit.backend.watch.notifications.detail(visit.path("notification_id"))
     n = detail.notification
     return visit.page(
         "notification.html",
@@ -109,7 +109,7 @@ async def _page(
 
 
 def _same_error(n: Notification) -> str | None:
-    """Of a parked one its group, which a bulk act can mend; of another all that have this error and nobody has got."""
+    """The URL of the notifications with the same error: a group if parked, else a search for undelivered ones."""
     if not n.last_error:
         return None
     statuses = (n.status,) if n.status is Status.PARKED else NOT_DELIVERED
@@ -117,7 +117,7 @@ def _same_error(n: Notification) -> str | None:
 
 
 def _commands(visit: PageRequest, n: Notification) -> list[ShellCommand]:
-    base = (visit.rooms.options.public_url or str(visit.request.base_url)).rstrip("/")
+    base = (visit.backend.options.public_url or str(visit.request.base_url)).rstrip("/")
     url = f"{base}/api/v1/notifications/{n.notification_id}"
     token = '-H "Authorization: Bearer $FIELDPOST_TOKEN"'
     cli, where = "fieldpost notifications", f"--url {shlex.quote(base)}"

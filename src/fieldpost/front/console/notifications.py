@@ -32,14 +32,14 @@ SEVERAL = {NOT_ENDED: "pending or retrying", NOT_DELIVERED: "not delivered"}
 
 async def page(visit: PageRequest) -> Response:
     query = visit.request.query_params
-    snapshot = await visit.rooms.watch.kpis.now()
+    snapshot = await visit.backend.watch.kpis.now()
     asked, last = _asked(visit, snapshot.as_of)
     errors = dict(asked.errors)
     cursor = query.get("cursor") or None
     found: Page | None = None
     if not errors:
         try:
-            found = await visit.rooms.watch.notifications.page(asked.wanted, cursor=cursor)
+            found = await visit.backend.watch.notifications.page(asked.wanted, cursor=cursor)
         except InvalidInput as error:
             errors |= field_errors(error)
     wanted = asked.wanted
@@ -53,8 +53,8 @@ async def page(visit: PageRequest) -> Response:
         "last": last,
         "lasts": list(LAST),
         "figures": snapshot.total,
-        "by": visit.rooms.watch.kpis.by,
-        "counts": await visit.rooms.watch.health.counts(),
+        "by": visit.backend.watch.kpis.by,
+        "counts": await visit.backend.watch.health.counts(),
         "count_max": COUNT_MAX,
         "statuses": list(Status),
         "several": _several(wanted),
@@ -65,9 +65,9 @@ async def page(visit: PageRequest) -> Response:
         "groups": await _groups(visit, wanted, cursor),
     }
     # A page that brings itself up to date keeps the form that it has.
-    sites, lists = ([], []) if visit.is_live_update else await visit.rooms.watch.notifications.names()
+    sites, lists = ([], []) if visit.is_live_update else await visit.backend.watch.notifications.names()
     return visit.page(
-        "outbox.html",
+        "notifications.html",
         422 if errors else 200,
         **values,
         sites=sites,
@@ -103,7 +103,7 @@ async def _groups(visit: PageRequest, wanted: Filter, cursor: str | None) -> tup
     """Whoever looks at all that is parked is shown first what went wrong."""
     if wanted != Filter(statuses=(Status.PARKED,)) or cursor is not None:
         return ()
-    return (await visit.rooms.watch.notifications.parked_groups()).groups[:GROUPS_MAX]
+    return (await visit.backend.watch.notifications.parked_groups()).groups[:GROUPS_MAX]
 
 
 def _group_error(wanted: Filter, found: Page | None) -> str | None:
@@ -148,7 +148,7 @@ class PageLinks:
     def bulk(self, verb: str) -> str:
         """The question before an act on all that fits."""
         fields = {name: value for name, value in fields_of(self.wanted).items() if name != "status"}
-        return address("/bulk-acts/new", {"verb": verb, **fields}, back=self.here())
+        return address("/bulk-actions/new", {"verb": verb, **fields}, back=self.here())
 
     def _to(self, wanted: Filter, cursor: str | None = None) -> str:
         fields = fields_of(wanted)
@@ -164,5 +164,5 @@ def fields_of(wanted: Filter) -> dict[str, str | Sequence[str]]:
     return {**fields, **times}
 
 
-MENU = MenuLine("Outbox", PATH, "Now", "o", signal="parked", also=("/bulk-acts", "/parked-groups"))
+MENU = MenuLine("Outbox", PATH, "Now", "o", signal="parked", also=("/bulk-actions", "/parked-groups"))
 ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER),)

@@ -47,9 +47,9 @@ async def finish(visit: PageRequest) -> Response:
 
 
 def _oidc(visit: PageRequest) -> Oidc:
-    if visit.rooms.operate.oidc is None:
+    if visit.backend.operate.oidc is None:
         raise NotFound("oidc.none", "there is no identity provider set here")
-    return visit.rooms.operate.oidc
+    return visit.backend.operate.oidc
 
 
 def _cookie(visit: PageRequest) -> str:

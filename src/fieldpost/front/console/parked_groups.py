@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from fieldpost.central.watch.notifications import LIMIT_MAX
-from fieldpost.core.bulk import BulkAct
+from fieldpost.core.bulk import BulkAction
 from fieldpost.front.auth import Access
 from fieldpost.front.console.bulk_actions import NEW
 from fieldpost.front.console.kit.filters import address
@@ -14,8 +14,8 @@ PATH = "/parked-groups"
 
 
 async def page(visit: PageRequest) -> Response:
-    found = await visit.rooms.watch.notifications.parked_groups()
-    acts = await visit.rooms.watch.bulk_acts.page(limit=LIMIT_MAX)
+    found = await visit.backend.watch.notifications.parked_groups()
+    acts = await visit.backend.watch.bulk_actions.page(limit=LIMIT_MAX)
     return visit.page(
         "parked_groups.html",
         found=found,
@@ -27,9 +27,9 @@ async def page(visit: PageRequest) -> Response:
     )
 
 
-def _by_group(acts: tuple[BulkAct, ...]) -> dict[str, BulkAct]:
+def _by_group(acts: tuple[BulkAction, ...]) -> dict[str, BulkAction]:
     """The newest act about each group of errors and nothing narrower."""
-    found: dict[str, BulkAct] = {}
+    found: dict[str, BulkAction] = {}
     for act in acts:
         if act.wanted is not None and set(act.wanted) == {"status", "error"}:
             found.setdefault(str(act.wanted["error"]), act)

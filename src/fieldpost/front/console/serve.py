@@ -45,10 +45,10 @@ _TITLES = {
 
 
 class Console:
-    """All pages over these rooms."""
+    """All pages over these backend."""
 
-    def __init__(self, rooms: Backend) -> None:
-        self._rooms = rooms
+    def __init__(self, backend: Backend) -> None:
+        self._rooms = backend
         self._files = StaticFiles()
         self._renderer = Renderer(self._files)
 

@@ -35,7 +35,7 @@ async def log_in(visit: PageRequest) -> Response:
     visit.check_privacy()
     name = form.get("name", "")
     try:
-        session = await visit.rooms.operate.logins.log_in(name, form.get("password", ""), visit.origin)
+        session = await visit.backend.operate.logins.log_in(name, form.get("password", ""), visit.origin)
     except (Denied, TooManyLogins) as error:
         status = 401 if isinstance(error, Denied) else 429
         values = {"error": error.message, "name": name[:256], "next_path": local_path(form.get("next"))}
@@ -49,7 +49,7 @@ async def log_in(visit: PageRequest) -> Response:
 async def link_page(visit: PageRequest) -> Response:
     """Shows whose password is to be chosen. Looking uses nothing up: mail programs look at links by themselves."""
     link = visit.request.query_params.get("link", "")
-    name = await visit.rooms.operate.logins.whose_link(link)
+    name = await visit.backend.operate.logins.whose_link(link)
     return _choose(visit, link, name)
 
 
@@ -57,11 +57,11 @@ async def use_link(visit: PageRequest) -> Response:
     form = await visit.form()
     visit.check_privacy()
     link, password = form.get("link", ""), form.get("password", "")
-    name = await visit.rooms.operate.logins.whose_link(link)
+    name = await visit.backend.operate.logins.whose_link(link)
     if password != form.get("again", ""):
         return _choose(visit, link, name, 422, "the two passwords are not the same")
     try:
-        session = await visit.rooms.operate.logins.use_link(link, password, visit.origin)
+        session = await visit.backend.operate.logins.use_link(link, password, visit.origin)
     except InvalidInput as error:
         return _choose(visit, link, name, 422, error.message)
     await _end_session_before(visit)
@@ -73,7 +73,7 @@ async def use_link(visit: PageRequest) -> Response:
 async def log_out(visit: PageRequest) -> Response:
     await visit.form()
     assert visit.secret is not None
-    await visit.rooms.operate.logins.log_out(visit.secret)
+    await visit.backend.operate.logins.log_out(visit.secret)
     return logged_out(visit)
 
 
@@ -98,7 +98,7 @@ def _to_stranger(visit: PageRequest, template: str, status: int = 200, **values:
         template,
         status,
         is_unsafe=visit.is_readable_on_the_way,
-        oidc_label=visit.rooms.operate.oidc.label if visit.rooms.operate.oidc else None,
+        oidc_label=visit.backend.operate.oidc.label if visit.backend.operate.oidc else None,
         **values,
     )
     if not is_known:
@@ -110,7 +110,7 @@ async def _end_session_before(visit: PageRequest) -> None:
     """Whoever comes in anew leaves the session that his browser had."""
     token = visit.request.cookies.get(session_cookie_name(visit.request))
     if token is not None and visit.visitor is not None:
-        await visit.rooms.operate.logins.log_out(token)
+        await visit.backend.operate.logins.log_out(token)
 
 
 def _next(visit: PageRequest) -> str:

@@ -5,7 +5,7 @@ from itertools import groupby
 from starlette.responses import Response
 
 from fieldpost.core.search.filters import tokenize
-from fieldpost.core.setting import SettingInForce
+from fieldpost.core.setting import EffectiveSetting
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 
@@ -14,20 +14,20 @@ PATH = "/settings"
 
 async def page(visit: PageRequest) -> Response:
     asked = visit.request.query_params.get("q", "").strip()[:200]
-    in_force = visit.rooms.in_force
-    found = [one for one in in_force.settings if _fits(one, asked)]
+    effective_settings = visit.backend.effective_settings
+    found = [one for one in effective_settings.settings if _fits(one, asked)]
     return visit.page(
         "settings.html",
-        node_id=in_force.node_id,
+        node_id=effective_settings.node_id,
         asked=asked,
         changed=[one for one in found if not one.is_default],
         sections=[(name, list(rows)) for name, rows in groupby(found, key=lambda one: one.section)],
         count=len(found),
-        count_all=len(in_force.settings),
+        count_all=len(effective_settings.settings),
     )
 
 
-def _fits(one: SettingInForce, asked: str) -> bool:
+def _fits(one: EffectiveSetting, asked: str) -> bool:
     """Whether every word asked for begins a word of its name, its value, its origin or what is said of it."""
     told = tokenize(f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.says}")
     return all(any(word.startswith(part) for word in told) for part in tokenize(asked))

@@ -33,7 +33,7 @@ HealthPoints = Sequence[tuple[datetime, HealthFigures]]
 
 
 async def page(visit: PageRequest) -> Response:
-    name, watch = visit.path("name"), visit.rooms.watch
+    name, watch = visit.path("name"), visit.backend.watch
     span = SPANS.get(visit.request.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     state, as_of = await watch.sites.one(name)
     # What held at the begin of the picture was told before it.
@@ -52,10 +52,10 @@ async def page(visit: PageRequest) -> Response:
         spans=SPANS.values(),
         charts=_charts(history.points, span, as_of),
         is_whole=history.is_whole,
-        open_intents=(await watch.site_calls.intents(site=name, states=OPEN, limit=OPEN_MAX)).intents,
-        ended_intents=(await watch.site_calls.intents(site=name, states=ENDED, limit=ENDED_MAX)).intents,
+        open_intents=(await watch.cached_calls.intents(site=name, states=OPEN, limit=OPEN_MAX)).intents,
+        ended_intents=(await watch.cached_calls.intents(site=name, states=ENDED, limit=ENDED_MAX)).intents,
         own_path=site_path(name),
-        outbox=_Outbox(name),
+        notifications_url=_NotificationsUrl(name),
         notice=visit.notice(NOTICES),
     )
 
@@ -65,7 +65,7 @@ async def ask_rotate(visit: PageRequest) -> Response:
 
 
 async def rotate(visit: PageRequest) -> Response:
-    form, name, operate = await visit.form(), visit.path("name"), visit.rooms.operate.sites
+    form, name, operate = await visit.form(), visit.path("name"), visit.backend.operate.sites
     try:
         central, overlap = central_of(visit, form), _overlap_of(form)
     except InvalidInput as error:
@@ -76,7 +76,7 @@ async def rotate(visit: PageRequest) -> Response:
 
 
 async def ask_revoke(visit: PageRequest) -> Response:
-    state, _ = await visit.rooms.watch.sites.one(visit.path("name"))
+    state, _ = await visit.backend.watch.sites.one(visit.path("name"))
     name = state.record.name
     waiting = f" {state.depth} waiting there stay there." if state.depth else ""
     return visit.ask(
@@ -92,7 +92,7 @@ async def ask_revoke(visit: PageRequest) -> Response:
 
 async def revoke(visit: PageRequest) -> Response:
     await visit.form()
-    revoked = await visit.rooms.operate.sites.revoke(visit.actor, visit.path("name"))
+    revoked = await visit.backend.operate.sites.revoke(visit.actor, visit.path("name"))
     return redirect(site_path(revoked.name), "revoked")
 
 
@@ -102,7 +102,7 @@ async def _ask_rotate(
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    access = await visit.rooms.watch.sites.access(visit.path("name"))
+    access = await visit.backend.watch.sites.access(visit.path("name"))
     name, has_tokens = access.record.name, any(token.is_valid(access.as_of) for token in access.tokens)
     return visit.ask(
         status=status,
@@ -190,8 +190,8 @@ def _overlap_of(form: Mapping[str, str]) -> timedelta:
     return timedelta(hours=int(hours))
 
 
-class _Outbox:
-    """Addresses of the outbox with this site's notifications only."""
+class _NotificationsUrl:
+    """URLs of the notifications page with this site's notifications only."""
 
     def __init__(self, site: str) -> None:
         self._site = site

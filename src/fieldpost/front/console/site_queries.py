@@ -31,7 +31,7 @@ NOTICES = {
 
 
 async def rejected(visit: PageRequest) -> Response:
-    state, as_of = await visit.rooms.watch.sites.one(visit.path("name"))
+    state, as_of = await visit.backend.watch.sites.one(visit.path("name"))
     name = state.record.name
     intent = await _intent(visit, name, IntentKind.LIST_REJECTED)
     found = rows(intent) if intent else []
@@ -42,7 +42,7 @@ async def rejected(visit: PageRequest) -> Response:
         site=state,
         intent=intent,
         rows=found,
-        asked=await visit.rooms.watch.sites.asked_about(name, ids) if ids else {},
+        asked=await visit.backend.watch.sites.asked_about(name, ids) if ids else {},
         own_path=site_path(name),
         notice=visit.notice(NOTICES),
     )
@@ -63,12 +63,12 @@ async def act(visit: PageRequest) -> Response:
     form, name = await visit.form(), visit.path("name")
     act_, ids, reason = form.get("act", ""), form.get("ids", "").split(), form.get("reason", "").strip()
     try:
-        await visit.rooms.operate.intents.give(
+        await visit.backend.operate.intents.give(
             visit.actor, name, _act_kind(act_), message_ids=ids, reason=reason or None
         )
     except InvalidInput as error:
         return await _ask_act(visit, act_, ids, 422, form, field_errors(error))
-    visit.rooms.errands.wake()
+    visit.backend.command_sender.wake()
     return redirect(f"{site_path(name)}/rejected", act_)
 
 
@@ -94,7 +94,7 @@ async def _events(
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    state, as_of = await visit.rooms.watch.sites.one(visit.path("name"))
+    state, as_of = await visit.backend.watch.sites.one(visit.path("name"))
     intent = await _intent(visit, state.record.name, IntentKind.QUERY_EVENTS)
     arguments = {name: str(value) for name, value in (intent.arguments if intent else {}).items()}
     return visit.page(
@@ -119,10 +119,10 @@ async def _events(
 async def _look(visit: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
     name = visit.path("name")
     arguments: dict[str, str | int] = {field: value for field, value in asked.items() if value}
-    (intent,) = await visit.rooms.operate.intents.give(
+    (intent,) = await visit.backend.operate.intents.give(
         visit.actor, name, kind, arguments=arguments | {"limit": ROWS_MAX}
     )
-    visit.rooms.errands.wake()
+    visit.backend.command_sender.wake()
     return redirect(f"{site_path(name)}/{page}?intent={intent.intent_id}")
 
 
@@ -130,8 +130,8 @@ async def _intent(visit: PageRequest, name: str, kind: IntentKind) -> Intent | N
     """The look that the address names, or the last one; NotFound for one that is none of this site and page."""
     intent_id = visit.request.query_params.get("intent")
     if not intent_id:
-        return await visit.rooms.watch.sites.newest_look(name, kind)
-    intent = await visit.rooms.watch.site_calls.intent(intent_id)
+        return await visit.backend.watch.sites.newest_look(name, kind)
+    intent = await visit.backend.watch.cached_calls.intent(intent_id)
     if intent.site != name or intent.kind is not kind:
         raise NotFound("intent.unknown", "there is no such intent")
     return intent
@@ -146,7 +146,7 @@ async def _ask_act(
     errors: Mapping[str, str] | None = None,
 ) -> Response:
     is_discard = _act_kind(act_) is IntentKind.DISCARD_REJECTED
-    state, _ = await visit.rooms.watch.sites.one(visit.path("name"))
+    state, _ = await visit.backend.watch.sites.one(visit.path("name"))
     chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
     what, them = ("this notification", "it") if len(chosen) == 1 else (f"{len(chosen)} notifications", "them")
     own_path = f"{site_path(state.record.name)}/rejected"

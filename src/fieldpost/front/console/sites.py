@@ -47,7 +47,7 @@ async def page(visit: PageRequest) -> Response:
 
 async def add(visit: PageRequest) -> Response:
     form = await visit.form()
-    name, operate = form.get("name", "").strip(), visit.rooms.operate.sites
+    name, operate = form.get("name", "").strip(), visit.backend.operate.sites
     try:
         central = central_of(visit, form)
         if form.get("by") == "token":
@@ -67,7 +67,7 @@ async def _page(
 ) -> Response:
     query = visit.request.query_params
     state, name = query.get("state", ""), query.get("name", "").strip()
-    fleet = await visit.rooms.watch.sites.all()
+    fleet = await visit.backend.watch.sites.all()
     found = fitting(fleet.sites, state, name)
     pages = max(1, -(-len(found) // PAGE_SIZE))
     number = min(_whole(query.get("page")), pages)
@@ -152,7 +152,7 @@ def central_of(visit: PageRequest, form: Mapping[str, str]) -> str:
 def own_address(visit: PageRequest) -> str:
     """Where this console is reached: sites may have another way, but often have not."""
     url = visit.request.url
-    return visit.rooms.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
+    return visit.backend.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
 
 
 def _told(site: SiteState, *names: str) -> int:

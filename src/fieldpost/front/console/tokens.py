@@ -24,7 +24,7 @@ async def page(visit: PageRequest) -> Response:
 async def add(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
-        added = await visit.rooms.operate.tokens.add(
+        added = await visit.backend.operate.tokens.add(
             visit.actor,
             form.get("name", "").strip(),
             role_of(form),
@@ -41,7 +41,7 @@ async def add(visit: PageRequest) -> Response:
 
 async def ask_revoke(visit: PageRequest) -> Response:
     token_id = visit.path("token_id")
-    found = next((one for one in await visit.rooms.operate.tokens.all(visit.actor) if one.prefix == token_id), None)
+    found = next((one for one in await visit.backend.operate.tokens.all(visit.actor) if one.prefix == token_id), None)
     if found is None:
         raise NotFound("token.unknown", "there is no such token, or none that you may revoke")
     used = "It was used lately." if found.last_used_at else "It was never used."
@@ -58,7 +58,7 @@ async def ask_revoke(visit: PageRequest) -> Response:
 async def revoke(visit: PageRequest) -> Response:
     await visit.form()
     try:
-        await visit.rooms.operate.tokens.revoke(visit.actor, visit.path("token_id"))
+        await visit.backend.operate.tokens.revoke(visit.actor, visit.path("token_id"))
     except NotFound as error:
         return await _page(visit, errors=field_errors(error), status=404)
     return redirect(PATH, "revoked")
@@ -76,8 +76,8 @@ def _show(visit: PageRequest, added: AddedToken) -> Response:
     return visit.page(
         "token_added.html",
         added=added,
-        url=visit.rooms.options.public_url.rstrip("/") or "CENTRAL",
-        as_of=visit.rooms.operate.logins.now(),
+        url=visit.backend.options.public_url.rstrip("/") or "CENTRAL",
+        as_of=visit.backend.operate.logins.now(),
         path=PATH,
     )
 
@@ -90,8 +90,8 @@ async def _page(
     status: int = 422,
 ) -> Response:
     is_admin = visit.may(Role.ADMIN)
-    users = await visit.rooms.operate.users.all(visit.actor) if is_admin else []
-    tokens = await visit.rooms.operate.tokens.all(visit.actor)
+    users = await visit.backend.operate.users.all(visit.actor) if is_admin else []
+    tokens = await visit.backend.operate.tokens.all(visit.actor)
     return visit.page(
         "tokens.html",
         status if errors else 200,
@@ -100,7 +100,7 @@ async def _page(
         roles=ROLES,
         lives=LIVES,
         life=str(LIFE_DEFAULT.days),
-        as_of=visit.rooms.operate.logins.now(),
+        as_of=visit.backend.operate.logins.now(),
         notice=notice,
         given=given or {},
         errors=errors or {},

@@ -36,7 +36,7 @@ async def page(visit: PageRequest) -> Response:
 async def add(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
-        link = await visit.rooms.operate.users.add(visit.actor, form.get("name", "").strip(), role_of(form))
+        link = await visit.backend.operate.users.add(visit.actor, form.get("name", "").strip(), role_of(form))
     except (InvalidInput, Conflict) as error:
         return await _page(visit, given=form, errors=errors_at("name", error))
     return _show_link(visit, link, f"{link.name} is added")
@@ -50,7 +50,7 @@ async def change_role(visit: PageRequest) -> Response:
     form = await visit.form()
     try:
         role = role_of(form)
-        await visit.rooms.operate.users.change(visit.actor, visit.path("name"), version_of(form), role=role)
+        await visit.backend.operate.users.change(visit.actor, visit.path("name"), version_of(form), role=role)
     except (InvalidInput, Conflict) as error:
         return await _one(visit, errors=errors_at("role", error), given=form)
     return redirect(own_path(visit.path("name")), "role")
@@ -66,20 +66,20 @@ async def enable(visit: PageRequest) -> Response:
 
 async def reset_password(visit: PageRequest) -> Response:
     await visit.form()
-    link = await visit.rooms.operate.users.reset_password(visit.actor, visit.path("name"))
+    link = await visit.backend.operate.users.reset_password(visit.actor, visit.path("name"))
     return _show_link(visit, link, f"A link for {link.name}")
 
 
 async def log_out(visit: PageRequest) -> Response:
     await visit.form()
     name = visit.path("name")
-    await visit.rooms.operate.users.log_out(visit.actor, name)
+    await visit.backend.operate.users.log_out(visit.actor, name)
     return redirect(own_path(name), "out")
 
 
 async def ask_remove(visit: PageRequest) -> Response:
-    user = await visit.rooms.operate.users.get(visit.actor, visit.path("name"))
-    is_last = is_last_admin(user, await visit.rooms.operate.users.all(visit.actor))
+    user = await visit.backend.operate.users.get(visit.actor, visit.path("name"))
+    is_last = is_last_admin(user, await visit.backend.operate.users.all(visit.actor))
     return _ask_remove(visit, user.name, f"{LAST_ADMIN}." if is_last else None)
 
 
@@ -87,7 +87,7 @@ async def remove(visit: PageRequest) -> Response:
     await visit.form()
     name = visit.path("name")
     try:
-        await visit.rooms.operate.users.remove(visit.actor, name)
+        await visit.backend.operate.users.remove(visit.actor, name)
     except Conflict as error:
         return _ask_remove(visit, name, field_errors(error)[""], 409)
     return redirect(PATH, "removed")
@@ -119,7 +119,7 @@ async def _switch(visit: PageRequest, *, is_disabled: bool) -> Response:
     form = await visit.form()
     name = visit.path("name")
     try:
-        await visit.rooms.operate.users.change(visit.actor, name, version_of(form), is_disabled=is_disabled)
+        await visit.backend.operate.users.change(visit.actor, name, version_of(form), is_disabled=is_disabled)
     except Conflict as error:
         return await _one(visit, errors=field_errors(error))
     return redirect(own_path(name), "disabled" if is_disabled else "enabled")
@@ -127,7 +127,7 @@ async def _switch(visit: PageRequest, *, is_disabled: bool) -> Response:
 
 def _show_link(visit: PageRequest, link: Link, title: str) -> Response:
     """This once, in the answer to the form itself: it stands in no address, and no page shows it again."""
-    base = visit.rooms.options.public_url.rstrip("/")
+    base = visit.backend.options.public_url.rstrip("/")
     return visit.page("user_link.html", title=title, link=link, base=base, own_path=own_path(link.name), path=PATH)
 
 
@@ -154,8 +154,8 @@ async def _page(
     return visit.page(
         "users.html",
         422 if errors else 200,
-        users=sorted(await visit.rooms.operate.users.all(visit.actor), key=lambda user: user.name),
-        as_of=visit.rooms.operate.logins.now(),
+        users=sorted(await visit.backend.operate.users.all(visit.actor), key=lambda user: user.name),
+        as_of=visit.backend.operate.logins.now(),
         own_path=own_path,
         roles=ROLES,
         notice=notice,
@@ -172,7 +172,7 @@ async def _one(
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    users, name = visit.rooms.operate.users, visit.path("name")
+    users, name = visit.backend.operate.users, visit.path("name")
     user = await users.get(visit.actor, name)
     return visit.page(
         "user.html",
@@ -181,9 +181,9 @@ async def _one(
         is_last_admin=is_last_admin(user, await users.all(visit.actor)),
         why_last=LAST_ADMIN,
         sessions=await users.sessions(visit.actor, name),
-        tokens=[token for token in await visit.rooms.operate.tokens.all(visit.actor) if token.owner == name],
+        tokens=[token for token in await visit.backend.operate.tokens.all(visit.actor) if token.owner == name],
         browser=browser_of,
-        as_of=visit.rooms.operate.logins.now(),
+        as_of=visit.backend.operate.logins.now(),
         own_path=own_path(name),
         roles=ROLES,
         notice=notice,

@@ -56,7 +56,7 @@ class ApiAnswer:
 @dataclass(frozen=True, slots=True)
 class Call:
     request: Request
-    rooms: Backend
+    backend: Backend
     caller: Actor | str | None
     """An actor, a site's name, the code that was shown, or nobody, as the route's access has it."""
     promise: Promise = NOTHING
@@ -79,11 +79,11 @@ class Call:
 
     @property
     def operate(self) -> Operate:
-        return self.rooms.operate
+        return self.backend.operate
 
     @property
     def watch(self) -> Watch:
-        return self.rooms.watch
+        return self.backend.watch
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])

@@ -37,13 +37,13 @@ class RouteTable:
         self._plain = {route.path for route in routes if "{" not in route.path}
         self._patterns = {route.path: compile_path(route.path)[0] for route in routes}
 
-    def add_to(self, app: FastAPI, rooms: Backend) -> None:
+    def add_to(self, app: FastAPI, backend: Backend) -> None:
         """Serve every route and WebSocket of the table."""
         for route in self._routes:
-            endpoint = _endpoint(route, rooms, self._plain)
+            endpoint = _endpoint(route, backend, self._plain)
             app.router.routes.append(HttpRoute(route.path, endpoint, methods=[route.method]))
         for path, serve in self._sockets.items():
-            app.router.routes.append(WebSocketRoute(path, _socket(serve, rooms)))
+            app.router.routes.append(WebSocketRoute(path, _socket(serve, backend)))
 
     def allowed(self, path: str) -> str:
         """The methods of this path for the header Allow. The most specific matching path counts."""
@@ -53,7 +53,7 @@ class RouteTable:
         return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
-def _endpoint(route: ApiRoute, rooms: Backend, plain: set[str]) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(route: ApiRoute, backend: Backend, plain: set[str]) -> Callable[[Request], Awaitable[Response]]:
     promise = promise_of(route.handler)
 
     async def endpoint(request: Request) -> Response:
@@ -61,7 +61,7 @@ def _endpoint(route: ApiRoute, rooms: Backend, plain: set[str]) -> Callable[[Req
             # A fixed path that the pattern of another route happens to match: answer 405 instead.
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
-            call = Call(request, rooms, await _caller(route.access, request, rooms), promise or NOTHING)
+            call = Call(request, backend, await _caller(route.access, request, backend), promise or NOTHING)
             if promise is not None:
                 call.query()
             return _response(await route.handler(call))
@@ -74,23 +74,23 @@ def _endpoint(route: ApiRoute, rooms: Backend, plain: set[str]) -> Callable[[Req
     return endpoint
 
 
-def _socket(serve: Socket, rooms: Backend) -> Callable[[WebSocket], Awaitable[None]]:
+def _socket(serve: Socket, backend: Backend) -> Callable[[WebSocket], Awaitable[None]]:
     async def socket(websocket: WebSocket) -> None:
-        await serve(websocket, rooms)
+        await serve(websocket, backend)
 
     return socket
 
 
-async def _caller(access: Access, request: Request, rooms: Backend) -> Actor | str | None:
+async def _caller(access: Access, request: Request, backend: Backend) -> Actor | str | None:
     match access:
         case Access.ANYONE:
             return None
         case Access.SITE:
-            return await auth.site(request.headers, rooms.operate.accounts)
+            return await auth.site(request.headers, backend.operate.accounts)
         case Access.JOIN:
             return auth.code(request.headers)
         case _:
-            actor = await auth.program(request.headers, rooms.operate.accounts)
+            actor = await auth.program(request.headers, backend.operate.accounts)
             actor.require(access.role)
             return actor
 

@@ -10,28 +10,28 @@ from fieldpost.link.codec import UNFIT
 from fieldpost.link.messages import CommandResult, Health, LinkMessage, ReconcileAnswer, Refusal, Telemetry
 
 
-async def connected(site: str, link: ControlLink, rooms: Backend) -> None:
+async def connected(site: str, link: ControlLink, backend: Backend) -> None:
     """The site has opened its control connection and said hello."""
-    rooms.errands.connected(site)
+    backend.command_sender.connected(site)
 
 
-async def disconnected(site: str, link: ControlLink, rooms: Backend) -> None:
+async def disconnected(site: str, link: ControlLink, backend: Backend) -> None:
     """The connection is over; there may be another one of the same site."""
-    rooms.errands.disconnected(site)
+    backend.command_sender.disconnected(site)
 
 
-async def handle(message: LinkMessage, site: str, rooms: Backend) -> LinkMessage | None:
+async def handle(message: LinkMessage, site: str, backend: Backend) -> LinkMessage | None:
     """The answer to what the site said, if it wants one. Whose it is comes from the token alone."""
     match message:
         case Telemetry():
-            return await rooms.ingest.reports.telemetry(site, message)
+            return await backend.ingest.reports.telemetry(site, message)
         case ReconcileAnswer():
-            return await rooms.ingest.reports.answer(site, message)
+            return await backend.ingest.reports.answer(site, message)
         case CommandResult():
-            await rooms.operate.intents.settle(site, message)
+            await backend.operate.intents.settle(site, message)
             return None
         case Health():
-            await rooms.ingest.reports.health(site, message)
+            await backend.ingest.reports.health(site, message)
             return None
         case Refusal():
             # The site does not know what it was asked, being of an older version, or made a mistake over it.

@@ -34,12 +34,12 @@ log = structlog.get_logger()
 
 
 async def welcome(
-    websocket: WebSocket, lane: LinkKind, rooms: Backend, converse: Callable[[str], Awaitable[None]]
+    websocket: WebSocket, lane: LinkKind, backend: Backend, converse: Callable[[str], Awaitable[None]]
 ) -> None:
     """Accept the connection and converse with the site it is of; who is not welcome gets an answer of HTTP instead."""
     try:
-        site = await auth.site(websocket.headers, rooms.operate.accounts)
-        with rooms.allowances.connection(site, lane):
+        site = await auth.site(websocket.headers, backend.operate.accounts)
+        with backend.allowances.connection(site, lane):
             await websocket.accept()
             with suppress(WebSocketDisconnect):
                 await converse(site)
@@ -52,11 +52,11 @@ async def welcome(
 class SiteConversation:
     """An accepted connection of this site, whose messages are given to `answering`."""
 
-    def __init__(self, websocket: WebSocket, site: str, lane: LinkKind, rooms: Backend, answering: Answering) -> None:
+    def __init__(self, websocket: WebSocket, site: str, lane: LinkKind, backend: Backend, answering: Answering) -> None:
         self._websocket = websocket
         self._site = site
         self._lane = lane
-        self._rooms = rooms
+        self._rooms = backend
         self._answering = answering
         self._is_over = False
 

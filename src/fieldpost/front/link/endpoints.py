@@ -26,26 +26,26 @@ from fieldpost.link.codec import UNFIT, decode, decode_as, salvage
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, LinkMessage, Said, StatusAnswer, Submit
 
 
-async def data(websocket: WebSocket, rooms: Backend) -> None:
+async def data(websocket: WebSocket, backend: Backend) -> None:
     """`/link/v1/data`: one site's connection for what it submits, for as long as it lasts."""
 
     async def converse(site: str) -> None:
         async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             match message:
                 case Submit():
-                    return await _take(message, unfit, site, rooms)
+                    return await _take(message, unfit, site, backend)
                 case Hello():
-                    await _saw(rooms, site)
+                    await _saw(backend, site)
                     return None
                 case _:
                     raise InvalidInput(UNFIT, f"central does not take {type(message).__name__}")
 
-        await SiteConversation(websocket, site, LinkKind.DATA, rooms, answer).run()
+        await SiteConversation(websocket, site, LinkKind.DATA, backend, answer).run()
 
-    await welcome(websocket, LinkKind.DATA, rooms, converse)
+    await welcome(websocket, LinkKind.DATA, backend, converse)
 
 
-async def control(websocket: WebSocket, rooms: Backend) -> None:
+async def control(websocket: WebSocket, backend: Backend) -> None:
     """`/link/v1/control`: one site's connection for health reports, telemetry and commands."""
 
     async def converse(site: str) -> None:
@@ -53,37 +53,37 @@ async def control(websocket: WebSocket, rooms: Backend) -> None:
 
         async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             if not isinstance(message, Hello):
-                return await control_messages.handle(message, site, rooms)
+                return await control_messages.handle(message, site, backend)
             is_first, link.hello = link.hello is None, message
-            await _saw(rooms, site)
+            await _saw(backend, site)
             if is_first:
-                await control_messages.connected(site, link, rooms)
+                await control_messages.connected(site, link, backend)
             return None
 
-        with rooms.links.held(link):
+        with backend.links.held(link):
             try:
-                await SiteConversation(websocket, site, LinkKind.CONTROL, rooms, answer).run()
+                await SiteConversation(websocket, site, LinkKind.CONTROL, backend, answer).run()
             finally:
                 link.end()
-                await control_messages.disconnected(site, link, rooms)
+                await control_messages.disconnected(site, link, backend)
 
-    await welcome(websocket, LinkKind.CONTROL, rooms, converse)
+    await welcome(websocket, LinkKind.CONTROL, backend, converse)
 
 
 async def submit(call: Call) -> ApiAnswer:
     """`POST /link/v1/submit`: one Submit, answered by its Ack."""
-    allowances = call.rooms.allowances
+    allowances = call.backend.allowances
     check_content_type(call.request, "application/json")
     with allowances.connection(call.site, LinkKind.DATA):
         allowances.check(call.site, LinkKind.DATA)
         content = await read_body(call.request, FRAME_BYTES_MAX)
         allowances.charge(call.site, LinkKind.DATA, items=1, bytes=len(content))
-        return ApiAnswer(await _take(*_read(content), call.site, call.rooms))
+        return ApiAnswer(await _take(*_read(content), call.site, call.backend))
 
 
 async def control_by_post(call: Call) -> ApiAnswer:
     """`POST /link/v1/control`: one message of a site without WebSockets, answered by all that central has to say."""
-    allowances, links, site = call.rooms.allowances, call.rooms.links, call.site
+    allowances, links, site = call.backend.allowances, call.backend.links, call.site
     check_content_type(call.request, "application/json")
     with allowances.connection(site, LinkKind.CONTROL):
         allowances.check(site, LinkKind.CONTROL)
@@ -94,22 +94,22 @@ async def control_by_post(call: Call) -> ApiAnswer:
         if link is None:
             link = links.polled[site] = PolledLink(site)
             # Between two questions there is nobody but this task to notice that the site asks no more.
-            link.task = asyncio.create_task(_while_asked(link, call.rooms))
+            link.task = asyncio.create_task(_while_asked(link, call.backend))
         elif isinstance(message, Hello) and message.begins:
             # It has begun anew, before its silence was noticed: what it missed is due.
-            await control_messages.connected(site, link, call.rooms)
+            await control_messages.connected(site, link, call.backend)
         if isinstance(message, Hello):
             link.hello = message
-            await _saw(call.rooms, site)
+            await _saw(call.backend, site)
             return ApiAnswer(Said(tuple(link.take())))
-        answer = await control_messages.handle(message, site, call.rooms)
+        answer = await control_messages.handle(message, site, call.backend)
         return ApiAnswer(Said((*link.take(), *([] if answer is None else [answer]))))
 
 
 async def status(call: Call) -> ApiAnswer:
     """`GET /link/v1/status/{notification_id}`: central's record, for the site that sent it and no other."""
-    call.rooms.allowances.check(call.site, LinkKind.DATA)
-    call.rooms.allowances.charge(call.site, LinkKind.DATA, items=1)
+    call.backend.allowances.check(call.site, LinkKind.DATA)
+    call.backend.allowances.charge(call.site, LinkKind.DATA, items=1)
     n = await call.watch.notifications.of_site(call.path("notification_id"), call.site)
     return ApiAnswer(
         StatusAnswer(
@@ -125,15 +125,15 @@ async def status(call: Call) -> ApiAnswer:
     )
 
 
-async def _while_asked(link: PolledLink, rooms: Backend) -> None:
-    with rooms.links.held(link):
+async def _while_asked(link: PolledLink, backend: Backend) -> None:
+    with backend.links.held(link):
         try:
-            await control_messages.connected(link.site, link, rooms)
+            await control_messages.connected(link.site, link, backend)
             await link.until_silent()
         finally:
             link.end()
-            del rooms.links.polled[link.site]
-            await control_messages.disconnected(link.site, link, rooms)
+            del backend.links.polled[link.site]
+            await control_messages.disconnected(link.site, link, backend)
 
 
 def _read(content: bytes) -> tuple[Submit, Unfit]:
@@ -146,15 +146,15 @@ def _read(content: bytes) -> tuple[Submit, Unfit]:
         return salvaged
 
 
-async def _take(message: Submit, unfit: Unfit, site: str, rooms: Backend) -> Ack:
+async def _take(message: Submit, unfit: Unfit, site: str, backend: Backend) -> Ack:
     # The message itself was charged as one.
-    rooms.allowances.charge(site, LinkKind.DATA, items=max(0, len(message.items) + len(unfit) - 1))
-    ack = await rooms.ingest.submit(site, message, unfit)
-    await _saw(rooms, site)
+    backend.allowances.charge(site, LinkKind.DATA, items=max(0, len(message.items) + len(unfit) - 1))
+    ack = await backend.ingest.submit(site, message, unfit)
+    await _saw(backend, site)
     return ack
 
 
-async def _saw(rooms: Backend, site: str) -> None:
+async def _saw(backend: Backend, site: str) -> None:
     # A note for people; that it cannot be written now must not cost the sender its ack.
     with suppress(Unavailable):
-        await rooms.operate.sites.saw(site)
+        await backend.operate.sites.saw(site)

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import apsw
 
 from fieldpost.core.errors import Conflict, Unavailable
-from fieldpost.core.ids import OperationId
+from fieldpost.core.ids import CallId
 from fieldpost.core.sites.forwarding import WAIT_MAX, Box, CallDecision, Clear, Decision, TryAgain
-from fieldpost.core.sites.message import CENTRAL, Category, Message, Operation, OperationRecord, RejectedMessage
+from fieldpost.core.sites.message import CENTRAL, CallRecord, Category, Message, Operation, RejectedMessage
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import calls, event_log, keys
 from fieldpost.site.buffer.committer import Committer
@@ -102,7 +102,7 @@ class Depth:
 class Issued:
     """What came of issuing an operation."""
 
-    operation_id: OperationId
+    call_id: CallId
     message: Message | None
     """The message that the caller now holds; None when its key stands for an operation that was issued before."""
 
@@ -165,17 +165,17 @@ class Buffer:
             if key is not None:
                 known = keys.earlier(cursor, key)
                 if known is not None:
-                    return Issued(OperationId(known), None)
+                    return Issued(CallId(known), None)
             if self._options.bytes_max:
                 self._refuse_beyond_budget(cursor)
             if key is not None:
-                keys.remember(cursor, key, operation.operation_id, operation.created_at)
-            return Issued(operation.operation_id, calls.insert(cursor, operation, claimant, until))
+                keys.remember(cursor, key, operation.call_id, operation.created_at)
+            return Issued(operation.call_id, calls.insert(cursor, operation, claimant, until))
 
         try:
             return self._write_new(work)
         except apsw.ConstraintError as error:
-            raise _not_new(operation.operation_id, error) from error
+            raise _not_new(operation.call_id, error) from error
 
     def take(self, now: datetime, *, items_max: int, bytes_max: int, after: int = 0) -> list[Outgoing]:
         """The oldest notifications that are due, at most so many, with at most so many bytes of payload (one at least).
@@ -237,7 +237,7 @@ class Buffer:
             )
         )
 
-    def settle_call(self, message: Message, decision: CallDecision, now: datetime) -> OperationRecord | None:
+    def settle_call(self, message: Message, decision: CallDecision, now: datetime) -> CallRecord | None:
         """Write what was decided for a cached call that was claimed; None when the claim was lost: nothing changed."""
         return self.write(lambda cursor: calls.settle(cursor, message, decision, now))
 
@@ -245,13 +245,13 @@ class Buffer:
         """Give claims back without an outcome."""
         self.write(lambda cursor: calls.release(cursor, messages))
 
-    def retry(self, operation_id: str, now: datetime, *, by: str | None = None) -> bool:
+    def retry(self, call_id: str, now: datetime, *, by: str | None = None) -> bool:
         """Put a parked cached call back into the queue, as an operator asked; whether it was parked."""
-        return self.write(lambda cursor: calls.retry(cursor, operation_id, now, by)) is not None
+        return self.write(lambda cursor: calls.retry(cursor, call_id, now, by)) is not None
 
-    def discard(self, operation_id: str, now: datetime, *, by: str | None = None) -> bool:
+    def discard(self, call_id: str, now: datetime, *, by: str | None = None) -> bool:
         """Give a parked cached call up for good, as an operator asked; whether it was parked."""
-        return self.write(lambda cursor: calls.discard(cursor, operation_id, now, by)) is not None
+        return self.write(lambda cursor: calls.discard(cursor, call_id, now, by)) is not None
 
     def find(self, message_id: str) -> Message | RejectedMessage | None:
         """The message, waiting or in the rejected box; None when this site has it no more, or never had it."""

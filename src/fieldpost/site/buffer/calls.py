@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 
 from fieldpost.core.sites.forwarding import CALL_WAIT_MAX, CallDecision, Clear, Fail, Park, TryAgain
-from fieldpost.core.sites.message import Category, Message, Operation, OperationRecord, OperationStatus
+from fieldpost.core.sites.message import CallRecord, CallStatus, Category, Message, Operation
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import event_log, tracking
 from fieldpost.site.buffer.event_log import EventKind
@@ -28,7 +28,7 @@ CLAIM_MAX = timedelta(hours=1)
 
 _INSERT = """
 INSERT INTO calls
-    (message_id, category, tracked_operation_id, target, payload, created_at, claimed_by, claim_token, claimed_until)
+    (message_id, category, call_id, target, payload, created_at, claimed_by, claim_token, claimed_until)
 VALUES (:message_id, :category, :message_id, :target, :payload, :created_at, :claimant, 1, :until)
 """
 
@@ -101,7 +101,7 @@ def insert(cursor: apsw.Cursor, operation: Operation, claimant: str, until: date
     cursor.execute(
         _INSERT,
         {
-            "message_id": operation.operation_id,
+            "message_id": operation.call_id,
             "category": operation.category.value,
             "target": operation.target,
             "payload": operation.payload,
@@ -117,7 +117,7 @@ def insert(cursor: apsw.Cursor, operation: Operation, claimant: str, until: date
         operation.created_at,
         operation.target_summary,
         category=operation.category,
-        message_id=operation.operation_id,
+        message_id=operation.call_id,
         target=operation.target,
         instance=operation.provenance.instance,
         script=operation.provenance.script,
@@ -125,12 +125,12 @@ def insert(cursor: apsw.Cursor, operation: Operation, claimant: str, until: date
     event_log.append(cursor, [entry])
     return Message(
         sequence=sequence,
-        message_id=operation.operation_id,
+        message_id=operation.call_id,
         category=operation.category,
         target=operation.target,
         payload=operation.payload,
         created_at=operation.created_at,
-        tracked_operation_id=operation.operation_id,
+        call_id=operation.call_id,
         claim_token=1,
     )
 
@@ -164,7 +164,7 @@ def claim(
     return sorted(taken, key=lambda message: (message.due_at or message.created_at, message.sequence))
 
 
-def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: datetime) -> OperationRecord | None:
+def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: datetime) -> CallRecord | None:
     """Write what was decided for a message that was claimed; its record. None if the claim was lost meanwhile."""
     parameters: dict[str, Any] = {"message_id": message.message_id, "token": message.claim_token}
     if isinstance(decision, Clear | Fail):
@@ -203,33 +203,33 @@ def release(cursor: apsw.Cursor, messages: Sequence[Message]) -> None:
     cursor.executemany(_RELEASE, held)
 
 
-def retry(cursor: apsw.Cursor, operation_id: str, now: datetime, by: str | None = None) -> OperationRecord | None:
+def retry(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = None) -> CallRecord | None:
     """Put a parked operation back into the queue, due at once and counted anew; None if it is not parked."""
-    rows = _rows(cursor, _RETRY, {"message_id": operation_id})
+    rows = _rows(cursor, _RETRY, {"message_id": call_id})
     if not rows:
         return None
-    record = tracking.change(cursor, operation_id, OperationStatus.RETRYING, now)
-    _append_act(cursor, EventKind.REQUEUED, now, rows[0][0], operation_id, record, by)
+    record = tracking.change(cursor, call_id, CallStatus.RETRYING, now)
+    _append_act(cursor, EventKind.REQUEUED, now, rows[0][0], call_id, record, by)
     return record
 
 
-def discard(cursor: apsw.Cursor, operation_id: str, now: datetime, by: str | None = None) -> OperationRecord | None:
+def discard(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = None) -> CallRecord | None:
     """Give a parked operation up for good; None if it is not parked."""
-    rows = _rows(cursor, _DISCARD, {"message_id": operation_id})
+    rows = _rows(cursor, _DISCARD, {"message_id": call_id})
     if not rows:
         return None
     target, retry_count, error = rows[0]
-    status = OperationStatus.DISCARDED
-    record = tracking.change(cursor, operation_id, status, now, retry_count=retry_count, error=error)
-    _append_act(cursor, EventKind.DISCARDED, now, target, operation_id, record, by)
+    status = CallStatus.DISCARDED
+    record = tracking.change(cursor, call_id, status, now, retry_count=retry_count, error=error)
+    _append_act(cursor, EventKind.DISCARDED, now, target, call_id, record, by)
     return record
 
 
-_OUTCOMES: dict[type, tuple[OperationStatus, EventKind]] = {
-    Clear: (OperationStatus.DELIVERED, EventKind.DELIVERED),
-    Fail: (OperationStatus.FAILED, EventKind.FAILED),
-    TryAgain: (OperationStatus.RETRYING, EventKind.RETRIED),
-    Park: (OperationStatus.PARKED, EventKind.PARKED),
+_OUTCOMES: dict[type, tuple[CallStatus, EventKind]] = {
+    Clear: (CallStatus.DELIVERED, EventKind.DELIVERED),
+    Fail: (CallStatus.FAILED, EventKind.FAILED),
+    TryAgain: (CallStatus.RETRYING, EventKind.RETRIED),
+    Park: (CallStatus.PARKED, EventKind.PARKED),
 }
 
 
@@ -246,7 +246,7 @@ def _rows(cursor: apsw.Cursor, statement: str, parameters: dict[str, Any]) -> li
     return cursor.execute(statement, parameters).fetchall()
 
 
-def _arrival(record: OperationRecord | None) -> str:
+def _arrival(record: CallRecord | None) -> str:
     if record is None:
         return "delivered"
     return record.target_summary if record.http_status is None else f"{record.target_summary}: {record.http_status}"
@@ -257,8 +257,8 @@ def _append_act(
     kind: EventKind,
     now: datetime,
     target: str,
-    operation_id: str,
-    record: OperationRecord | None,
+    call_id: str,
+    record: CallRecord | None,
     by: str | None,
 ) -> None:
     text = f"by {by}" if by else "by an operator"
@@ -267,7 +267,7 @@ def _append_act(
         now,
         text,
         category=None if record is None else record.category,
-        message_id=operation_id,
+        message_id=call_id,
         target=target,
         instance=None if record is None else record.instance,
         script=None if record is None else record.script,
@@ -276,7 +276,7 @@ def _append_act(
 
 
 def _told(
-    kind: EventKind, now: datetime, text: str, message: Message, record: OperationRecord | None = None
+    kind: EventKind, now: datetime, text: str, message: Message, record: CallRecord | None = None
 ) -> event_log.SiteEvent:
     return event_log.event(
         kind,

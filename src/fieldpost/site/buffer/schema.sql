@@ -8,7 +8,7 @@ CREATE TABLE messages (
     sequence             INTEGER PRIMARY KEY,               -- commit order; the site's clock never orders anything
     message_id           TEXT    NOT NULL UNIQUE,           -- the notification's id
     category             TEXT    NOT NULL CHECK (category = 'notification'),
-    tracked_operation_id TEXT    CHECK (tracked_operation_id IS NULL),
+    call_id TEXT    CHECK (call_id IS NULL),
     target               TEXT    NOT NULL,                  -- 'central'
     payload              TEXT    NOT NULL,                  -- JSON, in the shape its carrier sends
     status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status = 'pending' OR status = 'retrying'),
@@ -27,7 +27,7 @@ CREATE TABLE calls (
     sequence             INTEGER PRIMARY KEY,               -- commit order
     message_id           TEXT    NOT NULL UNIQUE,           -- the operation's id
     category             TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
-    tracked_operation_id TEXT    NOT NULL,
+    call_id TEXT    NOT NULL,
     target               TEXT    NOT NULL,                  -- an external system, a database connection
     payload              TEXT    NOT NULL,
     status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
@@ -61,7 +61,7 @@ CREATE TABLE rejected (
 
 -- One row per cached call, from the moment a script issues it: the record of what became of it.
 CREATE TABLE tracking (
-    operation_id        TEXT    PRIMARY KEY,
+    call_id        TEXT    PRIMARY KEY,
     category            TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
     target_summary      TEXT    NOT NULL,
     status              TEXT    NOT NULL

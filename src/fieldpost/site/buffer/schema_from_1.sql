@@ -3,7 +3,7 @@
 -- left out, since version 3 has them no more.
 
 CREATE TABLE tracking (
-    operation_id        TEXT    PRIMARY KEY,
+    call_id        TEXT    PRIMARY KEY,
     category            TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
     target_summary      TEXT    NOT NULL,
     status              TEXT    NOT NULL

@@ -5,7 +5,7 @@ CREATE TABLE calls (
     sequence             INTEGER PRIMARY KEY,
     message_id           TEXT    NOT NULL UNIQUE,
     category             TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
-    tracked_operation_id TEXT    NOT NULL,
+    call_id TEXT    NOT NULL,
     target               TEXT    NOT NULL,
     payload              TEXT    NOT NULL,
     status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
@@ -24,9 +24,9 @@ CREATE INDEX calls_by_category ON calls (category);
 CREATE INDEX calls_due ON calls (category, target, due_at) WHERE status <> 'parked';
 
 INSERT INTO calls
-    (sequence, message_id, category, tracked_operation_id, target, payload, status, retry_count, last_error, created_at,
+    (sequence, message_id, category, call_id, target, payload, status, retry_count, last_error, created_at,
     last_attempt_at, due_at, claimed_by, claim_token, claimed_until)
-SELECT sequence, message_id, category, tracked_operation_id, target, payload, status, retry_count, last_error, created_at,
+SELECT sequence, message_id, category, call_id, target, payload, status, retry_count, last_error, created_at,
     last_attempt_at, due_at, claimed_by, claim_token, claimed_until
 FROM messages WHERE category IN ('external_call', 'database_write');
 
@@ -43,7 +43,7 @@ UPDATE sqlite_schema SET sql = 'CREATE TABLE messages (
     sequence             INTEGER PRIMARY KEY,
     message_id           TEXT    NOT NULL UNIQUE,
     category             TEXT    NOT NULL CHECK (category = ''notification''),
-    tracked_operation_id TEXT    CHECK (tracked_operation_id IS NULL),
+    call_id TEXT    CHECK (call_id IS NULL),
     target               TEXT    NOT NULL,
     payload              TEXT    NOT NULL,
     status               TEXT    NOT NULL DEFAULT ''pending'' CHECK (status = ''pending'' OR status = ''retrying''),

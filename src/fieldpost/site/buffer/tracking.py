@@ -12,18 +12,18 @@ from typing import Any
 import apsw
 
 from fieldpost.core.errors import NotFound
-from fieldpost.core.ids import OperationId, parse_operation_id
-from fieldpost.core.sites.message import Category, Operation, OperationRecord, OperationStatus
+from fieldpost.core.ids import CallId, parse_call_id
+from fieldpost.core.sites.message import CallRecord, CallStatus, Category, Operation
 from fieldpost.core.times import from_microseconds, to_microseconds
 
-_COLUMNS = """operation_id, category, target_summary, status, retry_count, last_error, http_status, instance, script,
+_COLUMNS = """call_id, category, target_summary, status, retry_count, last_error, http_status, instance, script,
     execution_id, parent_execution_id, created_at, updated_at, terminal_at, version, change_sequence"""
 
 _NEXT_CHANGE = "UPDATE facts SET value = value + 1 WHERE name = 'change_sequence' RETURNING value"
 
 _INSERT = f"""
 INSERT INTO tracking ({_COLUMNS})
-VALUES (:operation_id, :category, :target_summary, 'pending', 0, NULL, NULL, :instance, :script,
+VALUES (:call_id, :category, :target_summary, 'pending', 0, NULL, NULL, :instance, :script,
     :execution_id, :parent_execution_id, :now, :now, NULL, 1, :change_sequence)
 """
 
@@ -34,11 +34,11 @@ SET status = :status, retry_count = :retry_count, http_status = :http_status, up
     last_error = CASE WHEN :status = 'delivered' THEN last_error ELSE :error END,
     terminal_at = CASE WHEN :status IN ('delivered', 'failed', 'discarded') THEN :now END,
     version = version + 1, change_sequence = :change_sequence
-WHERE operation_id = :operation_id AND terminal_at IS NULL
+WHERE call_id = :call_id AND terminal_at IS NULL
 RETURNING {_COLUMNS}
 """
 
-_FIND = f"SELECT {_COLUMNS} FROM tracking WHERE operation_id = :operation_id"
+_FIND = f"SELECT {_COLUMNS} FROM tracking WHERE call_id = :call_id"
 _CHANGED = f"SELECT {_COLUMNS} FROM tracking WHERE change_sequence > :cursor ORDER BY change_sequence LIMIT :limit"
 _PARKED = f"""
 SELECT {_COLUMNS} FROM tracking WHERE terminal_at IS NULL AND status = 'parked'
@@ -46,8 +46,8 @@ ORDER BY created_at LIMIT :limit OFFSET :skipped
 """
 _COUNTS = "SELECT status, count(*) FROM tracking WHERE terminal_at IS NULL GROUP BY status"
 _PURGE = """
-DELETE FROM tracking WHERE operation_id IN (
-    SELECT operation_id FROM tracking WHERE terminal_at IS NOT NULL AND terminal_at < :before LIMIT :limit
+DELETE FROM tracking WHERE call_id IN (
+    SELECT call_id FROM tracking WHERE terminal_at IS NOT NULL AND terminal_at < :before LIMIT :limit
 ) RETURNING change_sequence
 """
 # Central asks from a change on: by this it learns that rows went of whose end it had not heard.
@@ -67,34 +67,34 @@ class Tracking:
         """`read` runs a function on the buffer's file: `Buffer.read`."""
         self._read = read
 
-    def status(self, operation_id: OperationId | str) -> OperationRecord:
+    def status(self, call_id: CallId | str) -> CallRecord:
         """Where the operation stands. Always answered here, also when central or the target is away.
 
         Raises InvalidInput for a malformed id, and NotFound for one that this site never made, or whose row is past
         its retention (7 days after its end, by default).
         """
-        record = self.find(parse_operation_id(operation_id))
+        record = self.find(parse_call_id(call_id))
         if record is None:
-            raise NotFound("operation.unknown", f"this site knows no operation {operation_id}")
+            raise NotFound("operation.unknown", f"this site knows no operation {call_id}")
         return record
 
-    def find(self, operation_id: str) -> OperationRecord | None:
+    def find(self, call_id: str) -> CallRecord | None:
         """The operation's record; None when there is none."""
-        return _one(self._do(lambda cursor: cursor.execute(_FIND, {"operation_id": operation_id}).fetchall()))
+        return _one(self._do(lambda cursor: cursor.execute(_FIND, {"call_id": call_id}).fetchall()))
 
-    def changed_since(self, cursor: int, limit: int) -> list[OperationRecord]:
+    def changed_since(self, cursor: int, limit: int) -> list[CallRecord]:
         """The rows whose change sequence is beyond the cursor, in its order: the last one's is the next cursor."""
         parameters = {"cursor": cursor, "limit": limit}
         return [_record(row) for row in self._do(lambda c: c.execute(_CHANGED, parameters).fetchall())]
 
-    def parked(self, limit: int = 100, skipped: int = 0) -> list[OperationRecord]:
+    def parked(self, limit: int = 100, skipped: int = 0) -> list[CallRecord]:
         """What waits for a person, the oldest first."""
         parameters = {"limit": limit, "skipped": skipped}
         return [_record(row) for row in self._do(lambda c: c.execute(_PARKED, parameters).fetchall())]
 
-    def counts(self) -> dict[OperationStatus, int]:
+    def counts(self) -> dict[CallStatus, int]:
         """How many operations have not come to their end, by status."""
-        return {OperationStatus(status): count for status, count in self._do(lambda c: c.execute(_COUNTS).fetchall())}
+        return {CallStatus(status): count for status, count in self._do(lambda c: c.execute(_COUNTS).fetchall())}
 
     def last_change(self) -> int:
         """The change sequence that was given last; it never goes back, whatever is purged."""
@@ -119,7 +119,7 @@ def insert(cursor: apsw.Cursor, operation: Operation) -> None:
     cursor.execute(
         _INSERT,
         {
-            "operation_id": operation.operation_id,
+            "call_id": operation.call_id,
             "category": operation.category.value,
             "target_summary": operation.target_summary,
             "instance": operation.provenance.instance,
@@ -134,17 +134,17 @@ def insert(cursor: apsw.Cursor, operation: Operation) -> None:
 
 def change(
     cursor: apsw.Cursor,
-    operation_id: str,
-    status: OperationStatus,
+    call_id: str,
+    status: CallStatus,
     now: datetime,
     *,
     retry_count: int = 0,
     error: str | None = None,
     http_status: int | None = None,
-) -> OperationRecord | None:
+) -> CallRecord | None:
     """Move a record on; what it is now. None when there is none, or it is at its end: nothing follows that."""
     parameters = {
-        "operation_id": operation_id,
+        "call_id": call_id,
         "status": status.value,
         "retry_count": retry_count,
         "error": error,
@@ -168,20 +168,18 @@ def _next_change(cursor: apsw.Cursor) -> int:
     return int(rows[0][0])
 
 
-def _one(rows: Sequence[Sequence[Any]]) -> OperationRecord | None:
+def _one(rows: Sequence[Sequence[Any]]) -> CallRecord | None:
     return _record(rows[0]) if rows else None
 
 
-def _record(row: Sequence[Any]) -> OperationRecord:
-    (operation_id, category, summary, status, retries, error, http_status, instance, script, execution, parent) = row[
-        :11
-    ]
+def _record(row: Sequence[Any]) -> CallRecord:
+    (call_id, category, summary, status, retries, error, http_status, instance, script, execution, parent) = row[:11]
     created, updated, terminal, version, change_sequence = row[11:]
-    return OperationRecord(
-        operation_id=OperationId(operation_id),
+    return CallRecord(
+        call_id=CallId(call_id),
         category=Category(category),
         target_summary=summary,
-        status=OperationStatus(status),
+        status=CallStatus(status),
         retry_count=retries,
         last_error=error,
         http_status=http_status,

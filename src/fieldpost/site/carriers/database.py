@@ -1,6 +1,6 @@
 """Writes through database connections: one statement in one transaction per attempt, its values by parameter alone.
 
-Each statement may use `:operation_id`, the same at every attempt of one write, so that a target can tell a repetition:
+Each statement may use `:call_id`, the same at every attempt of one write, so that a target can tell a repetition:
 an attempt whose commit was sent and not answered may have been carried out. What a database says is judged by one
 question, the same for both: would this write be refused again by a healthy database? Then it is refused for good. All
 else (lost, busy, full, read-only, wrongly set up) is a matter of the database, and the write waits.
@@ -57,7 +57,7 @@ class DatabaseCarrier:
         try:
             write = decode_write(message.payload)
             statement = _statement(definition, write)
-            values = _values(statement, write.parameters, message.tracked_operation_id or message.message_id)
+            values = _values(statement, write.parameters, message.call_id or message.message_id)
         except InvalidInput as error:
             return Refused(error.code, error.message)
         try:
@@ -104,8 +104,8 @@ def _statement(definition: Database, write: DatabaseWrite) -> DefinedStatement:
     return found
 
 
-def _values(statement: DefinedStatement, parameters: Mapping[str, Scalar], operation_id: str) -> list[Scalar]:
-    return [operation_id if name == OPERATION_ID else parameters[name] for name in statement.parameters]
+def _values(statement: DefinedStatement, parameters: Mapping[str, Scalar], call_id: str) -> list[Scalar]:
+    return [call_id if name == OPERATION_ID else parameters[name] for name in statement.parameters]
 
 
 def _scrubbed(answer: CarrierAnswer, scrub: Scrubber) -> CarrierAnswer:

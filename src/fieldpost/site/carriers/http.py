@@ -60,8 +60,8 @@ class ExternalCarrier:
         except ConfigError as error:
             # A matter of this site's files, not of the call: it stays until they are right.
             return NotNow(str(error))
-        operation_id = message.tracked_operation_id or message.message_id
-        headers = _headers(definition, secrets, call, operation_id)
+        call_id = message.call_id or message.message_id
+        headers = _headers(definition, secrets, call, call_id)
         scrub = Scrubber(secrets.values())
         try:
             answer = await self._request(client, definition, call, headers)
@@ -128,9 +128,7 @@ def call_url(base: URL, call: ExternalCall) -> URL:
     return url.with_query(list(call.query)) if call.query else url
 
 
-def _headers(
-    definition: External, secrets: Mapping[str, Secret], call: ExternalCall, operation_id: str
-) -> dict[str, str]:
+def _headers(definition: External, secrets: Mapping[str, Secret], call: ExternalCall, call_id: str) -> dict[str, str]:
     """The definition's headers, then the call's, then those that nobody may change; each name once."""
     given: list[tuple[str, str]] = [("User-Agent", "fieldpost"), ("Accept", "*/*"), *definition.headers.items()]
     if call.content_type is not None:
@@ -138,7 +136,7 @@ def _headers(
     given += call.headers.items()
     given += ((name, secret.reveal()) for name, secret in secrets.items())
     # Only words of the answer are wanted, and those readable.
-    given += (("Accept-Encoding", "identity"), ("Idempotency-Key", operation_id))
+    given += (("Accept-Encoding", "identity"), ("Idempotency-Key", call_id))
     return dict({name.lower(): (name, value) for name, value in given}.values())
 
 

@@ -7,7 +7,7 @@
     [database.plant]
     url = "postgresql://fieldpost@db.example.com/plant"
     password_file = "plant.secret"
-    statements.count = "INSERT INTO counts (operation_id, unit, n) VALUES (:operation_id, :unit, :n)"
+    statements.count = "INSERT INTO counts (call_id, unit, n) VALUES (:call_id, :unit, :n)"
 
 How often and how long to try stands here and not on the message, so that changing it acts on what is buffered already.
 Secrets stand in files of their own beside `site.toml`, and are read when they are used, since they are rotated.
@@ -145,7 +145,7 @@ class Database:
     allows_free_sql: bool = False
     """Whether scripts may give SQL of their own; otherwise only the statements defined here."""
     statements: Mapping[str, str] = field(default_factory=dict)
-    """The statements that scripts may run, by name; parameters are written `:name`, and `:operation_id` is always
+    """The statements that scripts may run, by name; parameters are written `:name`, and `:call_id` is always
     there."""
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ Dialect = Literal["sqlite", "postgresql"]
 
 STATEMENT_BYTES_MAX = 64 * 1024
 PARAMETERS_MAX = 1000
-OPERATION_ID = "operation_id"
+OPERATION_ID = "call_id"
 """The parameter that every statement may use without being given it: the same at each attempt of one write."""
 
 _BEGINNINGS = {

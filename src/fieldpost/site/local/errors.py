@@ -52,7 +52,7 @@ def problem(error: FieldpostError) -> web.Response:
         detail=error.message,
         field=error.field,
         hint=error.hint,
-        operation_id=error.operation_id if isinstance(error, OperationFailed) else None,
+        call_id=error.call_id if isinstance(error, OperationFailed) else None,
         http_status=error.http_status if isinstance(error, OperationFailed) else None,
     )
     headers = {}

@@ -26,14 +26,14 @@ from fieldpost.site.config.folder import Folder
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local.guard import read_json
 from fieldpost.site.local.schemas import (
+    CallView,
     DatabaseWriteBody,
     EventPage,
     ExternalCallBody,
     LinkView,
+    LocalCallPage,
     LocalSiteView,
     NotificationView,
-    OperationPage,
-    OperationView,
     Send,
     SentNotification,
     event_view,
@@ -83,7 +83,7 @@ class Handlers:
         notification_id = request.match_info["notification_id"]
         return await self._run_slowly(lambda: notification_view(self._site.notify.status(notification_id)))
 
-    async def call(self, request: web.Request) -> OperationView:
+    async def call(self, request: web.Request) -> CallView:
         """Call an external system that `site.toml` defines. It is buffered first and tried at once.
 
         The answer tells whether it arrived (`delivered`) or will be tried again (`retrying`). A call that the system
@@ -92,8 +92,8 @@ class Handlers:
         body = await _read(request, ExternalCallBody)
         system = request.match_info["system"]
 
-        def work() -> OperationView:
-            operation_id = self._site.external(system).call(
+        def work() -> CallView:
+            call_id = self._site.external(system).call(
                 body.method,
                 body.path,
                 query=body.query,
@@ -102,35 +102,35 @@ class Handlers:
                 body=_content(body),
                 **_provenance(body),
             )
-            return operation_view(self._site.tracking.status(operation_id))
+            return operation_view(self._site.tracking.status(call_id))
 
         return await self._run_slowly(work)
 
-    async def write(self, request: web.Request) -> OperationView:
+    async def write(self, request: web.Request) -> CallView:
         """Write through a database connection that `site.toml` defines. It is buffered first and tried at once."""
         body = await _read(request, DatabaseWriteBody)
         connection = request.match_info["connection"]
 
-        def work() -> OperationView:
+        def work() -> CallView:
             given = _provenance(body)
-            operation_id = self._site.database(connection).write(body.statement, body.parameters, **given)
-            return operation_view(self._site.tracking.status(operation_id))
+            call_id = self._site.database(connection).write(body.statement, body.parameters, **given)
+            return operation_view(self._site.tracking.status(call_id))
 
         return await self._run_slowly(work)
 
-    async def operation(self, request: web.Request) -> OperationView:
+    async def operation(self, request: web.Request) -> CallView:
         """Where a call or a write stands; always answered at this site."""
-        operation_id = request.match_info["operation_id"]
-        return await self._run(self._quick, lambda: operation_view(self._site.tracking.status(operation_id)))
+        call_id = request.match_info["call_id"]
+        return await self._run(self._quick, lambda: operation_view(self._site.tracking.status(call_id)))
 
-    async def operations(self, request: web.Request) -> OperationPage:
+    async def operations(self, request: web.Request) -> LocalCallPage:
         """Calls and writes in the order of their last change, `after` a place in that order."""
         query = _query(request, "after", "limit")
         after, limit = _whole(query, "after", 0, 1 << 62), _limit(query)
 
-        def work() -> OperationPage:
+        def work() -> LocalCallPage:
             found = self._site.tracking.changed_since(after, limit)
-            return OperationPage([operation_view(one) for one in found], found[-1].change_sequence if found else after)
+            return LocalCallPage([operation_view(one) for one in found], found[-1].change_sequence if found else after)
 
         return await self._run(self._quick, work)
 

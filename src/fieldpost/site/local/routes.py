@@ -9,13 +9,13 @@ from aiohttp import web
 
 from fieldpost.site.local.handlers import EVENT_QUERY, Handlers
 from fieldpost.site.local.schemas import (
+    CallView,
     DatabaseWriteBody,
     EventPage,
     ExternalCallBody,
+    LocalCallPage,
     LocalSiteView,
     NotificationView,
-    OperationPage,
-    OperationView,
     Send,
     SentNotification,
 )
@@ -49,12 +49,10 @@ class LocalRoute:
 ROUTES: tuple[LocalRoute, ...] = (
     LocalRoute("POST", "/v1/notifications", Handlers.send, SentNotification, Send, status=201),
     LocalRoute("GET", "/v1/notifications/{notification_id}", Handlers.notification, NotificationView),
-    LocalRoute("POST", "/v1/external/{system}/calls", Handlers.call, OperationView, ExternalCallBody, status=201),
-    LocalRoute(
-        "POST", "/v1/databases/{connection}/writes", Handlers.write, OperationView, DatabaseWriteBody, status=201
-    ),
-    LocalRoute("GET", "/v1/operations", Handlers.operations, OperationPage, query=("after", "limit")),
-    LocalRoute("GET", "/v1/operations/{operation_id}", Handlers.operation, OperationView),
+    LocalRoute("POST", "/v1/external/{system}/calls", Handlers.call, CallView, ExternalCallBody, status=201),
+    LocalRoute("POST", "/v1/databases/{connection}/writes", Handlers.write, CallView, DatabaseWriteBody, status=201),
+    LocalRoute("GET", "/v1/calls", Handlers.operations, LocalCallPage, query=("after", "limit")),
+    LocalRoute("GET", "/v1/calls/{call_id}", Handlers.operation, CallView),
     LocalRoute("GET", "/v1/events", Handlers.events, EventPage, query=EVENT_QUERY),
     LocalRoute("GET", "/v1/site", Handlers.site, LocalSiteView),
 )

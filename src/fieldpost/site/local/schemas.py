@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fieldpost.core.sites.message import OperationRecord
+from fieldpost.core.sites.message import CallRecord
 from fieldpost.core.times import to_text
 from fieldpost.site.buffer.event_log import SiteEvent
 from fieldpost.site.notify import NotificationStatus
@@ -82,10 +82,10 @@ class NotificationView(msgspec.Struct, frozen=True, kw_only=True):
     next_attempt_at: str | None
 
 
-class OperationView(msgspec.Struct, frozen=True, kw_only=True):
+class CallView(msgspec.Struct, frozen=True, kw_only=True):
     """Where an external call or a database write stands."""
 
-    operation_id: str
+    call_id: str
     category: str
     target_summary: str
     status: str
@@ -105,10 +105,10 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
     change_sequence: int
 
 
-class OperationPage(msgspec.Struct, frozen=True):
+class LocalCallPage(msgspec.Struct, frozen=True):
     """Some of the calls and writes, in the order of their last change."""
 
-    operations: list[OperationView]
+    operations: list[CallView]
     next_after: int
     """Ask with `after` this to read on, now or later: what has changed meanwhile comes then."""
 
@@ -173,7 +173,7 @@ class LocalProblem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """For people."""
     field: str | None = None
     hint: str | None = None
-    operation_id: str | None = None
+    call_id: str | None = None
     """Of a call that was refused for good: its status is `failed`."""
     http_status: int | None = None
     """What the external system answered to it."""
@@ -191,8 +191,8 @@ def notification_view(status: NotificationStatus) -> NotificationView:
     )
 
 
-def operation_view(record: OperationRecord) -> OperationView:
-    return _view(OperationView, record)
+def operation_view(record: CallRecord) -> CallView:
+    return _view(CallView, record)
 
 
 def event_view(entry: SiteEvent) -> EventView:

@@ -16,17 +16,17 @@ WHERE name = 'change_sequence'
 """
 
 _DROP_ENDED = """
-DELETE FROM calls WHERE tracked_operation_id IN (SELECT operation_id FROM tracking WHERE terminal_at IS NOT NULL)
+DELETE FROM calls WHERE call_id IN (SELECT call_id FROM tracking WHERE terminal_at IS NOT NULL)
 """
 
 _TRACK_UNTRACKED = """
-INSERT INTO tracking (operation_id, category, target_summary, status, retry_count, last_error, created_at, updated_at,
+INSERT INTO tracking (call_id, category, target_summary, status, retry_count, last_error, created_at, updated_at,
     version, change_sequence)
-SELECT tracked_operation_id, category, target, status, retry_count,
+SELECT call_id, category, target, status, retry_count,
     coalesce(last_error, CASE status WHEN 'parked' THEN 'parked; why was not kept' END), created_at, :now,
     1, (SELECT value FROM facts WHERE name = 'change_sequence') + row_number() OVER (ORDER BY sequence)
 FROM calls
-WHERE tracked_operation_id NOT IN (SELECT operation_id FROM tracking)
+WHERE call_id NOT IN (SELECT call_id FROM tracking)
 """
 
 _END_LOST = """
@@ -35,10 +35,10 @@ SET status = 'failed', terminal_at = :now, updated_at = :now, version = version 
     last_error = 'its message is lost; whether it was made is not known',
     change_sequence = (SELECT value FROM facts WHERE name = 'change_sequence') + later.place
 FROM (
-    SELECT operation_id AS id, row_number() OVER (ORDER BY change_sequence) AS place FROM tracking
-    WHERE terminal_at IS NULL AND operation_id NOT IN (SELECT tracked_operation_id FROM calls)
+    SELECT call_id AS id, row_number() OVER (ORDER BY change_sequence) AS place FROM tracking
+    WHERE terminal_at IS NULL AND call_id NOT IN (SELECT call_id FROM calls)
 ) AS later
-WHERE later.id = operation_id
+WHERE later.id = call_id
 """
 
 _STEPS = (_DROP_ENDED, _COUNT_ON, _TRACK_UNTRACKED, _COUNT_ON, _END_LOST, _COUNT_ON)

@@ -139,7 +139,7 @@ class _Filling:
         is_message = table in ("messages", "calls")
         if is_message:
             # Up to version 2 cached calls were among the messages.
-            table = table_of_message(values.get("tracked_operation_id"))
+            table = table_of_message(values.get("call_id"))
         try:
             if not self._insert(table, values) and is_message and not _has(self._connection, values["message_id"]):
                 # Its place in the order was given to another one after it had left an older log.

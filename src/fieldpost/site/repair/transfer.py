@@ -42,7 +42,7 @@ class ExportHead(msgspec.Struct, frozen=True, tag_field="t", tag="export", forbi
 class MessageLine(msgspec.Struct, frozen=True, tag_field="t", tag="message", forbid_unknown_fields=True):
     message_id: str
     category: Literal["notification", "external_call", "database_write"]
-    tracked_operation_id: str | None
+    call_id: str | None
     target: str
     payload: str
     status: Literal["pending", "retrying", "parked"]
@@ -65,7 +65,7 @@ class RejectedLine(msgspec.Struct, frozen=True, tag_field="t", tag="rejected", f
 
 
 class TrackingLine(msgspec.Struct, frozen=True, tag_field="t", tag="tracking", forbid_unknown_fields=True):
-    operation_id: str
+    call_id: str
     category: CallCategory
     target_summary: str
     status: Literal["pending", "retrying", "delivered", "parked", "failed", "discarded"]
@@ -94,11 +94,11 @@ _COUNTED = {TrackingLine: "tracking", MessageLine: "messages", RejectedLine: "re
 _TIMES = {"created_at", "updated_at", "terminal_at", "last_attempt_at", "rejected_at"}
 
 _ABSENT = {
-    TrackingLine: "NOT EXISTS (SELECT 1 FROM tracking WHERE operation_id = :operation_id)",
+    TrackingLine: "NOT EXISTS (SELECT 1 FROM tracking WHERE call_id = :call_id)",
     MessageLine: """NOT EXISTS (SELECT 1 FROM messages WHERE message_id = :message_id)
         AND NOT EXISTS (SELECT 1 FROM calls WHERE message_id = :message_id)
         AND NOT EXISTS (SELECT 1 FROM rejected WHERE message_id = :message_id)
-        AND NOT EXISTS (SELECT 1 FROM tracking WHERE operation_id = :message_id AND terminal_at IS NOT NULL)""",
+        AND NOT EXISTS (SELECT 1 FROM tracking WHERE call_id = :message_id AND terminal_at IS NOT NULL)""",
     RejectedLine: """NOT EXISTS (SELECT 1 FROM rejected WHERE message_id = :message_id)
         AND NOT EXISTS (SELECT 1 FROM messages WHERE message_id = :message_id)""",
 }
@@ -216,11 +216,11 @@ def _check(number: int, line: TransferLine) -> None:
         value = getattr(line, name)
         if name in _TIMES and value is not None and from_text(value) is None:
             raise _wrong(number, "must be a time such as 2026-11-15T08:00:00.000000Z", name)
-        if name in ("message_id", "operation_id") and not is_id(value):
+        if name in ("message_id", "call_id") and not is_id(value):
             raise _wrong(number, "must be an id: a UUID of version 7 in 36 lower-case characters", name)
     if isinstance(line, MessageLine):
-        if line.tracked_operation_id not in (None, line.message_id):
-            raise _wrong(number, "must be the message's own id, or null for a notification", "tracked_operation_id")
+        if line.call_id not in (None, line.message_id):
+            raise _wrong(number, "must be the message's own id, or null for a notification", "call_id")
         _check_payload(number, line)
 
 
@@ -233,7 +233,7 @@ def _check_payload(number: int, line: MessageLine) -> None:
 
 
 def _table_of(line: TransferLine) -> str:
-    return table_of_message(line.tracked_operation_id) if isinstance(line, MessageLine) else _COUNTED[type(line)]
+    return table_of_message(line.call_id) if isinstance(line, MessageLine) else _COUNTED[type(line)]
 
 
 def _told(names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:

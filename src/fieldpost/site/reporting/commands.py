@@ -16,7 +16,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites.intent import IntentKind, IntentOutcome
-from fieldpost.core.sites.message import Category, OperationRecord, RejectedMessage
+from fieldpost.core.sites.message import CallRecord, Category, RejectedMessage
 from fieldpost.core.text import truncate
 from fieldpost.core.times import from_text, to_microseconds, to_text
 from fieldpost.link.messages import Cell, Command, CommandResult, Item
@@ -139,9 +139,9 @@ _LOOKS: Mapping[IntentKind, Look] = {
 }
 
 
-def _parked_row(record: OperationRecord) -> AnswerRow:
+def _parked_row(record: CallRecord) -> AnswerRow:
     return {
-        "operation_id": record.operation_id,
+        "call_id": record.call_id,
         "category": record.category.value,
         "target": record.target_summary,
         "retry_count": record.retry_count,

@@ -16,7 +16,7 @@ import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
-from fieldpost.core.sites.message import OperationRecord
+from fieldpost.core.sites.message import CallRecord
 from fieldpost.core.times import to_text
 from fieldpost.link.codec import encode
 from fieldpost.link.messages import (
@@ -143,9 +143,9 @@ class _Stretch:
         return cls(rows, max(high, last), max(high, last), False)
 
 
-def _row(record: OperationRecord) -> CallRow:
+def _row(record: CallRecord) -> CallRow:
     return CallRow(
-        operation_id=record.operation_id,
+        call_id=record.call_id,
         category=record.category.value,
         target=record.target_summary,
         status=record.status.value,

@@ -418,5 +418,5 @@ async def test_every_ack_says_how_much_may_follow_and_a_store_in_trouble_grants_
         items = tuple(centre.item() for _ in range(50))
         ack = await centre.ingest.submit(f"plant-{number}", Submit(1, items, more=True))
         assert 0 < ack.credits <= IngestOptions().credits
-    centre.store.trouble = Unavailable("store.unavailable", "the disk is full")
+    centre.store.last_failure = Unavailable("store.unavailable", "the disk is full")
     assert centre.ingest.credits == 0

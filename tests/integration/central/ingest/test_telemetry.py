@@ -11,7 +11,7 @@ import pytest
 from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
 from fieldpost.central.store.sites import cached_calls, mirrors
 from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.core.sites.call_mirror import Mirror, SiteCall
+from fieldpost.core.sites.call_mirror import CachedCall, Mirror
 from fieldpost.link.messages import CallRow, Reconcile, Telemetry
 from fieldpost.site.buffer import tracking as site_tracking
 from fieldpost.testing import ManualClock
@@ -33,12 +33,12 @@ def reports(centre: Centre) -> Reports:
     return centre.ingest.reports
 
 
-async def mirrored(centre: Centre, operation_id: str, site: str = SITE) -> SiteCall | None:
-    return await centre.store.read(cached_calls.get, site, operation_id)
+async def mirrored(centre: Centre, call_id: str, site: str = SITE) -> CachedCall | None:
+    return await centre.store.read(cached_calls.get, site, call_id)
 
 
-async def status_of(centre: Centre, operation_id: str, site: str = SITE) -> str | None:
-    found = await mirrored(centre, operation_id, site)
+async def status_of(centre: Centre, call_id: str, site: str = SITE) -> str | None:
+    found = await mirrored(centre, call_id, site)
     return found.report.status.value if found else None
 
 
@@ -63,11 +63,11 @@ async def test_every_transition_reaches_the_mirror_by_telemetry(
     centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
 ) -> None:
     seen, after = set(), 0
-    for operation_id, status in changes_of(calls):
+    for call_id, status in changes_of(calls):
         told = calls.told(after)
         ack = await reports.telemetry(SITE, told)
         after = ack.until
-        assert await status_of(centre, operation_id) == status
+        assert await status_of(centre, call_id) == status
         seen.add(status)
         clock.advance(1)
     assert seen == {"pending", "retrying", "delivered", "parked", "failed", "discarded"}
@@ -78,9 +78,9 @@ async def test_every_transition_reaches_the_mirror_by_telemetry(
 async def test_every_transition_reaches_the_mirror_by_reconciliation_alone(
     centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
 ) -> None:
-    for operation_id, status in changes_of(calls):
+    for call_id, status in changes_of(calls):
         await reconcile(reports, calls)
-        assert await status_of(centre, operation_id) == status
+        assert await status_of(centre, call_id) == status
         clock.advance(1)
 
 
@@ -93,7 +93,7 @@ async def test_the_mirror_holds_all_that_the_site_tells_of_a_call(
     await reports.telemetry(SITE, calls.told())
     found, record = await mirrored(centre, one), calls.record(one)
     assert found is not None
-    same = ("operation_id", "category", "target_summary", "status", "retry_count", "last_error", "http_status")
+    same = ("call_id", "category", "target_summary", "status", "retry_count", "last_error", "http_status")
     same += ("instance", "script", "execution_id", "parent_execution_id", "created_at", "updated_at", "terminal_at")
     assert [getattr(found.report, name) for name in same] == [getattr(record, name) for name in same]
     assert found.report.version == record.version == 2
@@ -155,7 +155,7 @@ async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_nei
     told = calls.told()
     good = told.rows[0]
     bad = [
-        msgspec.structs.replace(good, operation_id="nonsense"),
+        msgspec.structs.replace(good, call_id="nonsense"),
         msgspec.structs.replace(good, status="sleeping"),
         msgspec.structs.replace(good, category="notification"),
         msgspec.structs.replace(good, version=0),
@@ -172,7 +172,7 @@ async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_nei
 
 async def test_text_that_no_database_would_take_is_mended(centre: Centre, reports: Reports) -> None:
     row = CallRow(
-        operation_id="019a8b3c-0000-7000-8000-000000000001",
+        call_id="019a8b3c-0000-7000-8000-000000000001",
         category="external_call",
         target="erp\nPOST\x00" + "x" * 2000,
         status="retrying",
@@ -184,7 +184,7 @@ async def test_text_that_no_database_would_take_is_mended(centre: Centre, report
     )
     told = Telemetry(incarnation="first", after=0, until=1, sent_at="0001-01-01T00:00:00Z", rows=(row,))
     await reports.telemetry(SITE, told)
-    found = await mirrored(centre, row.operation_id)
+    found = await mirrored(centre, row.call_id)
     assert found is not None
     assert found.report.target_summary.startswith("erp�POST�")
     assert len(found.report.target_summary.encode()) <= 512
@@ -193,7 +193,7 @@ async def test_text_that_no_database_would_take_is_mended(centre: Centre, report
 
 
 async def test_a_message_that_breaks_a_rule_as_a_whole_is_refused(reports: Reports) -> None:
-    row = CallRow(operation_id="x", category="external_call", target="erp", status="pending", version=1)
+    row = CallRow(call_id="x", category="external_call", target="erp", status="pending", version=1)
     for told, code in (
         (Telemetry(incarnation="a", after=0, until=1, sent_at="", rows=(row,) * 501), "telemetry.too_many"),
         (Telemetry(incarnation="a", after=2, until=1, sent_at="", rows=()), "telemetry.range"),

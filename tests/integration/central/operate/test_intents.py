@@ -200,11 +200,11 @@ async def test_the_answer_to_a_look_is_kept_with_the_intent_and_bounded(centre: 
     (look,) = await given.give(OPERATOR, SITE, IntentKind.LIST_PARKED, arguments={"limit": 2})
     (command,) = await given.to_send([look])
     assert command.arguments == {"limit": 2}
-    rows = ({"operation_id": ONE, "last_error": "no\x00body", "retry_count": 3}, {"operation_id": TWO})
+    rows = ({"call_id": ONE, "last_error": "no\x00body", "retry_count": 3}, {"call_id": TWO})
     await given.settle(SITE, CommandResult(look.intent_id, "applied", None, rows, "2"))
     found = await stored(centre, look)
     assert found.answer == {
-        "rows": [{"operation_id": ONE, "last_error": "no�body", "retry_count": 3}, {"operation_id": TWO}],
+        "rows": [{"call_id": ONE, "last_error": "no�body", "retry_count": 3}, {"call_id": TWO}],
         "is_whole": True,
         "next": "2",
     }

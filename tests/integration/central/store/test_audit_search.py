@@ -12,10 +12,11 @@ from sqlalchemy import Connection
 
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.search import audit_entries
-from fieldpost.central.store.search.audit_entries import SCAN_MAX, Place, find
+from fieldpost.central.store.search.audit_entries import SCAN_MAX, find
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.ids import new_ids
 from fieldpost.core.search.audit_filter import AuditFilter, parse
+from fieldpost.core.search.page_key import PageKey
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import plans_of
@@ -68,7 +69,7 @@ def some_filter(clock: ManualClock, entries: list[AuditEntry], rng: random.Rando
 def all_of(conn: Connection, wanted: AuditFilter, limit: int) -> list[AuditEntry]:
     """Page after page, as whoever reads on gets them."""
     found: list[AuditEntry] = []
-    before: Place | None = None
+    before: PageKey | None = None
     while True:
         page = find(conn, wanted, limit=limit, before=before)
         found += page.entries

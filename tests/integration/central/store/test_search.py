@@ -11,10 +11,10 @@ from sqlalchemy import Connection, text
 from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
 from fieldpost.central.store.search import notifications, postings, terms
 from fieldpost.central.store.search.notifications import Found
-from fieldpost.central.store.search.terms import Place
 from fieldpost.core.ids import new_id
 from fieldpost.core.notification import Status, Summary
 from fieldpost.core.search.filters import Filter, tokenize
+from fieldpost.core.search.page_key import PageKey
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
 from support.plans import plans_of
@@ -22,7 +22,7 @@ from support.plans import plans_of
 WORDS = ("pump", "valve", "low", "High", "tank-7", "STRASSE", "straße", "über", "4711")
 
 
-async def find(centre: Centre, *, limit: int = 100, before: Place | None = None, **wanted: object) -> Found:
+async def find(centre: Centre, *, limit: int = 100, before: PageKey | None = None, **wanted: object) -> Found:
     return await centre.store.read(notifications.find, Filter(**wanted), limit=limit, before=before)  # type: ignore[arg-type]
 
 
@@ -156,7 +156,7 @@ async def test_every_filter_finds_what_the_formula_says_in_pages_of_any_size(
         expected = [n for n in rows if fits(n, wanted)]
         limit = rng.choice((1, 4, 200))
         seen: list[Summary] = []
-        before: Place | None = None
+        before: PageKey | None = None
         while True:
             page = await centre.store.read(notifications.find, wanted, limit=limit, before=before)
             assert len(page.notifications) <= limit

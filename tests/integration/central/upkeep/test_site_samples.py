@@ -18,7 +18,7 @@ from fieldpost.core.kpi import Thresholds
 from fieldpost.core.sites.call_mirror import CallReport
 from fieldpost.core.sites.health import Freshness, LinkState
 from fieldpost.core.sites.intent import IntentKind
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import Health
 from fieldpost.testing import ManualClock
@@ -135,9 +135,9 @@ async def test_history_of_an_unknown_site_or_an_impossible_time_is_told(sites: S
         await sites.history(SITE, clock.now(), clock.now())
 
 
-def a_call(status: OperationStatus, at: datetime) -> CallReport:
+def a_call(status: CallStatus, at: datetime) -> CallReport:
     return CallReport(
-        operation_id=new_id(at, bytes(range(10)) if status is OperationStatus.PARKED else bytes(10)),
+        call_id=new_id(at, bytes(range(10)) if status is CallStatus.PARKED else bytes(10)),
         category=Category.EXTERNAL_CALL,
         target_summary="erp POST /orders",
         status=status,
@@ -160,22 +160,20 @@ async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never
     centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
     """The long-term record of a cached call is central's: a year, where the site keeps a week."""
-    reports = [a_call(OperationStatus.DELIVERED, clock.now()), a_call(OperationStatus.PARKED, clock.now())]
+    reports = [a_call(CallStatus.DELIVERED, clock.now()), a_call(CallStatus.PARKED, clock.now())]
     await centre.store.write(cached_calls.apply, SITE, "first", 1, reports, sent_at=clock.now(), now=clock.now())
     acts = Intents(centre.store, clock)
-    done, _waits = await acts.give(
-        ADMIN, SITE, IntentKind.RETRY, message_ids=[report.operation_id for report in reports]
-    )
+    done, _waits = await acts.give(ADMIN, SITE, IntentKind.RETRY, message_ids=[report.call_id for report in reports])
     await acts.cancel(ADMIN, done.intent_id)
     await centre.ingest.reports.health(SITE, a_report(clock))
     await sample(centre)
     upkeep = CentralUpkeep.over(centre.store, "node-1", clock, Thresholds())
-    tables_ = ("site_calls", "intents", "site_health_samples", "site_health")
+    tables_ = ("cached_calls", "intents", "site_health_samples", "site_health")
     for days, left in ((89, [2, 2, 1, 1]), (2, [2, 2, 0, 1]), (273, [2, 2, 0, 1]), (2, [1, 1, 0, 1])):
         clock.advance(days * 86400)
         await upkeep.leader.campaign()
         await upkeep.purge.sweep()
         assert [await count(centre, table) for table in tables_] == left
-    assert await centre.store.read(cached_calls.get, SITE, reports[1].operation_id) is not None
+    assert await centre.store.read(cached_calls.get, SITE, reports[1].call_id) is not None
     assert await centre.store.read(intents.open_counts) == {SITE: 1}
     assert await centre.store.read(health.get, SITE) is not None

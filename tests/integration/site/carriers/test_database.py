@@ -28,10 +28,10 @@ from support.pg_tls import pg_tls
 from support.ports import closed_port
 
 STATEMENTS = {
-    "count": "INSERT INTO counts (operation_id, unit, n) VALUES (:operation_id, :unit, :n)",
-    "count_once": "INSERT INTO counts (operation_id, unit, n) VALUES (:operation_id, :unit, :n) ON CONFLICT DO NOTHING",
+    "count": "INSERT INTO counts (call_id, unit, n) VALUES (:call_id, :unit, :n)",
+    "count_once": "INSERT INTO counts (call_id, unit, n) VALUES (:call_id, :unit, :n) ON CONFLICT DO NOTHING",
 }
-TABLE = "CREATE TABLE counts (operation_id TEXT PRIMARY KEY, unit TEXT NOT NULL, n INTEGER NOT NULL CHECK (n >= 0))"
+TABLE = "CREATE TABLE counts (call_id TEXT PRIMARY KEY, unit TEXT NOT NULL, n INTEGER NOT NULL CHECK (n >= 0))"
 VALUES: dict[str, Scalar] = {"unit": "press ü", "n": 3}
 
 
@@ -63,7 +63,7 @@ class World:
     def file(self) -> Path:
         return Path(self.url.removeprefix("sqlite:///"))
 
-    async def rows(self, sql: str = "SELECT operation_id, unit, n FROM counts") -> list[tuple[Any, ...]]:
+    async def rows(self, sql: str = "SELECT call_id, unit, n FROM counts") -> list[tuple[Any, ...]]:
         return await self.run(sql)
 
     async def run(self, sql: str) -> list[tuple[Any, ...]]:
@@ -88,7 +88,7 @@ def message(write: DatabaseWrite, number: int = 1) -> Message:
     return Message(
         sequence=number,
         message_id=operation(number),
-        tracked_operation_id=operation(number),
+        call_id=operation(number),
         category=Category.DATABASE_WRITE,
         target="plant",
         payload=encode(write),
@@ -133,7 +133,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 @pytest.mark.req("SF-17", "MSG-07")
-async def test_a_write_is_one_row_under_its_operation_id(world: World) -> None:
+async def test_a_write_is_one_row_under_its_call_id(world: World) -> None:
     assert await world.write() == Taken()
     assert await world.rows() == [(operation(), "press ü", 3)]
 
@@ -268,7 +268,7 @@ async def test_a_locked_file_is_waited_for_as_long_as_the_attempt_may_take(file:
 async def test_a_statement_that_takes_too_long_is_stopped_and_leaves_nothing(file: World) -> None:
     endless = (
         "INSERT INTO counts WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) "
-        "SELECT :operation_id, 'x', count(*) FROM n"
+        "SELECT :call_id, 'x', count(*) FROM n"
     )
     answer = await file.write(endless, {}, timeout_s=1.5, allows_free_sql=True)
     assert isinstance(answer, NotNow)
@@ -381,17 +381,17 @@ async def test_a_lock_that_lasts_longer_than_the_attempt_keeps_the_write(server:
 
 
 async def test_the_statement_timeout_is_told_to_the_server_for_the_one_transaction(server: World) -> None:
-    sql = "INSERT INTO counts SELECT :operation_id, current_setting('statement_timeout'), 1"
+    sql = "INSERT INTO counts SELECT :call_id, current_setting('statement_timeout'), 1"
     assert await server.write(sql, {}, allows_free_sql=True, timeout_s=7.5) == Taken()
     assert await server.rows("SELECT unit FROM counts") == [("7500ms",)]
 
 
 async def test_connections_are_reused_and_replaced_when_they_died_idle_at_no_cost(server: World) -> None:
-    sql = "INSERT INTO counts SELECT :operation_id, pg_backend_pid()::text, 1"
+    sql = "INSERT INTO counts SELECT :call_id, pg_backend_pid()::text, 1"
     definition = {"allows_free_sql": True}
     for number in (1, 2):
         assert await server.write(sql, {}, number, **definition) == Taken()
-    (first,), (second,) = await server.rows("SELECT unit FROM counts ORDER BY operation_id")
+    (first,), (second,) = await server.rows("SELECT unit FROM counts ORDER BY call_id")
     assert first == second
     await server.run(f"SELECT pg_terminate_backend({first}, 5000)")
     assert await server.write(sql, {}, 3, **definition) == Taken()
@@ -410,7 +410,7 @@ async def test_a_port_where_nobody_listens_and_a_database_or_user_that_is_not_th
         assert isinstance(await server.write(url=url), NotNow), url
 
 
-async def test_a_commit_without_an_answer_is_uncertain_and_the_operation_id_makes_its_repetition_harmless(
+async def test_a_commit_without_an_answer_is_uncertain_and_the_call_id_makes_its_repetition_harmless(
     server: World,
 ) -> None:
     async with pg_proxy(server.url) as proxy:

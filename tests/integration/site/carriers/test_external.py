@@ -47,7 +47,7 @@ def message(definition: External, method: str = "POST", path: str = "/orders", *
     return Message(
         sequence=1,
         message_id=OPERATION,
-        tracked_operation_id=OPERATION,
+        call_id=OPERATION,
         category=Category.EXTERNAL_CALL,
         target=definition.name,
         payload=encode(check_call(definition, method, path, **arguments)),
@@ -69,7 +69,7 @@ def write_secret(file: Path, text: str, mode: int = 0o600) -> None:
 
 
 @pytest.mark.req("SF-17", "MSG-05")
-async def test_a_call_arrives_as_it_was_given_under_its_operation_id(world: World) -> None:
+async def test_a_call_arrives_as_it_was_given_under_its_call_id(world: World) -> None:
     write_secret(world.folder / "erp.secret", "Bearer abc.def\n")
     world.url += "/api/v2/"
     answer = await world.call(

@@ -60,9 +60,9 @@ def test_the_ways_out_know_no_table_no_dispatcher_and_no_console() -> None:
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [])
         if name.startswith("fieldpost.")
     }
-    rooms = ("fieldpost.core", "fieldpost.clock", "fieldpost.outbound", "fieldpost.central.adapters")
+    backend = ("fieldpost.core", "fieldpost.clock", "fieldpost.outbound", "fieldpost.central.adapters")
     assert imported
-    assert [name for name in imported if not name.startswith(rooms)] == []
+    assert [name for name in imported if not name.startswith(backend)] == []
 
 
 BROKEN = {

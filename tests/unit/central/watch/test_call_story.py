@@ -6,17 +6,17 @@ import pytest
 
 from fieldpost.central.watch.cached_calls import CallDetail
 from fieldpost.central.watch.call_story import standing, story
-from fieldpost.core.sites.call_mirror import CallReport, SiteCall
+from fieldpost.core.sites.call_mirror import CachedCall, CallReport
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, IntentState
-from fieldpost.core.sites.message import Category, OperationStatus
+from fieldpost.core.sites.message import CallStatus, Category
 
 NOW = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def call(status: OperationStatus, *, retry_count: int = 0, gone_at: datetime | None = None) -> SiteCall:
+def call(status: CallStatus, *, retry_count: int = 0, gone_at: datetime | None = None) -> CachedCall:
     report = CallReport(
-        operation_id="019a8b3c-0000-7000-8000-000000000001",
+        call_id="019a8b3c-0000-7000-8000-000000000001",
         category=Category.EXTERNAL_CALL,
         target_summary="erp POST /orders",
         status=status,
@@ -32,7 +32,7 @@ def call(status: OperationStatus, *, retry_count: int = 0, gone_at: datetime | N
         terminal_at=None,
         version=1,
     )
-    return SiteCall(
+    return CachedCall(
         site="plant-7",
         report=report,
         first_seen_at=NOW - 8 * MINUTE,
@@ -43,20 +43,20 @@ def call(status: OperationStatus, *, retry_count: int = 0, gone_at: datetime | N
     )
 
 
-def detail(one: SiteCall, *intents: Intent, is_stuck: bool = False) -> CallDetail:
+def detail(one: CachedCall, *intents: Intent, is_stuck: bool = False) -> CallDetail:
     return CallDetail(one, intents, None, is_stuck, NOW)
 
 
-@pytest.mark.parametrize("status", OperationStatus)
-def test_where_a_call_stands_is_told_for_every_status(status: OperationStatus) -> None:
+@pytest.mark.parametrize("status", CallStatus)
+def test_where_a_call_stands_is_told_for_every_status(status: CallStatus) -> None:
     assert standing(detail(call(status))).endswith(".")
 
 
 def test_it_is_told_what_a_person_can_do_and_what_takes_too_long() -> None:
-    assert "after 1 retry, and it waits for a person" in standing(detail(call(OperationStatus.PARKED, retry_count=1)))
-    assert "after its first attempt" in standing(detail(call(OperationStatus.PARKED)))
-    assert "longer than it should" in standing(detail(call(OperationStatus.RETRYING), is_stuck=True))
-    assert "no longer knows" in standing(detail(call(OperationStatus.PARKED, gone_at=NOW)))
+    assert "after 1 retry, and it waits for a person" in standing(detail(call(CallStatus.PARKED, retry_count=1)))
+    assert "after its first attempt" in standing(detail(call(CallStatus.PARKED)))
+    assert "longer than it should" in standing(detail(call(CallStatus.RETRYING), is_stuck=True))
+    assert "no longer knows" in standing(detail(call(CallStatus.PARKED, gone_at=NOW)))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_story_has_what_was_asked_and_what_came_of_it_in_order(
         outcome=outcome,
         done_at=NOW - 4 * MINUTE,
     )
-    steps = story(detail(call(OperationStatus.PARKED, gone_at=NOW), intent))
+    steps = story(detail(call(CallStatus.PARKED, gone_at=NOW), intent))
     assert [step.title for step in steps] == [
         "Issued by a script",
         "Retry asked for",

@@ -100,13 +100,13 @@ def test_a_time_that_the_site_could_not_tell_is_quoted() -> None:
 
 
 def test_each_retry_by_a_person_begins_a_cycle_and_says_why() -> None:
-    act_id = "0198c8a0-0000-7000-8000-0000000000aa"
-    again = replace(act(3, AuditStatus.SUBMITTED), request_summary=f"bulk retry {act_id}: the relay is back")
+    action_id = "0198c8a0-0000-7000-8000-0000000000aa"
+    again = replace(act(3, AuditStatus.SUBMITTED), request_summary=f"bulk retry {action_id}: the relay is back")
     steps = timeline(replace(PENDING, cycle=2), (attempt(1, "permanent_failure"), attempt(4, None)), (again,))
     first, second = cycles(steps)
     assert [step.title for step in first][-1] == "Attempt 1: failed for good"
     assert [step.title for step in second] == ["Retried by maria", "Attempt 2: under way", "Next attempt"]
-    assert (second[0].note, second[0].act_id) == ("the relay is back", act_id)
+    assert (second[0].note, second[0].action_id) == ("the relay is back", action_id)
 
 
 PARKED = replace(PENDING, status=Status.PARKED, due_at=None, terminal_at=T0, last_error="no")

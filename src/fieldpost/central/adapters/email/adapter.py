@@ -18,8 +18,8 @@ from fieldpost.central.adapters.email.settings import (
     SECRETS,
     EmailSettings,
     check_settings,
-    doubts,
     read_settings,
+    warnings,
 )
 from fieldpost.central.adapters.email.smtp_transaction import SmtpTransaction
 from fieldpost.clock import Clock, SystemClock
@@ -62,14 +62,14 @@ class EmailAdapter:
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         return check_settings(settings)
 
-    def doubts(self, settings: Mapping[str, object]) -> list[str]:
-        return doubts(settings)
+    def warnings(self, settings: Mapping[str, object]) -> list[str]:
+        return warnings(settings)
 
-    async def locate(self, settings: Mapping[str, object]) -> None:
+    async def check_hosts(self, settings: Mapping[str, object]) -> None:
         if isinstance(host := settings.get("host"), str):
-            await self._outbound.admin.locate(host, "host")
+            await self._outbound.admin.check_hosts(host, "host")
         if isinstance(url := settings.get("oauth_token_url"), str):
-            await self._outbound.admin.locate(URL(url).raw_host or "", "oauth_token_url")
+            await self._outbound.admin.check_hosts(URL(url).raw_host or "", "oauth_token_url")
 
     def check_target(self, address: str) -> str:
         return check_address(address)
@@ -87,9 +87,9 @@ class EmailAdapter:
         if (refusal := attempt.refusal) is not None:
             return refusal
         deadline = AttemptDeadline(self._clock, self._clock.monotonic() + self.deadline_s * (1 - MARGIN))
-        opening = Opening(settings, self._tls_context, self._outbound, deadline, envelope.witness)
+        opening = Opening(settings, self._tls_context, self._outbound, deadline, envelope.transcript)
         # Whoever watches wants to see the whole conversation, from the banner on.
-        is_fresh = envelope.witness is not None
+        is_fresh = envelope.transcript is not None
         while True:
             conversation = await self._pool.take(settings, deadline, opening, is_fresh=is_fresh)
             if isinstance(conversation, SmtpConversation):
@@ -122,7 +122,7 @@ class EmailAdapter:
         return outcome
 
     def _leave(self, turn: SmtpTransaction, conversation: SmtpConversation) -> None:
-        if conversation.witness is not None:
+        if conversation.transcript is not None:
             self._pool.dismiss(conversation)
         elif turn.is_settled:
             self._pool.give_back(conversation)

@@ -27,7 +27,7 @@ from fieldpost.outbound.guard import AddressGuard, Blocked
 
 QUIT_TIMEOUT_S = 5.0
 
-Witness = Callable[[str], None]
+Transcript = Callable[[str], None]
 
 
 class SmtpConversation:
@@ -44,7 +44,7 @@ class SmtpConversation:
         self.is_in_transaction = False
         """MAIL was said, and neither a whole message nor RSET since."""
         self.is_reused = False
-        self.witness: Witness | None = None
+        self.transcript: Transcript | None = None
         self.scrub = Scrubber()
         self.idle_since = 0.0
         self.dot: asyncio.Future[None] | None = None
@@ -166,7 +166,7 @@ class SmtpConversation:
         """Commands in one write; False when the connection is gone."""
         if any(_CONTROL.search(line) for line in lines):
             raise ValueError("a command must not contain control characters")
-        if self.witness is not None:
+        if self.transcript is not None:
             for line in lines:
                 self.tell(f"> {line.decode('utf-8', 'replace') if shown is None else shown}")
         try:
@@ -198,9 +198,9 @@ class SmtpConversation:
         except OSError as error:
             return self.unheard(f"the connection failed: {error}")
         # A server may repeat what it was told, and what it says is stored and shown.
-        text = response.message if response.code < 300 and self.witness is None else self.scrub(response.message)
+        text = response.message if response.code < 300 and self.transcript is None else self.scrub(response.message)
         reply = SmtpReply(response.code, text)
-        if self.witness is not None:
+        if self.transcript is not None:
             self.tell(f"< {reply.line}")
         self.is_over = is_over(self.phase, reply)
         return reply
@@ -215,8 +215,8 @@ class SmtpConversation:
 
     def tell(self, line: str) -> None:
         """To whoever watches, if anybody does."""
-        if self.witness is not None:
-            self.witness(line)
+        if self.transcript is not None:
+            self.transcript(line)
 
 
 CLOSED = "the server closed the connection"

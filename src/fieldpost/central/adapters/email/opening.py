@@ -25,7 +25,7 @@ class Opening:
         tls_context: ssl.SSLContext,
         outbound: Outbound,
         deadline: AttemptDeadline,
-        witness: Callable[[str], None] | None,
+        transcript: Callable[[str], None] | None,
     ) -> None:
         self.is_worth_another = False
         """The token was refused, and a new one may not be."""
@@ -33,13 +33,13 @@ class Opening:
         self._tls_context = tls_context
         self._outbound = outbound
         self._deadline = deadline
-        self._witness = witness
+        self._witness = transcript
         self._has_renewed = False
 
     def make(self) -> SmtpConversation:
         """A conversation that has not begun."""
         made = SmtpConversation(self._settings, self._tls_context, self._outbound.admin)
-        made.witness = self._witness
+        made.transcript = self._witness
         return made
 
     async def open(self, conversation: SmtpConversation) -> Held | None:

@@ -79,7 +79,7 @@ class Pool:
 
     def hand_over(self, conversation: SmtpConversation) -> bool:
         """While its message waits for an answer: whether somebody else speaks over it already."""
-        if conversation.dot_s is None or conversation.dot_s > SHARED_DOT_S or conversation.witness is not None:
+        if conversation.dot_s is None or conversation.dot_s > SHARED_DOT_S or conversation.transcript is not None:
             return False
         place = self._places[conversation.settings.server]
         return place.open_count <= conversation.settings.max_connections and self._pass_on(place, conversation)

@@ -104,7 +104,7 @@ def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def doubts(settings: Mapping[str, object]) -> list[str]:
+def warnings(settings: Mapping[str, object]) -> list[str]:
     """What is lawful and yet probably not meant, in sentences."""
     username, sender = settings.get("username"), settings.get("from_address")
     if settings.get("auth", "none") == "none" or not isinstance(username, str) or not isinstance(sender, str):

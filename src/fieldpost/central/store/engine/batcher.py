@@ -28,7 +28,7 @@ class Batcher(Generic[K, T]):
         self._waiting: list[tuple[K, asyncio.Future[T]]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def one(self, what: K) -> T:
+    async def submit(self, what: K) -> T:
         """What `do` says of this one, done together with whatever else waits."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((what, answer))

@@ -67,7 +67,7 @@ class Store(Protocol):
 
     url: str
     wake: Wake
-    trouble: Unavailable | None
+    last_failure: Unavailable | None
     """Why the last write could not be done; None once one could. A node writes that it lives every few seconds."""
 
     async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -190,7 +190,7 @@ class SqliteStore:
     def __init__(self, url: URL, clock: Clock, busy_s: float = BUSY_S) -> None:
         self.url = url.render_as_string()
         self.wake: Wake = LocalWake()
-        self.trouble: Unavailable | None = None
+        self.last_failure: Unavailable | None = None
         self._clock = clock
         self._log = Path(f"{url.database}-wal")
         self._writer = sqlite_engine(url, busy_s=busy_s)
@@ -304,7 +304,7 @@ class PostgresStore:
         # The same connections, on which each statement commits by itself.
         self._committing = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self.wake: Wake = PostgresWake(url)
-        self.trouble: Unavailable | None = None
+        self.last_failure: Unavailable | None = None
 
     def now(self) -> datetime | None:
         return self._clock.now() if self._clock else None
@@ -356,9 +356,9 @@ def _noting_trouble(store: Store) -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        store.trouble = error
+        store.last_failure = error
         raise
-    store.trouble = None
+    store.last_failure = None
 
 
 def _is_passing(error: Exception) -> bool:

@@ -43,11 +43,11 @@ IS_PARKED_CALL = "status = 'parked' and gone_at is null"
 IS_ENDED = "ended_at is not null"
 IS_GONE = "gone_at is not null"
 
-site_calls = Table(
-    "site_calls",
+cached_calls = Table(
+    "cached_calls",
     metadata,
     Column("site", Text, primary_key=True),
-    Column("operation_id", Id, primary_key=True),
+    Column("call_id", Id, primary_key=True),
     Column("incarnation", Text, nullable=False),
     Column("category", Text, nullable=False),
     Column("target_summary", Text, nullable=False),
@@ -73,31 +73,31 @@ site_calls = Table(
     CheckConstraint("status in ('pending', 'retrying', 'delivered', 'parked', 'failed', 'discarded')", "status"),
     CheckConstraint("(status in ('delivered', 'failed', 'discarded')) = (ended_at is not null)", "ended"),
     CheckConstraint("retry_count >= 0 and version >= 1 and round >= 1", "counts"),
-    Index("ix_site_calls_seen", "first_seen_at", "operation_id"),
-    Index("ix_site_calls_site", "site", "first_seen_at", "operation_id"),
+    Index("ix_cached_calls_seen", "first_seen_at", "call_id"),
+    Index("ix_cached_calls_site", "site", "first_seen_at", "call_id"),
     Index(
-        "ix_site_calls_live",
+        "ix_cached_calls_live",
         "site",
         "begun_at",
         postgresql_where=text(IS_LIVE_CALL),
         sqlite_where=text(IS_LIVE_CALL),
     ),
     Index(
-        "ix_site_calls_parked",
+        "ix_cached_calls_parked",
         "site",
         "first_seen_at",
         postgresql_where=text(IS_PARKED_CALL),
         sqlite_where=text(IS_PARKED_CALL),
     ),
     Index(
-        "ix_site_calls_ended",
+        "ix_cached_calls_ended",
         "ended_at",
         "status",
         "site",
         postgresql_where=text(IS_ENDED),
         sqlite_where=text(IS_ENDED),
     ),
-    Index("ix_site_calls_gone", "gone_at", postgresql_where=text(IS_GONE), sqlite_where=text(IS_GONE)),
+    Index("ix_cached_calls_gone", "gone_at", postgresql_where=text(IS_GONE), sqlite_where=text(IS_GONE)),
 )
 
 IS_OPEN = "state in ('waiting', 'sent')"

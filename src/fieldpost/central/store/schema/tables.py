@@ -359,10 +359,10 @@ search_backlog = Table(
     Index("ix_search_backlog_created_at", "created_at"),
 )
 
-bulk_acts = Table(
-    "bulk_acts",
+bulk_actions = Table(
+    "bulk_actions",
     metadata,
-    Column("act_id", Id, primary_key=True),
+    Column("action_id", Id, primary_key=True),
     Column("verb", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("reason", Text, nullable=False),
@@ -388,15 +388,18 @@ bulk_acts = Table(
     CheckConstraint("(status in ('gathering', 'running')) = (ended_at is null)", "ended"),
     CheckConstraint("(ended_at is null) = (due_at is not null)", "due"),
     Index(
-        "ix_bulk_acts_due", "due_at", postgresql_where=text("ended_at is null"), sqlite_where=text("ended_at is null")
+        "ix_bulk_actions_due",
+        "due_at",
+        postgresql_where=text("ended_at is null"),
+        sqlite_where=text("ended_at is null"),
     ),
-    Index("ix_bulk_acts_created_at", "created_at"),
+    Index("ix_bulk_actions_created_at", "created_at"),
 )
 
-bulk_act_rows = Table(
-    "bulk_act_rows",
+bulk_action_rows = Table(
+    "bulk_action_rows",
     metadata,
-    Column("act_id", Id, ForeignKey("bulk_acts.act_id", ondelete="CASCADE"), primary_key=True),
+    Column("action_id", Id, ForeignKey("bulk_actions.action_id", ondelete="CASCADE"), primary_key=True),
     Column("place", Integer, primary_key=True, autoincrement=False),  # 1, 2, 3, …: the order they are worked off in
     Column("notification_id", Id, nullable=False),  # no foreign key: what is purged stays in the record of the act
     Column("version", BigInteger),  # null for what was not there

@@ -29,8 +29,7 @@ from fieldpost.central.store.notifications.audit import to_entry
 from fieldpost.central.store.schema.tables import IS_ACT, IS_TROUBLE, audit
 from fieldpost.core.audit import AuditEntry, AuditStatus
 from fieldpost.core.search.audit_filter import ACTS, ERRORS, AuditFilter
-
-Place = tuple[datetime, str]
+from fieldpost.core.search.page_key import PageKey
 
 SCAN_MAX = 5_000
 """How many entries one search looks at."""
@@ -125,16 +124,16 @@ class FoundEntries:
     """Newest first. `end` is where to go on, None when there is nothing more."""
 
     entries: tuple[AuditEntry, ...]
-    end: Place | None
+    end: PageKey | None
 
 
-def find(conn: Connection, wanted: AuditFilter, *, limit: int, before: Place | None = None) -> FoundEntries:
+def find(conn: Connection, wanted: AuditFilter, *, limit: int, before: PageKey | None = None) -> FoundEntries:
     """At most so many that fit, older than `before`; fewer, with an end to go on from, when they are rare."""
     way = _way(wanted)
     upper = (wanted.until, _FIRST_ID) if wanted.until is not None else (_EVER, _LAST_ID)
     place = upper if before is None else min(before, upper)
     judgement = _judgement(wanted) | ({"about": wanted.about, "about_text": wanted.about} if wanted.about else {})
-    found: list[Place] = []
+    found: list[PageKey] = []
     looked, step = 0, limit + 1 if _is_plain(wanted, way) else _STEP
     while looked < SCAN_MAX:
         rows = _WAYS[way].run(conn, since=wanted.since or _NEVER, at=place[0], id=place[1], step=step, **judgement)
@@ -188,6 +187,6 @@ def _judgement(wanted: AuditFilter) -> dict[str, Any]:
     }
 
 
-def _whole(conn: Connection, found: list[Place]) -> tuple[AuditEntry, ...]:
+def _whole(conn: Connection, found: list[PageKey]) -> tuple[AuditEntry, ...]:
     rows = _entries.run(conn, ids=[event_id for _, event_id in found]) if found else []
     return tuple(to_entry(dict(row._mapping)) for row in rows)

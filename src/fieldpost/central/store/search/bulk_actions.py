@@ -1,4 +1,4 @@
-"""Bulk acts and what each came to for its notifications."""
+"""Bulk actions and what each came to for its notifications."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from sqlalchemy.types import TypeEngine
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.central.store.schema.tables import bulk_acts
-from fieldpost.central.store.search.terms import Place
-from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, RowOutcome, Tried
+from fieldpost.central.store.schema.tables import bulk_actions
+from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome, Tried
 from fieldpost.core.notification import Status
+from fieldpost.core.search.page_key import PageKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class ActRow:
 class BulkStep:
     """An act whose turn it is, locked until the transaction ends; `gathered_to` is where its search goes on."""
 
-    act: BulkAct
-    gathered_to: Place | None
+    act: BulkAction
+    gathered_to: PageKey | None
 
 
-TOP: Place = (datetime(9999, 1, 1, tzinfo=UTC), "ffffffff-ffff-7fff-bfff-ffffffffffff")
+TOP: PageKey = (datetime(9999, 1, 1, tzinfo=UTC), "ffffffff-ffff-7fff-bfff-ffffffffffff")
 """Before this one comes everything."""
 
 _ACT: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] = {
-    "act_id": Id,
+    "action_id": Id,
     "verb": Text,
     "actor": Text,
     "reason": Text,
@@ -71,132 +71,135 @@ _ROW = {
     "settled_at": Moment,
 }
 
-_get = Statement(f"select {_COLUMNS} from bulk_acts where act_id = :act_id", result=_ACT)
+_get = Statement(f"select {_COLUMNS} from bulk_actions where action_id = :action_id", result=_ACT)
 _newest = Statement(
     f"""
-    select {_COLUMNS} from bulk_acts where (created_at, act_id) < (:at, :act_id)
-    order by created_at desc, act_id desc limit :limit
+    select {_COLUMNS} from bulk_actions where (created_at, action_id) < (:at, :action_id)
+    order by created_at desc, action_id desc limit :limit
     """,
     result=_ACT,
 )
 _next_due = Statement(
-    "select act_id from bulk_acts where ended_at is null and due_at <= {now} order by due_at limit 1",
-    result={"act_id": Id},
+    "select action_id from bulk_actions where ended_at is null and due_at <= {now} order by due_at limit 1",
+    result={"action_id": Id},
 )
 # The lock is the whole claim: a turn is one transaction, and a node that dies in it gives it up with it.
 _turn = Statement(
     f"""
-    select {_COLUMNS}, gathered_to_at, gathered_to_id from bulk_acts
-    where act_id = :act_id and ended_at is null and due_at <= {{now}} {{locked}}
+    select {_COLUMNS}, gathered_to_at, gathered_to_id from bulk_actions
+    where action_id = :action_id and ended_at is null and due_at <= {{now}} {{locked}}
     """,
     result={**_ACT, "gathered_to_at": Moment, "gathered_to_id": Id},
 )
 _keep = Statement(
     """
-    update bulk_acts set status = :status, stage = :stage, total = :total, done = :done, conflicts = :conflicts,
+    update bulk_actions set status = :status, stage = :stage, total = :total, done = :done, conflicts = :conflicts,
         gone = :gone, note = :note, ended_at = :ended_at, due_at = :due_at, gathered_to_at = :at, gathered_to_id = :id
-    where act_id = :act_id
+    where action_id = :action_id
     """
 )
 _postpone = Statement(
-    "update bulk_acts set due_at = {now+wait_s} where act_id = :act_id and ended_at is null",
+    "update bulk_actions set due_at = {now+wait_s} where action_id = :action_id and ended_at is null",
 )
 _cancel = Statement(
     """
-    update bulk_acts set status = 'cancelled', note = :note, ended_at = :at, due_at = null
-    where act_id = :act_id and ended_at is null returning act_id
+    update bulk_actions set status = 'cancelled', note = :note, ended_at = :at, due_at = null
+    where action_id = :action_id and ended_at is null returning action_id
     """
 )
 
 _NEW_ROW: Mapping[str, ParameterKind] = {"place": "int", "notification_id": "id", "version": "int", "error_key": "text"}
 _add_rows = Statement(
-    f"insert into bulk_act_rows (act_id, {', '.join(_NEW_ROW)}) select :act_id, {', '.join(_NEW_ROW)} from {{rows}}",
+    f"""
+    insert into bulk_action_rows (action_id, {", ".join(_NEW_ROW)})
+    select :action_id, {", ".join(_NEW_ROW)} from {{rows}}
+    """,
     rows=_NEW_ROW,
 )
 _rows = Statement(
     f"""
-    select {", ".join(_ROW)} from bulk_act_rows
-    where act_id = :act_id and place > :after and (cast(:outcome as text) is null or outcome = :outcome)
+    select {", ".join(_ROW)} from bulk_action_rows
+    where action_id = :action_id and place > :after and (cast(:outcome as text) is null or outcome = :outcome)
     order by place limit :limit
     """,
     result=_ROW,
 )
 _settle = Statement(
     """
-    update bulk_act_rows set outcome = u.outcome, current_status = u.current_status, settled_at = :at
-    from {rows} where bulk_act_rows.act_id = :act_id and bulk_act_rows.place = u.place
+    update bulk_action_rows set outcome = u.outcome, current_status = u.current_status, settled_at = :at
+    from {rows} where bulk_action_rows.action_id = :action_id and bulk_action_rows.place = u.place
     """,
     rows={"place": "int", "outcome": "text", "current_status": "text"},
 )
 _tried = Statement(
     """
-    select r.error_key, n.status, n.last_error from bulk_act_rows r
+    select r.error_key, n.status, n.last_error from bulk_action_rows r
     join notifications n on n.notification_id = r.notification_id
-    where r.act_id = :act_id and r.place <= :end and r.outcome = 'done'
+    where r.action_id = :action_id and r.place <= :end and r.outcome = 'done'
     """,
     result={"error_key": Text, "status": Text, "last_error": Text},
 )
 # The rows first, in batches: an act may have been about a hundred thousand.
 _purge_rows = Statement(
     """
-    delete from bulk_act_rows where (act_id, place) in (
-        select r.act_id, r.place from bulk_acts a join bulk_act_rows r on r.act_id = a.act_id
+    delete from bulk_action_rows where (action_id, place) in (
+        select r.action_id, r.place from bulk_actions a join bulk_action_rows r on r.action_id = a.action_id
         where a.ended_at < :cutoff limit :limit
     ) returning place
     """
 )
 _purge_acts = Statement(
     """
-    delete from bulk_acts where ended_at < :cutoff
-        and not exists (select 1 from bulk_act_rows r where r.act_id = bulk_acts.act_id)
+    delete from bulk_actions where ended_at < :cutoff
+        and not exists (select 1 from bulk_action_rows r where r.action_id = bulk_actions.action_id)
     """
 )
 
 
-def add(conn: Connection, act: BulkAct, rows: Sequence[ActRow] = ()) -> None:
+def add(conn: Connection, act: BulkAction, rows: Sequence[ActRow] = ()) -> None:
     """A new act, due at once; with its rows, if it is about a selection."""
     values = {name: getattr(act, name) for name in _ACT} | {"verb": act.verb.value, "status": act.status.value}
-    conn.execute(insert(bulk_acts).values(values | {"due_at": None if act.ended_at else act.created_at}))
-    add_rows(conn, act.act_id, rows)
+    conn.execute(insert(bulk_actions).values(values | {"due_at": None if act.ended_at else act.created_at}))
+    add_rows(conn, act.action_id, rows)
 
 
-def add_rows(conn: Connection, act_id: str, rows: Sequence[ActRow]) -> None:
+def add_rows(conn: Connection, action_id: str, rows: Sequence[ActRow]) -> None:
     if rows:
-        _add_rows.run(conn, [(r.place, r.notification_id, r.version, r.error_key) for r in rows], act_id=act_id)
+        _add_rows.run(conn, [(r.place, r.notification_id, r.version, r.error_key) for r in rows], action_id=action_id)
 
 
-def get(conn: Connection, act_id: str) -> BulkAct | None:
-    found = _get.run(conn, act_id=act_id)
+def get(conn: Connection, action_id: str) -> BulkAction | None:
+    found = _get.run(conn, action_id=action_id)
     return _act(found[0]) if found else None
 
 
-def newest(conn: Connection, limit: int, before: Place | None = None) -> list[BulkAct]:
+def newest(conn: Connection, limit: int, before: PageKey | None = None) -> list[BulkAction]:
     """The acts that began before this place, newest first."""
-    at, act_id = before or TOP
-    return [_act(row) for row in _newest.run(conn, at=at, act_id=act_id, limit=limit)]
+    at, action_id = before or TOP
+    return [_act(row) for row in _newest.run(conn, at=at, action_id=action_id, limit=limit)]
 
 
 def next_due(conn: Connection, *, now: datetime | None) -> str | None:
     """The act that has waited longest for its turn."""
     found = _next_due.run(conn, now=now)
-    return found[0].act_id if found else None
+    return found[0].action_id if found else None
 
 
-def take_turn(conn: Connection, act_id: str, *, now: datetime | None) -> BulkStep | None:
+def take_turn(conn: Connection, action_id: str, *, now: datetime | None) -> BulkStep | None:
     """The act, locked, if its turn has come and it is in nobody's hands."""
-    found = _turn.run(conn, act_id=act_id, now=now)
+    found = _turn.run(conn, action_id=action_id, now=now)
     if not found:
         return None
     row = found[0]
     return BulkStep(_act(row), (row.gathered_to_at, row.gathered_to_id) if row.gathered_to_id else None)
 
 
-def keep(conn: Connection, act: BulkAct, due_at: datetime | None, gathered_to: Place | None = None) -> None:
+def keep(conn: Connection, act: BulkAction, due_at: datetime | None, gathered_to: PageKey | None = None) -> None:
     """Write how far the act has come, at the end of its turn; `due_at` is its next one, None if it has ended."""
     at, notification_id = gathered_to or (None, None)
     _keep.run(
         conn,
-        act_id=act.act_id,
+        action_id=act.action_id,
         status=act.status.value,
         due_at=due_at,
         at=at,
@@ -205,29 +208,29 @@ def keep(conn: Connection, act: BulkAct, due_at: datetime | None, gathered_to: P
     )
 
 
-def postpone(conn: Connection, act_id: str, wait_s: float, *, now: datetime | None) -> None:
+def postpone(conn: Connection, action_id: str, wait_s: float, *, now: datetime | None) -> None:
     """Let the others have their turns first."""
-    _postpone.run(conn, act_id=act_id, wait_s=wait_s, now=now)
+    _postpone.run(conn, action_id=action_id, wait_s=wait_s, now=now)
 
 
 _PROGRESS = ("stage", "total", "done", "conflicts", "gone", "note", "ended_at")
 
 
-def cancel(conn: Connection, act_id: str, note: str, at: datetime) -> bool:
+def cancel(conn: Connection, action_id: str, note: str, at: datetime) -> bool:
     """End it where it stands, after the turn that may be under way; False if it has ended already."""
-    return bool(_cancel.run(conn, act_id=act_id, note=note, at=at))
+    return bool(_cancel.run(conn, action_id=action_id, note=note, at=at))
 
 
 def rows_of(
-    conn: Connection, act_id: str, *, after: int = 0, limit: int, outcome: RowOutcome | None = None
+    conn: Connection, action_id: str, *, after: int = 0, limit: int, outcome: RowOutcome | None = None
 ) -> list[ActRow]:
     """The act's rows behind this place, in their order."""
-    return [_row(row) for row in _rows.run(conn, act_id=act_id, after=after, limit=limit, outcome=outcome)]
+    return [_row(row) for row in _rows.run(conn, action_id=action_id, after=after, limit=limit, outcome=outcome)]
 
 
-def settle(conn: Connection, act: BulkAct, rows: Sequence[ActRow], at: datetime) -> BulkAct:
+def settle(conn: Connection, act: BulkAction, rows: Sequence[ActRow], at: datetime) -> BulkAction:
     """Write the outcomes of these rows; the act with them counted."""
-    _settle.run(conn, [(r.place, r.outcome, r.current_status) for r in rows], act_id=act.act_id, at=at)
+    _settle.run(conn, [(r.place, r.outcome, r.current_status) for r in rows], action_id=act.action_id, at=at)
     outcomes = [row.outcome for row in rows]
     return replace(
         act,
@@ -237,9 +240,9 @@ def settle(conn: Connection, act: BulkAct, rows: Sequence[ActRow], at: datetime)
     )
 
 
-def tried(conn: Connection, act_id: str, end: int) -> list[Tried]:
+def tried(conn: Connection, action_id: str, end: int) -> list[Tried]:
     """How those stand now to which the act was done, up to this place."""
-    found = _tried.run(conn, act_id=act_id, end=end)
+    found = _tried.run(conn, action_id=action_id, end=end)
     return [Tried(row.error_key, Status(row.status), row.last_error) for row in found]
 
 
@@ -251,9 +254,9 @@ def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
     return PurgedBatch(count, span.after if count >= span.limit else None)
 
 
-def _act(row: Row[Any]) -> BulkAct:
+def _act(row: Row[Any]) -> BulkAction:
     given = {name: getattr(row, name) for name in _ACT}
-    return BulkAct(**given | {"verb": BulkVerb(row.verb), "status": BulkStatus(row.status)})
+    return BulkAction(**given | {"verb": BulkVerb(row.verb), "status": BulkStatus(row.status)})
 
 
 def _row(row: Row[Any]) -> ActRow:

@@ -32,9 +32,9 @@ from fieldpost.central.store.schema.rows import SUMMARY_COLUMNS, SUMMARY_TYPES
 from fieldpost.central.store.schema.tables import IS_UNDELIVERED
 from fieldpost.central.store.search import terms
 from fieldpost.central.store.search.postings import places
-from fieldpost.central.store.search.terms import Place
 from fieldpost.core.notification import Status, Summary
 from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.page_key import PageKey
 
 SCAN_MAX = 2_500
 """How many rows one search looks at: some tens of milliseconds, so that a page stays quick however rare it is."""
@@ -51,7 +51,7 @@ _PLACES_PER_ROW = 5
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)
 _FIRST_ID, _LAST_ID = "00000000-0000-1000-8000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
-TOP: Place = (_EVER, _LAST_ID)
+TOP: PageKey = (_EVER, _LAST_ID)
 
 NEWEST_FIRST = "order by created_at desc, notification_id desc"
 IN_RANGE = "created_at >= :since and (created_at, notification_id) < (:at, :id)"
@@ -129,14 +129,14 @@ class Found:
     """Newest first. `end` is where to go on, None when there is nothing more."""
 
     notifications: tuple[Summary, ...]
-    end: Place | None
+    end: PageKey | None
 
 
-def find(conn: Connection, wanted: Filter, *, limit: int, before: Place | None = None) -> Found:
+def find(conn: Connection, wanted: Filter, *, limit: int, before: PageKey | None = None) -> Found:
     """At most so many that fit, older than `before`; fewer, with an end to go on from, when they are rare."""
     assert not wanted.is_stuck, "a filter is resolved before it is asked for"
     assert not wanted.is_overdue, "a filter is resolved before it is asked for"
-    found: list[Place] = []
+    found: list[PageKey] = []
     looking = _look(conn, wanted, min(before or TOP, _upper(wanted)), limit)
     while True:
         try:
@@ -154,7 +154,7 @@ def bounds(wanted: Filter) -> dict[str, Any]:
     return _range(wanted.since, _upper(wanted))
 
 
-def _look(conn: Connection, wanted: Filter, before: Place, limit: int) -> Generator[Row[Any], None, Place | None]:
+def _look(conn: Connection, wanted: Filter, before: PageKey, limit: int) -> Generator[Row[Any], None, PageKey | None]:
     """The rows that fit but for their text; where it stopped looking, None when it has seen all."""
     if wanted.overdue_before is not None:
         some = _overdue.run(conn, overdue_before=wanted.overdue_before, most=FEW + 1)
@@ -185,8 +185,8 @@ def _look(conn: Connection, wanted: Filter, before: Place, limit: int) -> Genera
 
 
 def _walk(
-    conn: Connection, wanted: Filter, before: Place, since: datetime | None, most: float, *, is_rare: bool, step: int
-) -> Generator[Row[Any], None, tuple[float, Place | None]]:
+    conn: Connection, wanted: Filter, before: PageKey, since: datetime | None, most: float, *, is_rare: bool, step: int
+) -> Generator[Row[Any], None, tuple[float, PageKey | None]]:
     """How many rows it looked at, as they count, and where it stopped, None when it has seen all."""
     way = _way(wanted, is_rare)
     statement, ending = _walks[way]
@@ -215,8 +215,8 @@ def _way(wanted: Filter, is_rare: bool) -> tuple[Status, ...]:
 
 
 def _by_terms(
-    conn: Connection, wanted: Filter, asked: list[str], before: Place, most: float, limit: int
-) -> Generator[Row[Any], None, Place | None]:
+    conn: Connection, wanted: Filter, asked: list[str], before: PageKey, most: float, limit: int
+) -> Generator[Row[Any], None, PageKey | None]:
     looked = 0.0
     step = _STEP if wanted.statuses or wanted.error_key else limit + 1
     for some in places(conn, asked, wanted.since, before):
@@ -234,20 +234,20 @@ def _by_terms(
     return None
 
 
-def _by_places(conn: Connection, wanted: Filter, found: Sequence[Place]) -> Iterator[Row[Any]]:
+def _by_places(conn: Connection, wanted: Filter, found: Sequence[PageKey]) -> Iterator[Row[Any]]:
     """Those of these rows that fit, in the order of their places."""
     ids = [notification_id for _, notification_id in found]
     rows = {row.notification_id: row for row in _these.run(conn, ids=ids, **_judgement(wanted))}
     return (rows[notification_id] for notification_id in ids if notification_id in rows)
 
 
-def _within(wanted: Filter, before: Place, some: Sequence[Row[Any]]) -> list[Place]:
+def _within(wanted: Filter, before: PageKey, some: Sequence[Row[Any]]) -> list[PageKey]:
     """The places of these rows before that one and since the filter's beginning, newest first."""
     found = ((row.created_at, row.notification_id) for row in some)
     return sorted((at for at in found if (wanted.since or _NEVER, "") <= at < before), reverse=True)
 
 
-def _summaries(conn: Connection, found: list[Place]) -> tuple[Summary, ...]:
+def _summaries(conn: Connection, found: list[PageKey]) -> tuple[Summary, ...]:
     rows = _whole.run(conn, ids=[i for _, i in found]) if found else []
     return tuple(to_core.summary(row) for row in rows)
 
@@ -260,13 +260,13 @@ def _is_plain(wanted: Filter, is_rare: bool) -> bool:
     return not has_judgement and (is_rare or not wanted.statuses)
 
 
-def _bounds(wanted: Filter, since: datetime | None, before: Place, is_rare: bool) -> dict[str, Any]:
+def _bounds(wanted: Filter, since: datetime | None, before: PageKey, is_rare: bool) -> dict[str, Any]:
     is_of_several = _way(wanted, is_rare) == _SOME
     some = {f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_of_several else {}
     return _range(since, before) | some
 
 
-def _range(since: datetime | None, before: Place) -> dict[str, Any]:
+def _range(since: datetime | None, before: PageKey) -> dict[str, Any]:
     return {"since": since or _NEVER, "at": before[0], "id": before[1]}
 
 
@@ -281,6 +281,6 @@ def _judgement(wanted: Filter) -> dict[str, Any]:
     }
 
 
-def _upper(wanted: Filter) -> Place:
+def _upper(wanted: Filter) -> PageKey:
     """The place before which everything arrived in time."""
     return (wanted.until, _FIRST_ID) if wanted.until is not None else TOP

@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, Integer, LargeBinary, Row, Text
 
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.search.terms import DAY_US, PACKED, Place, day_of, pack, split, unpack
+from fieldpost.central.store.search.terms import DAY_US, PACKED, day_of, pack, split, unpack
+from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.times import to_microseconds
 
 _CHUNKS_FIRST, _CHUNKS_MAX = 4, 64
@@ -68,13 +69,13 @@ _chunks_of_days = Statement(
 class Places:
     """Some of the places that were asked for, newest first, and how many were read to find them."""
 
-    found: list[Place]
+    found: list[PageKey]
     read: int
-    end: Place
+    end: PageKey
     """No place newer than this one is left out."""
 
 
-def places(conn: Connection, terms: Sequence[str], since: datetime | None, before: Place) -> Iterator[Places]:
+def places(conn: Connection, terms: Sequence[str], since: datetime | None, before: PageKey) -> Iterator[Places]:
     """The places that may have all these terms, older than `before`, newest first, as they are read."""
     known = _days.run(conn)[0]
     if known.first is None:

@@ -25,10 +25,8 @@ from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.core.search.filters import Filter, tokenize
+from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.times import from_microseconds, to_microseconds
-
-Place = tuple[datetime, str]
-"""When a notification arrived, and its id: the order of every list."""
 
 PACKED = struct.Struct(">Q16s")
 CHUNK_PLACES = 64
@@ -191,7 +189,7 @@ def _add(conn: Connection, chunks: list[tuple[int, str, bytes, int, bytes]]) -> 
         _add_postgresql.run(conn, chunks)
 
 
-def pack(place: Place) -> bytes:
+def pack(place: PageKey) -> bytes:
     """24 bytes that sort like the place."""
     return PACKED.pack(to_microseconds(place[0]), bytes.fromhex(place[1].replace("-", "")))
 
@@ -201,7 +199,7 @@ def split(places: bytes) -> list[bytes]:
     return [content[at : at + PACKED.size] for at in range(0, len(content), PACKED.size)]
 
 
-def unpack(place: bytes) -> Place:
+def unpack(place: bytes) -> PageKey:
     microseconds, rest = PACKED.unpack(place)
     text = rest.hex()
     return from_microseconds(microseconds), f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

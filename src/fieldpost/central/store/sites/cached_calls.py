@@ -1,7 +1,7 @@
 """The mirror of the sites' cached calls: what they report, in sets, each row by its version.
 
 Nothing else ever writes here. A row that is known is replaced only by a report of a later round, or of a higher version
-in the same one (`core.site_call.wins`); whatever else comes changes nothing, so that a set may come twice or late.
+in the same one (`core.cached_call.wins`); whatever else comes changes nothing, so that a set may come twice or late.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,21 +14,20 @@ from sqlalchemy import BigInteger, Connection, Row, Text, and_, or_, select, tex
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import DatedTable
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, site_calls
+from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, cached_calls
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.search.filters import tokenize
-from fieldpost.core.sites.call_mirror import CallReport, SiteCall, by_central
-from fieldpost.core.sites.message import Category, OperationStatus
-
-Place = tuple[datetime, str]
+from fieldpost.core.search.page_key import PageKey
+from fieldpost.core.sites.call_mirror import CachedCall, CallReport, by_central
+from fieldpost.core.sites.message import CallStatus, Category
 
 WALK_MAX = 5000
 """How many rows one look for words in a target walks over at most."""
 WALK_ROWS = 500
 
 _TOLD: Mapping[str, ParameterKind] = {
-    "operation_id": "id",
+    "call_id": "id",
     "category": "text",
     "target_summary": "text",
     "status": "text",
@@ -46,72 +45,72 @@ _TOLD: Mapping[str, ParameterKind] = {
     "begun_at": "moment",
     "ended_at": "moment",
 }
-_REPLACED = [name for name in _TOLD if name not in ("operation_id", "begun_at")]
+_REPLACED = [name for name in _TOLD if name not in ("call_id", "begun_at")]
 
 _apply = Statement(
     f"""
-    insert into site_calls (site, incarnation, round, first_seen_at, received_at, {", ".join(_TOLD)})
+    insert into cached_calls (site, incarnation, round, first_seen_at, received_at, {", ".join(_TOLD)})
     select :site, :incarnation, :round, {{now}}, {{now}}, {", ".join(f"u.{name}" for name in _TOLD)}
-    from {{rows}} where true order by u.operation_id
-    on conflict (site, operation_id) do update set incarnation = excluded.incarnation, round = excluded.round,
+    from {{rows}} where true order by u.call_id
+    on conflict (site, call_id) do update set incarnation = excluded.incarnation, round = excluded.round,
         received_at = excluded.received_at, gone_at = null,
         {", ".join(f"{name} = excluded.{name}" for name in _REPLACED)}
-    where site_calls.round < excluded.round
-        or (site_calls.round = excluded.round and site_calls.version < excluded.version)
-    returning operation_id
+    where cached_calls.round < excluded.round
+        or (cached_calls.round = excluded.round and cached_calls.version < excluded.version)
+    returning call_id
     """,
     rows=_TOLD,
-    result={"operation_id": Id},
+    result={"call_id": Id},
 )
 _forsake = Statement(
     """
-    update site_calls set gone_at = {now}
+    update cached_calls set gone_at = {now}
     where site = :site and round < :round and gone_at is null and status in ('pending', 'retrying', 'parked')
-    returning operation_id
+    returning call_id
     """,
-    result={"operation_id": Id},
+    result={"call_id": Id},
 )
 
 _live = Statement(
     f"""
     select site, count(*) as buffered, count(case when begun_at < :stuck_before then 1 end) as stuck,
         min(begun_at) as oldest_at
-    from site_calls where {IS_LIVE_CALL} group by site
+    from cached_calls where {IS_LIVE_CALL} group by site
     """,
     result={"site": Text, "buffered": BigInteger, "stuck": BigInteger, "oldest_at": Moment},
 )
 _parked = Statement(
-    f"select site, count(*) as parked from site_calls where {IS_PARKED_CALL} group by site",
+    f"select site, count(*) as parked from cached_calls where {IS_PARKED_CALL} group by site",
     result={"site": Text, "parked": BigInteger},
 )
 _ended = Statement(
     """
     select site, count(case when status = 'delivered' then 1 end) as delivered,
         count(case when status = 'failed' then 1 end) as failed
-    from site_calls where ended_at > :ended_after group by site
+    from cached_calls where ended_at > :ended_after group by site
     """,
     result={"site": Text, "delivered": BigInteger, "failed": BigInteger},
 )
 
 # By the key, which begins with the site, once for each site that there is.
 _sites_of = Statement(
-    "select c.site from sites s join site_calls c on c.site = s.site_name where c.operation_id = :operation_id",
+    "select c.site from sites s join cached_calls c on c.site = s.site_name where c.call_id = :call_id",
     result={"site": Text},
 )
 
 _these = Statement(
     f"""
-    select {", ".join(f"c.{column.name}" for column in site_calls.c)} from {{rows}}
-    join site_calls c on c.site = u.site and c.operation_id = u.operation_id
-    order by c.first_seen_at desc, c.operation_id desc
+    select {", ".join(f"c.{column.name}" for column in cached_calls.c)} from {{rows}}
+    join cached_calls c on c.site = u.site and c.call_id = u.call_id
+    order by c.first_seen_at desc, c.call_id desc
     """,
-    rows={"site": "text", "operation_id": "id"},
-    result={column.name: column.type for column in site_calls.c},
+    rows={"site": "text", "call_id": "id"},
+    result={column.name: column.type for column in cached_calls.c},
 )
 
-ENDED = DatedTable("site_calls", "ended_at")
+ENDED = DatedTable("cached_calls", "ended_at")
 """Calls that came to their end, by central's clock: they go as terminal notifications do."""
-GONE = DatedTable("site_calls", "gone_at")
+GONE = DatedTable("cached_calls", "gone_at")
 """Calls that their sites no longer know."""
 
 
@@ -121,7 +120,7 @@ class CallFilter:
 
     site: str | None = None
     category: Category | None = None
-    statuses: tuple[OperationStatus, ...] = ()
+    statuses: tuple[CallStatus, ...] = ()
     since: datetime | None = None
     """First seen by central at this moment or later."""
     until: datetime | None = None
@@ -176,29 +175,29 @@ def figures(conn: Connection, as_of: datetime, by: Thresholds) -> Iterator[tuple
         )
 
 
-def get(conn: Connection, site: str, operation_id: str) -> SiteCall | None:
-    if not is_id(operation_id):
+def get(conn: Connection, site: str, call_id: str) -> CachedCall | None:
+    if not is_id(call_id):
         return None
-    query = site_calls.select().where(site_calls.c.site == site, site_calls.c.operation_id == operation_id)
+    query = cached_calls.select().where(cached_calls.c.site == site, cached_calls.c.call_id == call_id)
     row = conn.execute(query).first()
     return _call(row) if row else None
 
 
-def these(conn: Connection, chosen: Sequence[tuple[str, str]]) -> list[SiteCall]:
+def these(conn: Connection, chosen: Sequence[tuple[str, str]]) -> list[CachedCall]:
     """Those of these calls, each by its site and id, that the mirror has."""
     return [_call(row) for row in _these.run(conn, list(chosen))] if chosen else []
 
 
-def sites_of(conn: Connection, operation_id: str) -> list[str]:
+def sites_of(conn: Connection, call_id: str) -> list[str]:
     """The sites that told of a call of this id: one, or none, unless an id was made twice."""
-    return [row.site for row in _sites_of.run(conn, operation_id=operation_id)] if is_id(operation_id) else []
+    return [row.site for row in _sites_of.run(conn, call_id=call_id)] if is_id(call_id) else []
 
 
 def find(
-    conn: Connection, wanted: CallFilter, *, limit: int, before: Place | None, stuck_before: datetime | None = None
-) -> tuple[list[SiteCall], Place | None]:
+    conn: Connection, wanted: CallFilter, *, limit: int, before: PageKey | None, stuck_before: datetime | None = None
+) -> tuple[list[CachedCall], PageKey | None]:
     """The newest first, and where to go on: None at the end. A page may be short and still have a next."""
-    found: list[SiteCall] = []
+    found: list[CachedCall] = []
     asked = set(tokenize(wanted.target)) if wanted.target is not None else set()
     place, walked = before, 0
     while walked < WALK_MAX:
@@ -206,27 +205,27 @@ def find(
         rows = conn.execute(_query(wanted, place, stuck_before).limit(size)).all()
         for row in rows:
             if asked and not asked <= set(tokenize(row.target_summary)):
-                place = row.first_seen_at, row.operation_id
+                place = row.first_seen_at, row.call_id
                 continue
             if len(found) == limit:
                 return found, place
             found.append(_call(row))
-            place = row.first_seen_at, row.operation_id
+            place = row.first_seen_at, row.call_id
         if len(rows) < size:
             return found, None
         walked += len(rows)
     return found, place
 
 
-def _query(wanted: CallFilter, before: Place | None, stuck_before: datetime | None) -> Any:
-    c = site_calls.c
+def _query(wanted: CallFilter, before: PageKey | None, stuck_before: datetime | None) -> Any:
+    c = cached_calls.c
     conditions: list[Any] = [
         c.site == wanted.site if wanted.site is not None else None,
         c.category == wanted.category.value if wanted.category is not None else None,
         c.status.in_([status.value for status in wanted.statuses]) if wanted.statuses else None,
         c.first_seen_at >= wanted.since if wanted.since is not None else None,
         c.first_seen_at < wanted.until if wanted.until is not None else None,
-        or_(c.first_seen_at < before[0], and_(c.first_seen_at == before[0], c.operation_id < before[1]))
+        or_(c.first_seen_at < before[0], and_(c.first_seen_at == before[0], c.call_id < before[1]))
         if before is not None
         else None,
     ]
@@ -236,12 +235,12 @@ def _query(wanted: CallFilter, before: Place | None, stuck_before: datetime | No
     if before is not None:
         conditions.append(c.first_seen_at <= before[0])
     given = [condition for condition in conditions if condition is not None]
-    return select(site_calls).where(*given).order_by(c.first_seen_at.desc(), c.operation_id.desc())
+    return select(cached_calls).where(*given).order_by(c.first_seen_at.desc(), c.call_id.desc())
 
 
 def _told(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[Any, ...]:
     return (
-        report.operation_id,
+        report.call_id,
         report.category.value,
         report.target_summary,
         report.status.value,
@@ -261,12 +260,12 @@ def _told(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[
     )
 
 
-def _call(row: Row[Any]) -> SiteCall:
+def _call(row: Row[Any]) -> CachedCall:
     report = CallReport(
-        operation_id=row.operation_id,
+        call_id=row.call_id,
         category=Category(row.category),
         target_summary=row.target_summary,
-        status=OperationStatus(row.status),
+        status=CallStatus(row.status),
         retry_count=row.retry_count,
         last_error=row.last_error,
         http_status=row.http_status,
@@ -279,7 +278,7 @@ def _call(row: Row[Any]) -> SiteCall:
         terminal_at=row.terminal_at,
         version=row.version,
     )
-    return SiteCall(
+    return CachedCall(
         site=row.site,
         report=report,
         first_seen_at=row.first_seen_at,

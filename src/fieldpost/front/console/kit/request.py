@@ -21,7 +21,7 @@ from fieldpost.front.proxies import is_loopback
 @dataclass(frozen=True, slots=True)
 class PageRequest:
     request: Request
-    rooms: Backend
+    backend: Backend
     renderer: Renderer
     visitor: Actor | None
     secret: str | None
@@ -51,7 +51,7 @@ class PageRequest:
 
         A host that is not this machine's own name was reached by way of something, be it a proxy that nobody named.
         """
-        if self.request.url.scheme == "https" or self.rooms.options.plain_login:
+        if self.request.url.scheme == "https" or self.backend.options.plain_login:
             return False
         host = (self.request.url.hostname or "").rstrip(".")
         is_here = host == "localhost" or host.endswith(".localhost") or is_loopback(host)
@@ -95,7 +95,7 @@ class PageRequest:
             "warning": None,
             "errors": {},
             "given": {},
-            "store_trouble": None if self.visitor is None else self.rooms.watch.health.store_trouble,
+            "store_trouble": None if self.visitor is None else self.backend.watch.health.store_trouble,
         }
         return self.renderer.page(template, status, **shared | values)
 

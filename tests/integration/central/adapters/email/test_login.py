@@ -84,7 +84,7 @@ async def test_a_server_that_repeats_what_it_was_told_does_not_make_us_repeat_it
     async with MailServer(auth=lambda _: False, auth_mechanisms=[mechanism]) as server:
         server.on("auth").reply(535, f"5.7.8 not {PASSWORD}, as in {plain}")
         with capture_logs() as lines:
-            outcome = await adapter.deliver(envelope(server, settings=BASIC, witness=seen.append))
+            outcome = await adapter.deliver(envelope(server, settings=BASIC, transcript=seen.append))
         assert isinstance(outcome, Held)
         assert "***" in outcome.error
         shown = f"{outcome!r} {lines!r} {seen!r}"
@@ -309,7 +309,7 @@ async def test_the_witness_sees_the_conversation_without_secrets(adapter: EmailA
     seen: list[str] = []
     async with MailServer(auth=lambda _: True, hostname="mail.plant.example") as server:
         assert isinstance(
-            await adapter.deliver(envelope(server, settings=oauth2(tokens), witness=seen.append)), Delivered
+            await adapter.deliver(envelope(server, settings=oauth2(tokens), transcript=seen.append)), Delivered
         )
         await adapter.close()
     told = "\n".join(seen)

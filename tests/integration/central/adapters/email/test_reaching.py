@@ -77,7 +77,7 @@ async def test_a_name_that_does_not_exist_is_refused_when_it_is_typed(field: str
     adapter = adapter_with(failing(socket.EAI_NONAME, "Name or service not known"))
     value = "mail.plant.example" if field == "host" else "https://mail.plant.example/token"
     with pytest.raises(InvalidInput) as refused:
-        await adapter.locate({field: value})
+        await adapter.check_hosts({field: value})
     assert (refused.value.code, refused.value.field) == ("host.unknown", field)
     assert "mail.plant.example" in refused.value.message
     await adapter.close()
@@ -90,14 +90,14 @@ async def test_a_name_that_cannot_be_looked_up_now_may_be_typed(
 ) -> None:
     monkeypatch.setattr(guard, "LOCATE_S", 0.1)
     adapter = adapter_with(resolve)
-    await adapter.locate(NAME)
+    await adapter.check_hosts(NAME)
     await adapter.close()
 
 
 async def test_a_host_of_a_denied_range_is_refused_when_it_is_typed() -> None:
     adapter = adapter_with(resolving("169.254.169.254"))
     with pytest.raises(InvalidInput, match="may not be reached"):
-        await adapter.locate(NAME)
+        await adapter.check_hosts(NAME)
     await adapter.close()
 
 

@@ -31,9 +31,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("site", name=op.f("pk_site_mirrors")),
     )
     op.create_table(
-        "site_calls",
+        "cached_calls",
         sa.Column("site", sa.Text(), nullable=False),
-        sa.Column("operation_id", Id(), nullable=False),
+        sa.Column("call_id", Id(), nullable=False),
         sa.Column("incarnation", sa.Text(), nullable=False),
         sa.Column("category", sa.Text(), nullable=False),
         sa.Column("target_summary", sa.Text(), nullable=False),
@@ -57,50 +57,50 @@ def upgrade() -> None:
         sa.Column("gone_at", Moment()),
         sa.CheckConstraint(
             "(status in ('delivered', 'failed', 'discarded')) = (ended_at is not null)",
-            name=op.f("ck_site_calls_ended"),
+            name=op.f("ck_cached_calls_ended"),
         ),
-        sa.CheckConstraint("category in ('external_call', 'database_write')", name=op.f("ck_site_calls_category")),
+        sa.CheckConstraint("category in ('external_call', 'database_write')", name=op.f("ck_cached_calls_category")),
         sa.CheckConstraint(
             "status in ('pending', 'retrying', 'delivered', 'parked', 'failed', 'discarded')",
-            name=op.f("ck_site_calls_status"),
+            name=op.f("ck_cached_calls_status"),
         ),
-        sa.CheckConstraint("retry_count >= 0 and version >= 1 and round >= 1", name=op.f("ck_site_calls_counts")),
-        sa.PrimaryKeyConstraint("site", "operation_id", name=op.f("pk_site_calls")),
+        sa.CheckConstraint("retry_count >= 0 and version >= 1 and round >= 1", name=op.f("ck_cached_calls_counts")),
+        sa.PrimaryKeyConstraint("site", "call_id", name=op.f("pk_cached_calls")),
     )
     op.create_index(
-        "ix_site_calls_ended",
-        "site_calls",
+        "ix_cached_calls_ended",
+        "cached_calls",
         ["ended_at", "status", "site"],
         unique=False,
         postgresql_where=sa.text("ended_at is not null"),
         sqlite_where=sa.text("ended_at is not null"),
     )
     op.create_index(
-        "ix_site_calls_gone",
-        "site_calls",
+        "ix_cached_calls_gone",
+        "cached_calls",
         ["gone_at"],
         unique=False,
         postgresql_where=sa.text("gone_at is not null"),
         sqlite_where=sa.text("gone_at is not null"),
     )
     op.create_index(
-        "ix_site_calls_live",
-        "site_calls",
+        "ix_cached_calls_live",
+        "cached_calls",
         ["site", "begun_at"],
         unique=False,
         postgresql_where=sa.text("status in ('pending', 'retrying') and gone_at is null"),
         sqlite_where=sa.text("status in ('pending', 'retrying') and gone_at is null"),
     )
     op.create_index(
-        "ix_site_calls_parked",
-        "site_calls",
+        "ix_cached_calls_parked",
+        "cached_calls",
         ["site", "first_seen_at"],
         unique=False,
         postgresql_where=sa.text("status = 'parked' and gone_at is null"),
         sqlite_where=sa.text("status = 'parked' and gone_at is null"),
     )
-    op.create_index("ix_site_calls_seen", "site_calls", ["first_seen_at", "operation_id"], unique=False)
-    op.create_index("ix_site_calls_site", "site_calls", ["site", "first_seen_at", "operation_id"], unique=False)
+    op.create_index("ix_cached_calls_seen", "cached_calls", ["first_seen_at", "call_id"], unique=False)
+    op.create_index("ix_cached_calls_site", "cached_calls", ["site", "first_seen_at", "call_id"], unique=False)
     op.create_table(
         "intents",
         sa.Column("intent_id", Id(), nullable=False),

@@ -1,4 +1,4 @@
-"""The pulse: pages that listen are told where something changed, by one look for all of them."""
+"""The change_feed: pages that listen are told where something changed, by one look for all of them."""
 
 import asyncio
 
@@ -33,8 +33,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_each_listener_hears_where_something_changed_and_one_look_serves_all() -> None:
     store = Store()
-    pulse = ChangeFeed(store.look)
-    listening = [pulse.changes() for _ in range(20)]
+    change_feed = ChangeFeed(store.look)
+    listening = [change_feed.changes() for _ in range(20)]
     assert await asyncio.gather(*(anext(one) for one in listening)) == [frozenset()] * 20, "what they begin from"
     before = store.looks
     store.marks["sites"] = "2"
@@ -46,8 +46,8 @@ async def test_each_listener_hears_where_something_changed_and_one_look_serves_a
 
 async def test_nobody_looks_while_nobody_listens() -> None:
     store = Store()
-    pulse = ChangeFeed(store.look)
-    listening = pulse.changes()
+    change_feed = ChangeFeed(store.look)
+    listening = change_feed.changes()
     await anext(listening)
     await listening.aclose()
     store.looked.clear()
@@ -55,15 +55,15 @@ async def test_nobody_looks_while_nobody_listens() -> None:
         async with asyncio.timeout(0.1):
             await store.looked.wait()
     store.marks["sites"] = "2"
-    again = pulse.changes()
+    again = change_feed.changes()
     assert await anext(again) == frozenset(), "what changed while nobody listened is in the page already"
     await again.aclose()
 
 
 async def test_a_store_that_is_away_ends_nothing() -> None:
     store = Store()
-    pulse = ChangeFeed(store.look)
-    listening = pulse.changes()
+    change_feed = ChangeFeed(store.look)
+    listening = change_feed.changes()
     await anext(listening)
     store.is_away = True
     store.looked.clear()
@@ -74,25 +74,25 @@ async def test_a_store_that_is_away_ends_nothing() -> None:
 
 
 async def test_a_node_that_stops_lets_its_listeners_go() -> None:
-    pulse = ChangeFeed(Store().look)
+    change_feed = ChangeFeed(Store().look)
 
     async def listen() -> int:
-        return len([beat async for beat in pulse.changes()])
+        return len([beat async for beat in change_feed.changes()])
 
     listening = asyncio.create_task(listen())
     await asyncio.sleep(0)
-    pulse.close()
+    change_feed.close()
     async with asyncio.timeout(20):
         assert await listening <= 2
 
 
 async def test_there_is_room_for_so_many_and_no_more() -> None:
-    pulse = ChangeFeed(Store().look)
-    listening = [pulse.changes() for _ in range(LISTENERS_MAX)]
-    pulse.check_room()
+    change_feed = ChangeFeed(Store().look)
+    listening = [change_feed.changes() for _ in range(LISTENERS_MAX)]
+    change_feed.check_room()
     await asyncio.gather(*(anext(one) for one in listening))
     with pytest.raises(Unavailable, match=f"{LISTENERS_MAX} pages listen"):
-        pulse.check_room()
+        change_feed.check_room()
     for one in listening:
         await one.aclose()
-    pulse.check_room()
+    change_feed.check_room()

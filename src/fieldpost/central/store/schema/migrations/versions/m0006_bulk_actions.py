@@ -1,4 +1,4 @@
-"""Bulk acts: what an operator does to many notifications at once, resumable. Sites: enrolment and revocation."""
+"""Bulk actions: what an operator does to many notifications at once, resumable. Sites: enrolment and revocation."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,8 +11,8 @@ down_revision = "0005"
 
 def upgrade() -> None:
     op.create_table(
-        "bulk_acts",
-        sa.Column("act_id", Id(), nullable=False),
+        "bulk_actions",
+        sa.Column("action_id", Id(), nullable=False),
         sa.Column("verb", sa.Text(), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -31,33 +31,33 @@ def upgrade() -> None:
         sa.Column("due_at", Moment()),
         sa.Column("gathered_to_at", Moment()),
         sa.Column("gathered_to_id", Id()),
-        sa.PrimaryKeyConstraint("act_id", name=op.f("pk_bulk_acts")),
-        sa.CheckConstraint("verb in ('retry', 'discard')", name=op.f("ck_bulk_acts_verb")),
+        sa.PrimaryKeyConstraint("action_id", name=op.f("pk_bulk_actions")),
+        sa.CheckConstraint("verb in ('retry', 'discard')", name=op.f("ck_bulk_actions_verb")),
         sa.CheckConstraint(
-            "status in ('gathering', 'running', 'finished', 'cancelled', 'halted')", name=op.f("ck_bulk_acts_status")
+            "status in ('gathering', 'running', 'finished', 'cancelled', 'halted')", name=op.f("ck_bulk_actions_status")
         ),
-        sa.CheckConstraint("length(reason) > 0", name=op.f("ck_bulk_acts_reason")),
+        sa.CheckConstraint("length(reason) > 0", name=op.f("ck_bulk_actions_reason")),
         sa.CheckConstraint(
             "done >= 0 and conflicts >= 0 and gone >= 0 and done + conflicts + gone <= total",
-            name=op.f("ck_bulk_acts_counts"),
+            name=op.f("ck_bulk_actions_counts"),
         ),
         sa.CheckConstraint(
-            "(status in ('gathering', 'running')) = (ended_at is null)", name=op.f("ck_bulk_acts_ended")
+            "(status in ('gathering', 'running')) = (ended_at is null)", name=op.f("ck_bulk_actions_ended")
         ),
-        sa.CheckConstraint("(ended_at is null) = (due_at is not null)", name=op.f("ck_bulk_acts_due")),
+        sa.CheckConstraint("(ended_at is null) = (due_at is not null)", name=op.f("ck_bulk_actions_due")),
     )
     op.create_index(
-        "ix_bulk_acts_due",
-        "bulk_acts",
+        "ix_bulk_actions_due",
+        "bulk_actions",
         ["due_at"],
         unique=False,
         postgresql_where=sa.text("ended_at is null"),
         sqlite_where=sa.text("ended_at is null"),
     )
-    op.create_index("ix_bulk_acts_created_at", "bulk_acts", ["created_at"], unique=False)
+    op.create_index("ix_bulk_actions_created_at", "bulk_actions", ["created_at"], unique=False)
     op.create_table(
-        "bulk_act_rows",
-        sa.Column("act_id", Id(), nullable=False),
+        "bulk_action_rows",
+        sa.Column("action_id", Id(), nullable=False),
         sa.Column("place", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("notification_id", Id(), nullable=False),
         sa.Column("version", sa.BigInteger()),
@@ -65,12 +65,12 @@ def upgrade() -> None:
         sa.Column("outcome", sa.Text()),
         sa.Column("current_status", sa.Text()),
         sa.Column("settled_at", Moment()),
-        sa.PrimaryKeyConstraint("act_id", "place", name=op.f("pk_bulk_act_rows")),
+        sa.PrimaryKeyConstraint("action_id", "place", name=op.f("pk_bulk_action_rows")),
         sa.ForeignKeyConstraint(
-            ["act_id"], ["bulk_acts.act_id"], name=op.f("fk_bulk_act_rows_act_id"), ondelete="CASCADE"
+            ["action_id"], ["bulk_actions.action_id"], name=op.f("fk_bulk_action_rows_action_id"), ondelete="CASCADE"
         ),
-        sa.CheckConstraint("outcome in ('done', 'conflict', 'gone')", name=op.f("ck_bulk_act_rows_outcome")),
-        sa.CheckConstraint("(outcome is null) = (settled_at is null)", name=op.f("ck_bulk_act_rows_settled")),
+        sa.CheckConstraint("outcome in ('done', 'conflict', 'gone')", name=op.f("ck_bulk_action_rows_outcome")),
+        sa.CheckConstraint("(outcome is null) = (settled_at is null)", name=op.f("ck_bulk_action_rows_settled")),
         sqlite_with_rowid=False,
     )
     op.add_column("sites", sa.Column("revoked_at", Moment()))

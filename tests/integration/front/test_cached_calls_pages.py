@@ -50,23 +50,23 @@ async def test_calls_are_found_by_status_target_and_how_long_they_take(
         return {one for one in (parked, slow, fresh) if f'id="r-{one}"' in visitor.page.text}
 
     async with visiting(front, "viewer") as visitor:
-        assert await found("/site-calls") == {parked, slow, fresh}
+        assert await found("/cached-calls") == {parked, slow, fresh}
         assert "503 for too long" in visitor.text
-        assert await found("/site-calls?status=parked") == {parked}
-        assert await found("/site-calls?stuck=true") == {slow}
-        assert await found("/site-calls?target=MES") == {slow}
-        assert await found(f"/site-calls?site={SITE}&from=2000-01-01T00:00&zone=Europe/Amsterdam&category=") == {
+        assert await found("/cached-calls?status=parked") == {parked}
+        assert await found("/cached-calls?stuck=true") == {slow}
+        assert await found("/cached-calls?target=MES") == {slow}
+        assert await found(f"/cached-calls?site={SITE}&from=2000-01-01T00:00&zone=Europe/Amsterdam&category=") == {
             parked,
             slow,
             fresh,
         }
-        assert await found("/site-calls?site=elsewhere") == set()
-        wrong = await visitor.look("/site-calls?from=tomorrow&status=parked")
+        assert await found("/cached-calls?site=elsewhere") == set()
+        wrong = await visitor.look("/cached-calls?from=tomorrow&status=parked")
         assert "From must be a date and a time" in wrong
         assert visitor.page.status_code == 422
         assert 'value="parked" selected' in visitor.page.text, "what could be read stays"
         for name in ("status", "category"):
-            await visitor.look(f"/site-calls?{name}=purple")
+            await visitor.look(f"/cached-calls?{name}=purple")
             assert f'aria-describedby="e-{name}"' in visitor.page.text, "what is wrong stands at its field"
             assert re.search(rf'id="e-{name}">[^<]+purple', visitor.page.text)
 
@@ -79,16 +79,16 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
     one = calls.parked()
     await tell(front, calls)
     clock.advance(300)
-    before = (await front.watch.site_calls.detail(SITE, one)).call
+    before = (await front.watch.cached_calls.detail(SITE, one)).call
     async with visiting(front, "operator") as visitor:
-        asked = await visitor.look(f"/site-calls/ask?act=retry&call={one}%20{SITE}")
+        asked = await visitor.look(f"/cached-calls/ask?act=retry&call={one}%20{SITE}")
         assert "Your word waits" in asked, "the site has not reported for five minutes"
-        assert (await visitor.send("/site-calls/give", reason="erp is back")).status_code == 303
+        assert (await visitor.send("/cached-calls/give", reason="erp is back")).status_code == 303
         assert "Retry is asked for" in visitor.text
         assert "waiting for the site" in visitor.text
         assert "parked" in visitor.text
         assert f"act=discard&amp;call={one}" not in visitor.page.text, "one word at a time"
-        assert (await front.watch.site_calls.detail(SITE, one)).call == before
+        assert (await front.watch.cached_calls.detail(SITE, one)).call == before
         (intent,) = await front.operate.intents.open_of([SITE], 10)
         assert (intent.kind, intent.message_id, intent.reason, intent.actor) == (
             IntentKind.RETRY,
@@ -97,16 +97,16 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
             "operator",
         )
         await front.operate.intents.to_send([intent])
-        assert "sent" in await visitor.look(f"/site-calls/{one}")
+        assert "sent" in await visitor.look(f"/cached-calls/{one}")
         assert f'action="/sites/{SITE}/events"' in visitor.page.text, "its attempts stand in the site's own log"
         assert f'action="/intents/{intent.intent_id}/cancel"' not in visitor.page.text, "what was sent is sent"
         await front.operate.intents.settle(SITE, CommandResult(intent.intent_id, "applied"))
-        told = await visitor.look(f"/site-calls/{one}", site=SITE)
+        told = await visitor.look(f"/cached-calls/{one}", site=SITE)
         assert "Retry: the site applied it" in told
-        assert (await front.watch.site_calls.detail(None, one)).call == before
+        assert (await front.watch.cached_calls.detail(None, one)).call == before
         calls.retry(one)
         await tell(front, calls)
-        assert "Retrying, as the site last said" in await visitor.look(f"/site-calls/{one}")
+        assert "Retrying, as the site last said" in await visitor.look(f"/cached-calls/{one}")
 
 
 async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front, calls: Calls) -> None:
@@ -117,10 +117,10 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
     await quick.centre.ingest.reports.telemetry("other", calls.told())
     chosen = [f"{marked[0]} {SITE}", f"{marked[1]} {SITE}", f"{marked[0]} other", f"{moved} other"]
     async with visiting(quick, "operator") as visitor:
-        visitor.page = await visitor.client.get("/site-calls/ask", params={"act": "discard", "call": chosen})
+        visitor.page = await visitor.client.get("/cached-calls/ask", params={"act": "discard", "call": chosen})
         assert "Discard 4 calls?" in visitor.text
         assert "1 of them is no longer parked" in visitor.text
-        await visitor.send("/site-calls/give")
+        await visitor.send("/cached-calls/give")
         found = await quick.operate.intents.open_of([SITE, "other"], 10)
         assert {(i.site, i.message_id, i.kind.value) for i in found} == {
             (SITE, marked[0], "discard"),
@@ -129,12 +129,12 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
             ("other", moved, "discard"),
         }
         chosen = [f"{marked[0]} {SITE}", f"{marked[0]} gone"]
-        visitor.page = await visitor.client.get("/site-calls/ask", params={"act": "retry", "call": chosen})
-        assert (await visitor.send("/site-calls/give")).status_code == 404
+        visitor.page = await visitor.client.get("/cached-calls/ask", params={"act": "retry", "call": chosen})
+        assert (await visitor.send("/cached-calls/give")).status_code == 404
         assert await quick.operate.intents.open_of([SITE, "other"], 10) == found, "for all of them, or for none"
-        assert "Nothing is selected" in await visitor.look("/site-calls/ask?act=discard")
+        assert "Nothing is selected" in await visitor.look("/cached-calls/ask?act=discard")
         for wrong in ("?act=burn&call=x", "?act=retry&call=x", f"?act=retry&call={marked[0]}"):
-            await visitor.look(f"/site-calls/ask{wrong}")
+            await visitor.look(f"/cached-calls/ask{wrong}")
             assert visitor.page.status_code == 422
 
 
@@ -143,19 +143,19 @@ async def test_a_site_is_asked_for_what_is_parked_and_its_answer_is_readable(qui
     calls.parked()
     await tell(quick, calls)
     async with visiting(quick, "operator") as visitor:
-        await visitor.look("/site-calls", site=SITE)
+        await visitor.look("/cached-calls", site=SITE)
         await visitor.client.post(
-            "/site-calls/parked", data={"csrf": csrf_in(visitor.page.text), "site": SITE, "next": "/site-calls"}
+            "/cached-calls/parked", data={"csrf": csrf_in(visitor.page.text), "site": SITE, "next": "/cached-calls"}
         )
         (intent,) = await quick.operate.intents.open_of([SITE], 10)
         assert "It is sent to the site at once" in await visitor.look(f"/intents/{intent.intent_id}")
         await quick.operate.intents.to_send([intent])
-        rows = ({"operation_id": calls.parked(), "target": "erp <POST>", "created_at": "2026-11-15T01:02:03Z"},)
+        rows = ({"call_id": calls.parked(), "target": "erp <POST>", "created_at": "2026-11-15T01:02:03Z"},)
         await quick.operate.intents.settle(SITE, CommandResult(intent.intent_id, "applied", None, rows, "17"))
         answer = await visitor.look(f"/intents/{intent.intent_id}")
         for words in ("erp <POST>", "Created at", "1 line, as", "--cursor 17"):
             assert words in answer
-        assert f'href="/site-calls/{rows[0]["operation_id"]}?site={SITE}"' in visitor.page.text
+        assert f'href="/cached-calls/{rows[0]["call_id"]}?site={SITE}"' in visitor.page.text
 
 
 async def test_open_intents_come_first_by_site_and_can_be_cancelled_while_they_wait(quick: Front) -> None:
@@ -169,7 +169,7 @@ async def test_open_intents_come_first_by_site_and_can_be_cancelled_while_they_w
         assert "failed" in text
         await visitor.send(f"/intents/{opened.intent_id}/cancel")
         assert "Cancelled: the site is not asked" in visitor.text
-        assert (await quick.watch.site_calls.intent(opened.intent_id)).state is IntentState.CANCELLED
+        assert (await quick.watch.cached_calls.intent(opened.intent_id)).state is IntentState.CANCELLED
         late = await visitor.client.post(
             f"/intents/{opened.intent_id}/cancel", data={"csrf": csrf_in(visitor.page.text)}
         )
@@ -184,22 +184,22 @@ async def test_a_viewer_sees_calls_and_reads_which_role_an_act_needs(quick: Fron
     one = calls.parked()
     await tell(quick, calls)
     async with visiting(quick, "viewer") as visitor:
-        assert "needs the role operator" in await visitor.look(f"/site-calls/{one}")
-        page = await visitor.look("/site-calls")
+        assert "needs the role operator" in await visitor.look(f"/cached-calls/{one}")
+        page = await visitor.look("/cached-calls")
         assert "one needs the role operator; you are viewer" in page
         assert "data-select" not in visitor.page.text
         form = {"csrf": csrf_in(visitor.page.text), "act": "retry", "calls": f"{one} {SITE}"}
-        assert (await visitor.client.post("/site-calls/give", data=form)).status_code == 403
+        assert (await visitor.client.post("/cached-calls/give", data=form)).status_code == 403
         assert await quick.operate.intents.open_of([SITE], 10) == []
-        assert (await visitor.client.get(f"/site-calls/{one}?site=elsewhere")).status_code == 404
+        assert (await visitor.client.get(f"/cached-calls/{one}?site=elsewhere")).status_code == 404
 
 
 async def test_an_operator_has_a_sites_calls_read_anew(quick: Front, calls: Calls) -> None:
     calls.parked()
     await tell(quick, calls)
     async with visiting(quick, "operator") as visitor:
-        await visitor.look("/site-calls", site=SITE)
-        await visitor.send("/site-calls/reconcile")
+        await visitor.look("/cached-calls", site=SITE)
+        await visitor.send("/cached-calls/reconcile")
         assert "will be read anew" in visitor.text
         (intent,) = await quick.operate.intents.open_of([SITE], 10)
         assert intent.kind is IntentKind.RECONCILE

@@ -1,4 +1,4 @@
-"""Bulk acts on both stores: the set is fixed at the start, each row has its outcome, any node goes on."""
+"""Bulk actions on both stores: the set is fixed at the start, each row has its outcome, any node goes on."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from fieldpost.central.store.search import bulk_actions as rows
 from fieldpost.central.store.search.bulk_actions import ActRow
 from fieldpost.central.watch import bulk_actions as watching
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.bulk import BulkAct, BulkStatus, BulkVerb, RowOutcome
+from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
@@ -36,22 +36,22 @@ async def parked(centre: Centre, count: int, list_name: str = "ops", error: str 
     return ids
 
 
-async def act_of(centre: Centre, act: BulkAct) -> BulkAct:
-    found = await centre.store.read(rows.get, act.act_id)
+async def act_of(centre: Centre, act: BulkAction) -> BulkAction:
+    found = await centre.store.read(rows.get, act.action_id)
     assert found is not None
     return found
 
 
-async def rows_of(centre: Centre, act: BulkAct) -> list[ActRow]:
-    return await centre.store.read(rows.rows_of, act.act_id, limit=10_000)
+async def rows_of(centre: Centre, act: BulkAction) -> list[ActRow]:
+    return await centre.store.read(rows.rows_of, act.action_id, limit=10_000)
 
 
 async def turn(centre: Centre) -> bool:
     """One turn of the act that is due; False when none is."""
-    act_id = await centre.store.read(rows.next_due, now=centre.store.now())
-    if act_id is None:
+    action_id = await centre.store.read(rows.next_due, now=centre.store.now())
+    if action_id is None:
         return False
-    return await centre.store.write(bulk_step.turn, act_id, now=centre.store.now()) is not None
+    return await centre.store.write(bulk_step.turn, action_id, now=centre.store.now()) is not None
 
 
 async def turns(centre: Centre, count: int) -> None:
@@ -82,7 +82,7 @@ async def test_a_bulk_retry_brings_all_that_fits_back_and_audits_each_with_name_
         assert (n.status, n.cycle, n.retry_count, n.last_error) == (Status.PENDING, 2, 0, None)
         entry = (await mailing.audit(i))[-1]
         assert (entry.kind, entry.status, entry.actor) == ("operator_act", "submitted", "olga")
-        assert entry.request_summary == f"bulk retry {act.act_id}: the server is mended"
+        assert entry.request_summary == f"bulk retry {act.action_id}: the server is mended"
     assert {(await mailing.get(i)).status for i in others} == {Status.PARKED}
     await mailing.deliver()
     assert {(await mailing.get(i)).status for i in ids} == {Status.DELIVERED}
@@ -183,7 +183,7 @@ async def test_any_node_goes_on_where_another_was_killed(
     assert (await act_of(mailing, act)).done == 2
 
     def killed(conn: Connection, **more: Any) -> None:
-        bulk_step.turn(conn, act.act_id, **more)
+        bulk_step.turn(conn, act.action_id, **more)
         raise RuntimeError("killed before the commit")
 
     with pytest.raises(RuntimeError):
@@ -216,11 +216,11 @@ async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(
     ids = await parked(mailing, 5)
     act = await bulk.start(OLGA, BulkVerb.DISCARD, PARKED, "wrong button")
     await turns(mailing, 2)
-    cancelled = await bulk.cancel(Actor("otto", Role.OPERATOR), act.act_id)
+    cancelled = await bulk.cancel(Actor("otto", Role.OPERATOR), act.action_id)
     assert (cancelled.status, cancelled.done, cancelled.note) == (BulkStatus.CANCELLED, 2, "cancelled by otto")
     assert await bulk.sweep() == 0
     assert [(await mailing.get(i)).status for i in ids].count(Status.DISCARDED) == 2
-    assert (await bulk.cancel(OLGA, act.act_id)).note == "cancelled by otto", "once more does no harm"
+    assert (await bulk.cancel(OLGA, act.action_id)).note == "cancelled by otto", "once more does no harm"
 
 
 async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_found(
@@ -230,7 +230,7 @@ async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_f
     await bulk.sweep()
     assert ((await act_of(mailing, act)).status, act.total) == (BulkStatus.FINISHED, 0)
     with pytest.raises(Conflict) as refused:
-        await bulk.cancel(OLGA, act.act_id)
+        await bulk.cancel(OLGA, act.action_id)
     assert refused.value.code == "bulk.ended"
     for unknown in ("0198c8a0-0000-7000-8000-000000000001", "no id"):
         with pytest.raises(NotFound):
@@ -257,12 +257,14 @@ async def test_an_act_that_fails_by_a_bug_does_not_keep_the_others_waiting(
 ) -> None:
     await parked(mailing, 2)
     broken = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "broken")
-    await mailing.execute(f"""update bulk_acts set wanted = '{{"colour": "red"}}' where act_id = '{broken.act_id}'""")
+    await mailing.execute(
+        f"""update bulk_actions set wanted = '{{"colour": "red"}}' where action_id = '{broken.action_id}'"""
+    )
     clock.advance(1)
     good = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "good")
     with capture_logs() as logged:
         assert await bulk.sweep() == 2
-    assert [line["act_id"] for line in logged if line["event"] == "bulk.faulted"] == [broken.act_id]
+    assert [line["action_id"] for line in logged if line["event"] == "bulk.faulted"] == [broken.action_id]
     assert (await act_of(mailing, good)).status is BulkStatus.FINISHED
     assert (await act_of(mailing, broken)).status is BulkStatus.GATHERING, "it is tried again later"
 
@@ -342,7 +344,7 @@ async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Ce
         if batch.after is None:
             break
     assert deleted == [2, 2, 1]
-    assert await mailing.store.read(rows.get, old.act_id) is None
+    assert await mailing.store.read(rows.get, old.action_id) is None
     assert (await act_of(mailing, running)).status is BulkStatus.GATHERING
 
 
@@ -351,27 +353,29 @@ async def test_an_act_that_is_asked_for_twice_under_one_id_is_begun_once(
     mailing: Centre, bulk: BulkActionRunner
 ) -> None:
     await parked(mailing, 2)
-    act_id = bulk.new_act_id()
-    first = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", act_id=act_id)
-    assert await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", act_id=act_id) == first
+    action_id = bulk.new_action_id()
+    first = await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", action_id=action_id)
+    assert await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", action_id=action_id) == first
     for verb, reason in ((BulkVerb.DISCARD, "mended"), (BulkVerb.RETRY, "another")):
         with pytest.raises(Conflict) as error:
-            await bulk.start(OLGA, verb, PARKED, reason, act_id=act_id)
+            await bulk.start(OLGA, verb, PARKED, reason, action_id=action_id)
         assert error.value.code == "bulk.other"
     with pytest.raises(InvalidInput):
-        await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", act_id="mine")
-    assert [act.act_id for act in await mailing.store.read(rows.newest, 10)] == [act_id]
+        await bulk.start(OLGA, BulkVerb.RETRY, PARKED, "mended", action_id="mine")
+    assert [act.action_id for act in await mailing.store.read(rows.newest, 10)] == [action_id]
     assert len(await mailing.rows("select event_id from audit where actor = 'olga'")) == 1
 
 
 async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Centre, bulk: BulkActionRunner) -> None:
     [one] = await parked(mailing, 1)
-    begun = [(await bulk.start(OLGA, BulkVerb.RETRY, [Chosen(one)], f"reason {number}")).act_id for number in range(5)]
+    begun = [
+        (await bulk.start(OLGA, BulkVerb.RETRY, [Chosen(one)], f"reason {number}")).action_id for number in range(5)
+    ]
     looking = watching.BulkActionReader(mailing.store)
     seen, cursor = [], None
     while True:
         page = await looking.page(limit=2, cursor=cursor)
-        seen += [act.act_id for act in page.acts]
+        seen += [act.action_id for act in page.acts]
         if (cursor := page.next_cursor) is None:
             break
     assert len(seen) == 5
@@ -386,7 +390,7 @@ async def test_an_acts_story_tells_what_its_rows_are_about(mailing: Centre, bulk
     never = "0198c8a0-0000-7000-8000-000000000001"
     act = await bulk.start(OLGA, BulkVerb.DISCARD, [Chosen(i) for i in (*ids, never)], "not wanted")
     await bulk.sweep()
-    story = await watching.BulkActionReader(mailing.store).story(act.act_id, limit=4)
+    story = await watching.BulkActionReader(mailing.store).story(act.action_id, limit=4)
     assert [row.notification_id for row in story.page.rows] == [*ids, never]
     assert set(story.notifications) == set(ids)
     assert {n.status for n in story.notifications.values()} == {Status.DISCARDED}

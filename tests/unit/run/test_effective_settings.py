@@ -7,9 +7,9 @@ import pytest
 
 from fieldpost.core.checks import CheckVerdict
 from fieldpost.core.errors import ConfigError
-from fieldpost.core.setting import SettingInForce, open_secrets, shown
+from fieldpost.core.setting import EffectiveSetting, open_secrets, shown
 from fieldpost.run.doctor import examine
-from fieldpost.run.effective_settings import in_force, origins, secret_keys
+from fieldpost.run.effective_settings import effective_settings, origins, secret_keys
 from fieldpost.run.exposure import refuse_exposure
 from fieldpost.run.settings import CentralSettings, load
 
@@ -21,7 +21,7 @@ ENVIRONMENT = {
 
 
 @pytest.fixture
-def by_key(tmp_path: Path) -> dict[str, SettingInForce]:
+def by_key(tmp_path: Path) -> dict[str, EffectiveSetting]:
     """A file, an environment that replaces one of its lines, and a command line that replaces another."""
     file = tmp_path / "fieldpost.toml"
     file.write_text(
@@ -29,10 +29,10 @@ def by_key(tmp_path: Path) -> dict[str, SettingInForce]:
     )
     settings = load(file, ENVIRONMENT)
     said = replace(settings, central=replace(settings.central, port=9001))
-    return {one.key: one for one in in_force(said, origins(said, file, ENVIRONMENT))}
+    return {one.key: one for one in effective_settings(said, origins(said, file, ENVIRONMENT))}
 
 
-def test_every_setting_is_there_with_its_words(by_key: dict[str, SettingInForce]) -> None:
+def test_every_setting_is_there_with_its_words(by_key: dict[str, EffectiveSetting]) -> None:
     expected = [
         f"{s.name}.{option.name}"
         for s in fields(CentralSettings)
@@ -42,7 +42,7 @@ def test_every_setting_is_there_with_its_words(by_key: dict[str, SettingInForce]
     assert all(one.says for one in by_key.values())
 
 
-def test_a_value_says_where_it_came_from(by_key: dict[str, SettingInForce]) -> None:
+def test_a_value_says_where_it_came_from(by_key: dict[str, EffectiveSetting]) -> None:
     told = {key: (one.value, one.origin.split()[0], one.is_default) for key, one in by_key.items()}
     assert told["dispatch.interval_s"] == (3.0, "file", False)
     assert told["dispatch.slots"] == (32, "environment", False)
@@ -55,7 +55,7 @@ def test_a_value_says_where_it_came_from(by_key: dict[str, SettingInForce]) -> N
 
 @pytest.mark.req("DEC-34")
 @pytest.mark.threat(23)
-def test_no_secret_is_among_them(by_key: dict[str, SettingInForce]) -> None:
+def test_no_secret_is_among_them(by_key: dict[str, EffectiveSetting]) -> None:
     assert "canary" not in str(by_key)
     assert by_key["secrets.key"].value == "***"
     assert by_key["central.store"].value == "postgresql://a:***@h/d"
@@ -81,7 +81,7 @@ def test_a_password_in_an_address_is_not_shown(value: str | int, expected: str |
 
 def test_settings_that_a_program_made_say_so() -> None:
     settings = CentralSettings()
-    told = in_force(replace(settings, dispatch=replace(settings.dispatch, slots=7)))
+    told = effective_settings(replace(settings, dispatch=replace(settings.dispatch, slots=7)))
     assert [one.key for one in told if one.origin != "default"] == ["dispatch.slots"]
 
 

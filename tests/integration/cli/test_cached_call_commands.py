@@ -33,40 +33,40 @@ def calls(tmp_path: Path) -> Iterator[Calls]:
 
 @asynccontextmanager
 async def connected(cli: Cli, calls: Calls) -> AsyncIterator[None]:
-    """The site's agent on its control connection, and central's errands."""
+    """The site's agent on its control connection, and central's command_sender."""
     folder = calls.path.parent
     Site.create(folder, SITE, cli.url, cli.front.tokens["site"]).close()
     control = Control(read_folder(folder), calls.buffer, ForwardHealth, SystemClock(), Random(1), options=QUICK)
     stopping = asyncio.Event()
     running = asyncio.create_task(control.run(stopping))
-    errands = asyncio.create_task(cli.front.app.state.errands.run())
+    command_sender = asyncio.create_task(cli.front.app.state.command_sender.run())
     try:
         yield
     finally:
-        errands.cancel()
+        command_sender.cancel()
         stopping.set()
-        await asyncio.gather(running, errands, return_exceptions=True)
+        await asyncio.gather(running, command_sender, return_exceptions=True)
 
 
 @pytest.mark.req("TEL-06", "TEL-07", "TEL-08")
 async def test_parked_calls_are_seen_asked_for_retried_and_discarded(cli: Cli, calls: Calls) -> None:
     one, two = calls.parked(), calls.parked("mes")
     async with connected(cli, calls):
-        asked = await cli("site-calls", "parked", SITE, role="operator")
+        asked = await cli("cached-calls", "parked", SITE, role="operator")
         assert [line.split()[0] for line in asked.out.splitlines()[1:]] == [one, two], asked.err
         # The site answers from its own buffer; the mirror, which is listed here, hears of the calls by themselves.
         listed = await until(
             lambda: _rows(cli, "--status", "parked", "--target", "mes"), what="the mirror to hear of it"
         )
         assert [row[:2] for row in listed] == [[SITE, two]]
-        retried = await cli("site-calls", "retry", SITE, one, "--reason", "it is back", role="operator")
+        retried = await cli("cached-calls", "retry", SITE, one, "--reason", "it is back", role="operator")
         assert (retried.code, retried.out) == (0, f"{one}: is tried again\n")
-        assert (await cli("site-calls", "discard", SITE, two, role="operator")).out == f"{two}: is discarded\n"
-        again = await cli("site-calls", "discard", SITE, two, role="operator")
+        assert (await cli("cached-calls", "discard", SITE, two, role="operator")).out == f"{two}: is discarded\n"
+        again = await cli("cached-calls", "discard", SITE, two, role="operator")
         assert (again.code, "not_parked" in again.out) == (5, True)
-        again = await cli("site-calls", "discard", SITE, two, "--json", role="operator")
+        again = await cli("cached-calls", "discard", SITE, two, "--json", role="operator")
         assert (again.code, json.loads(again.out)["intents"][0]["outcome"]) == (5, "not_parked"), "scripts notice too"
-        shown = (await cli("site-calls", "show", SITE, one, role="viewer")).out
+        shown = (await cli("cached-calls", "show", SITE, one, role="viewer")).out
         assert "retry by operator" in shown
         assert "erp POST /orders" in shown
         events = await cli("sites", "events", SITE, "--kind", "requeued", role="operator")
@@ -74,19 +74,19 @@ async def test_parked_calls_are_seen_asked_for_retried_and_discarded(cli: Cli, c
         assert "Nothing lies there." in (await cli("sites", "rejected", SITE, role="operator")).out
         health = (await cli("sites", "health", SITE, role="viewer")).out
         assert "online" in health
-        assert (await cli("site-calls", "reconcile", SITE, role="operator")).code == 0
-    assert [calls.record(operation_id).status for operation_id in (one, two)] == ["retrying", "discarded"]
+        assert (await cli("cached-calls", "reconcile", SITE, role="operator")).code == 0
+    assert [calls.record(call_id).status for call_id in (one, two)] == ["retrying", "discarded"]
 
 
 async def _rows(cli: Cli, *by: str) -> list[list[str]]:
-    listed = (await cli("site-calls", "list", *by, role="viewer")).out
+    listed = (await cli("cached-calls", "list", *by, role="viewer")).out
     return [line.split() for line in listed.splitlines()[1:]]
 
 
 @pytest.mark.req("DEC-27")
 async def test_what_is_asked_of_a_site_that_is_away_waits_and_can_be_cancelled(cli: Cli, calls: Calls) -> None:
     one = calls.parked()
-    given = await cli("site-calls", "retry", SITE, one, "--wait", "0", role="operator")
+    given = await cli("cached-calls", "retry", SITE, one, "--wait", "0", role="operator")
     assert (given.code, f"waits for the site {SITE}" in given.out) == (0, True)
     cli.front.clock.advance(1)
     look = await cli("sites", "events", SITE, "--wait", "0.1", role="operator")
@@ -95,5 +95,5 @@ async def test_what_is_asked_of_a_site_that_is_away_waits_and_can_be_cancelled(c
     assert [intent["kind"] for intent in waiting] == ["query_events", "retry"]
     assert (await cli("intents", "cancel", waiting[1]["intent_id"], role="operator")).code == 0
     assert "cancelled" in (await cli("intents", "show", waiting[1]["intent_id"], role="viewer")).out
-    assert (await cli("site-calls", "retry", SITE, one, role="viewer")).code == 6
-    assert (await cli("site-calls", "retry", "south", one, role="operator")).code == 4
+    assert (await cli("cached-calls", "retry", SITE, one, role="viewer")).code == 6
+    assert (await cli("cached-calls", "retry", "south", one, role="operator")).code == 4

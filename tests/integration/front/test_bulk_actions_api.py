@@ -1,4 +1,4 @@
-"""`/api/v1/bulk-acts`: preview, start, follow and cancel over HTTP."""
+"""`/api/v1/bulk-actions`: preview, start, follow and cancel over HTTP."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ UNKNOWN = "0198c8a0-0000-7000-8000-000000000001"
 
 async def post(front: Front, path: str, body: object, caller: str = "operator") -> httpx2.Response:
     async with front.client(caller) as client:
-        return await client.post(f"/api/v1/bulk-acts{path}", json=body)
+        return await client.post(f"/api/v1/bulk-actions{path}", json=body)
 
 
 async def get(front: Front, path: str, caller: str = "viewer") -> dict[str, Any]:
     async with front.client(caller) as client:
-        answer = await client.get(f"/api/v1/bulk-acts{path}")
+        answer = await client.get(f"/api/v1/bulk-actions{path}")
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -36,9 +36,9 @@ async def test_an_act_is_previewed_started_followed_and_its_rows_are_told(front:
     answer = await post(front, "", said)
     act = answer.json()
     assert (answer.status_code, act["status"], act["actor"]) == (202, "gathering", "operator")
-    assert answer.headers["location"] == f"/api/v1/bulk-acts/{act['act_id']}"
-    await front.operate.bulk_acts.sweep()
-    ended = await get(front, f"/{act['act_id']}")
+    assert answer.headers["location"] == f"/api/v1/bulk-actions/{act['action_id']}"
+    await front.operate.bulk_actions.sweep()
+    ended = await get(front, f"/{act['action_id']}")
     assert {name: ended[name] for name in ("status", "total", "done", "refused", "reason", "filter")} == {
         "status": "finished",
         "total": 3,
@@ -47,10 +47,10 @@ async def test_an_act_is_previewed_started_followed_and_its_rows_are_told(front:
         "reason": "mended",
         "filter": {"status": ["parked"], "subject": "pump"},
     }
-    assert [one["act_id"] for one in (await get(front, ""))["bulk_acts"]] == [act["act_id"]]
+    assert [one["action_id"] for one in (await get(front, ""))["bulk_actions"]] == [act["action_id"]]
     assert {(await front.centre.get(i)).status for i in (other, late)} == {Status.PARKED}
 
-    path, seen, cursor = f"/{act['act_id']}/rows?limit=2", [], ""
+    path, seen, cursor = f"/{act['action_id']}/rows?limit=2", [], ""
     while True:
         page = await get(front, path + cursor)
         seen += page["rows"]
@@ -58,7 +58,7 @@ async def test_an_act_is_previewed_started_followed_and_its_rows_are_told(front:
             break
         cursor = f"&cursor={page['next_cursor']}"
     assert ({row["notification_id"] for row in seen}, {row["outcome"] for row in seen}) == (set(ids), {"done"})
-    assert (await get(front, f"/{act['act_id']}/rows?outcome=conflict"))["rows"] == []
+    assert (await get(front, f"/{act['action_id']}/rows?outcome=conflict"))["rows"] == []
 
 
 async def test_a_selection_is_taken_with_the_versions_that_were_seen(front: Front) -> None:
@@ -67,8 +67,8 @@ async def test_a_selection_is_taken_with_the_versions_that_were_seen(front: Fron
     chosen = [{"notification_id": first, "version": version}, {"notification_id": second, "version": version + 1}]
     act = (await post(front, "", {"verb": "discard", "reason": "old", "notifications": chosen})).json()
     assert (act["status"], act["total"], act["filter"]) == ("running", 2, None)
-    await front.operate.bulk_acts.sweep()
-    rows = {row["notification_id"]: row for row in (await get(front, f"/{act['act_id']}/rows"))["rows"]}
+    await front.operate.bulk_actions.sweep()
+    rows = {row["notification_id"]: row for row in (await get(front, f"/{act['action_id']}/rows"))["rows"]}
     assert (rows[first]["outcome"], rows[first]["current_status"]) == ("done", None)
     assert (rows[second]["outcome"], rows[second]["current_status"]) == ("conflict", "parked")
 
@@ -76,10 +76,10 @@ async def test_a_selection_is_taken_with_the_versions_that_were_seen(front: Fron
 async def test_a_running_act_is_cancelled(front: Front) -> None:
     parked = await front.park()
     act = (await post(front, "", {"verb": "discard", "reason": "oh no", "filter": {}})).json()
-    answer = await post(front, f"/{act['act_id']}/cancel", {})
+    answer = await post(front, f"/{act['action_id']}/cancel", {})
     assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
     assert answer.json()["note"] == "cancelled by operator"
-    await front.operate.bulk_acts.sweep()
+    await front.operate.bulk_actions.sweep()
     assert (await front.centre.get(parked)).status is Status.PARKED
 
 
@@ -106,7 +106,7 @@ async def test_what_is_wrong_with_an_act_is_named_and_nothing_is_begun(front: Fr
     for change, code, field in WRONG:
         answer = await post(front, "", {"verb": "retry", "reason": "mended", "filter": {}} | change)
         assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (422, code, field), change
-    assert (await get(front, ""))["bulk_acts"] == []
+    assert (await get(front, ""))["bulk_actions"] == []
 
 
 @pytest.mark.bad_input(48)
@@ -114,13 +114,13 @@ async def test_rows_are_asked_for_by_what_there_is(front: Front) -> None:
     act = (await post(front, "", {"verb": "retry", "reason": "mended", "filter": {}})).json()
     async with front.client("viewer") as client:
         for path, status, code in (
-            (f"{act['act_id']}/rows?cursor=-1", 400, "cursor.invalid"),
-            (f"{act['act_id']}/rows?limit=0", 422, "limit.range"),
-            (f"{act['act_id']}/rows?outcome=lost", 422, "bulk.outcome"),
+            (f"{act['action_id']}/rows?cursor=-1", 400, "cursor.invalid"),
+            (f"{act['action_id']}/rows?limit=0", 422, "limit.range"),
+            (f"{act['action_id']}/rows?outcome=lost", 422, "bulk.outcome"),
             (f"{UNKNOWN}/rows", 404, "bulk.unknown"),
             ("nonsense", 404, "bulk.unknown"),
         ):
-            answer = await client.get(f"/api/v1/bulk-acts/{path}")
+            answer = await client.get(f"/api/v1/bulk-actions/{path}")
             assert (answer.status_code, answer.json()["code"]) == (status, code), path
 
 

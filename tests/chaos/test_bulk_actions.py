@@ -1,4 +1,4 @@
-"""A bulk act on thousands, whose node is killed in the middle: the other finishes it, and nothing is done twice."""
+"""A bulk action on thousands, whose node is killed in the middle: the other finishes it, and nothing is done twice."""
 
 from typing import Any
 
@@ -22,10 +22,10 @@ async def test_a_bulk_retry_survives_the_death_of_its_node(cluster: Cluster) -> 
         await cluster.settle(120)
         refusing.withdraw()
         token = (survivor.folder / TOKEN_FILE).read_text().strip()
-        begun = await call(victim, token, "POST", "bulk-acts", {"verb": "retry", "reason": "mended", "filter": {}})
+        begun = await call(victim, token, "POST", "bulk-actions", {"verb": "retry", "reason": "mended", "filter": {}})
 
         async def act() -> Any:
-            [found] = await cluster.query("select * from bulk_acts where act_id = $1", begun["act_id"])
+            [found] = await cluster.query("select * from bulk_actions where action_id = $1", begun["action_id"])
             return found
 
         async def is_under_way() -> bool:
