@@ -32,7 +32,7 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.errors import FieldpostError, Unavailable
 from fieldpost.core.sites.forwarding import NotNow
 from fieldpost.core.sites.message import CENTRAL, Category
-from fieldpost.core.sites.message import LinkMessage as Buffered
+from fieldpost.core.sites.message import Message as Buffered
 from fieldpost.core.times import to_microseconds, to_text
 from fieldpost.link.client import LinkClient
 from fieldpost.link.control import ControlClient

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.adapters.email.settings import CentralSettings as EmailSettings
+from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.cli.main import EXIT_CODES, app
 from fieldpost.link import credentials
 from fieldpost.run.settings import CentralSettings
@@ -72,11 +72,11 @@ def test_the_tree_shows_every_room_and_marks_the_empty_ones(project: Path) -> No
     tree = (project / "docs/explanation/architecture.md").read_text()
     shown = re.findall(r"^ {6}( {2})?(\w+)/ +(○?)", tree, re.MULTILINE)
     source = project / "src/fieldpost"
-    backend = {("", folder.name): folder for folder in source.iterdir() if (folder / "__init__.py").exists()}
+    packages = {("", folder.name): folder for folder in source.iterdir() if (folder / "__init__.py").exists()}
     for place in ("central", "site"):
-        backend |= {("  ", f.name): f for f in (source / place).iterdir() if (f / "__init__.py").exists()}
-    empty = {room for room, folder in backend.items() if all(p.name == "__init__.py" for p in folder.rglob("*.py"))}
-    assert {(depth, name) for depth, name, _ in shown} == set(backend)
+        packages |= {("  ", f.name): f for f in (source / place).iterdir() if (f / "__init__.py").exists()}
+    empty = {room for room, folder in packages.items() if all(p.name == "__init__.py" for p in folder.rglob("*.py"))}
+    assert {(depth, name) for depth, name, _ in shown} == set(packages)
     assert {(depth, name) for depth, name, mark in shown if mark} == empty
 
 

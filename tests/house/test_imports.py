@@ -46,7 +46,7 @@ def test_a_wrong_import_between_rooms_breaks_the_contracts(
     assert "BROKEN" in result.stdout
 
 
-@pytest.mark.parametrize("room", ["fieldpost", "fieldpost.core", "fieldpost.notifications"])
+@pytest.mark.parametrize("room", ["fieldpost", "fieldpost.core", "fieldpost.outbox"])
 def test_what_an_application_imports_loads_no_site_or_database_library(room: str) -> None:
     heavy = ["apsw", "aiohttp", "sqlalchemy", "fastapi", "asyncpg", "structlog"]
     program = f"import sys, {room}; print([name for name in {heavy} if name in sys.modules])"

@@ -11,7 +11,7 @@ from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CallDecision, Clear, Fail, Park, TryAgain
 from fieldpost.core.sites.message import CallRecord, Category, Message, Operation
 from fieldpost.link.messages import Reconcile, ReconcileAnswer
-from fieldpost.link.messages import TelemetrySender as Told
+from fieldpost.link.messages import Telemetry as TelemetryMessage
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.reporting.telemetry import TelemetrySender
@@ -81,10 +81,10 @@ class Calls:
         assert found is not None
         return found
 
-    def told(self, after: int = 0) -> Told:
+    def told(self, after: int = 0) -> TelemetryMessage:
         """All that changed after this change, as telemetry tells it."""
         answer = self.answer(Reconcile(after))
-        return Told(
+        return TelemetryMessage(
             incarnation=answer.incarnation,
             after=answer.after,
             until=answer.until,

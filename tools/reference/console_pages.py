@@ -45,7 +45,7 @@ PAGES_OF: dict[str, tuple[str, ...]] = {
     "site_health_show": ("GET /sites/{name:path}",),
     "site_health_history": ("GET /sites/{name:path}",),
     "cached_calls_page": ("GET /cached-calls",),
-    "cached_calls_show": ("GET /cached-calls/{operation_id}",),
+    "cached_calls_show": ("GET /cached-calls/{call_id}",),
     "intents_page": ("GET /intents",),
     "intents_give": (
         "POST /cached-calls/give",

@@ -11,7 +11,7 @@ from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.sites.forwarding import Park
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import LinkMessage, Reconcile, TelemetryAck
-from fieldpost.link.messages import TelemetrySender as Told
+from fieldpost.link.messages import Telemetry as TelemetryMessage
 from fieldpost.site.config.options import ReportOptions
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.reporting.health import HealthReport
@@ -103,7 +103,7 @@ class Line:
     """The control connection as telemetry sees it."""
 
     def __init__(self) -> None:
-        self.sent: list[Told] = []
+        self.sent: list[TelemetryMessage] = []
         self.telemetry: TelemetrySender | None = None
         self.is_open = True
         self.acks = True
@@ -112,7 +112,7 @@ class Line:
     async def send(self, message: LinkMessage) -> None:
         if not self.is_open:
             raise Unavailable("link.not_connected", "there is no connection")
-        assert isinstance(message, Told)
+        assert isinstance(message, TelemetryMessage)
         self.sent.append(message)
         if self.acks and self.telemetry is not None:
             # As central does: what does not join on to where it stands is not taken.

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from fieldpost.testing import HttpServer, HttpServerThread, ManualClock, ReceivedRequest
-from fieldpost.testing.http import Act
+from fieldpost.testing.http import HttpReaction
 
 
 async def ask(server: HttpServer, request: bytes = b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n") -> bytes:
@@ -113,7 +113,7 @@ async def test_delays_and_drips_go_by_the_servers_clock() -> None:
         server.behave()
         server.on().answer(200, b"").drip(1)
         asking = asyncio.create_task(ask(server))
-        answer = Act().answer
+        answer = HttpReaction().answer
         for _ in range(len(answer) - 1):
             await clock.wait_sleepers(1)
             assert not asking.done()
@@ -166,8 +166,8 @@ def test_in_a_thread_with_tls_it_serves_plain_callers() -> None:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
 
-    def echo(request: ReceivedRequest) -> Act:
-        return Act(body=json.dumps({"path": request.path}).encode())
+    def echo(request: ReceivedRequest) -> HttpReaction:
+        return HttpReaction(body=json.dumps({"path": request.path}).encode())
 
     with HttpServerThread(tls=context, on_request=echo) as server:
         with urllib.request.urlopen(server.url + "/x", context=trusting, timeout=10) as answer:

@@ -7,11 +7,11 @@ import aiosmtplib
 import pytest
 
 from fieldpost.testing import MailServer, ManualClock
-from fieldpost.testing.mail import Limits, Tap, Verb
+from fieldpost.testing.mail import Limits, SmtpVerb, Tap
 from support.smtp import Talk, talk_to
 
 MESSAGE = b"Subject: Pump 3\r\nMessage-ID: <1@plant>\r\n\r\nhot\r\n"
-STEPS: list[tuple[Verb, bytes]] = [
+STEPS: list[tuple[SmtpVerb, bytes]] = [
     ("ehlo", b"EHLO c\r\n"),
     ("mail", b"MAIL FROM:<a@x.example>\r\n"),
     ("rcpt", b"RCPT TO:<b@x.example>\r\n"),
@@ -19,7 +19,7 @@ STEPS: list[tuple[Verb, bytes]] = [
     ("dot", MESSAGE + b".\r\n"),
     ("quit", b"QUIT\r\n"),
 ]
-VERBS: list[Verb] = ["connect", *(verb for verb, _ in STEPS)]
+VERBS: list[SmtpVerb] = ["connect", *(verb for verb, _ in STEPS)]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def client(server: MailServer) -> aiosmtplib.SMTP:
     return aiosmtplib.SMTP(hostname=server.host, port=server.port, start_tls=False, timeout=10)
 
 
-async def up_to(talk: Talk, verb: Verb) -> None:
+async def up_to(talk: Talk, verb: SmtpVerb) -> None:
     """Go through a mail until this verb has been said; its answer is still to come."""
     if verb == "connect":
         return
@@ -51,7 +51,7 @@ async def up_to(talk: Talk, verb: Verb) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_any_verb_can_be_answered_by_any_code(server: MailServer, verb: Verb) -> None:
+async def test_any_verb_can_be_answered_by_any_code(server: MailServer, verb: SmtpVerb) -> None:
     rule = server.on(verb).reply(451, "4.2.1 busy")
     async with talk_to(server.host, server.port) as talk:
         await up_to(talk, verb)
@@ -60,7 +60,7 @@ async def test_any_verb_can_be_answered_by_any_code(server: MailServer, verb: Ve
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_at_any_verb_the_server_can_close_without_an_answer(server: MailServer, verb: Verb) -> None:
+async def test_at_any_verb_the_server_can_close_without_an_answer(server: MailServer, verb: SmtpVerb) -> None:
     server.on(verb).close()
     async with talk_to(server.host, server.port) as talk:
         await up_to(talk, verb)
@@ -69,7 +69,7 @@ async def test_at_any_verb_the_server_can_close_without_an_answer(server: MailSe
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_at_any_verb_the_server_can_reset(server: MailServer, verb: Verb) -> None:
+async def test_at_any_verb_the_server_can_reset(server: MailServer, verb: SmtpVerb) -> None:
     server.on(verb).reset()
     async with talk_to(server.host, server.port) as talk:
         await up_to(talk, verb)
@@ -79,7 +79,7 @@ async def test_at_any_verb_the_server_can_reset(server: MailServer, verb: Verb) 
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_at_any_verb_the_server_can_hang_until_the_client_leaves(server: MailServer, verb: Verb) -> None:
+async def test_at_any_verb_the_server_can_hang_until_the_client_leaves(server: MailServer, verb: SmtpVerb) -> None:
     server.on(verb).hang()
     async with talk_to(server.host, server.port) as talk:
         await up_to(talk, verb)
@@ -92,7 +92,7 @@ async def test_at_any_verb_the_server_can_hang_until_the_client_leaves(server: M
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_at_any_verb_the_server_can_say_421_and_close(server: MailServer, verb: Verb) -> None:
+async def test_at_any_verb_the_server_can_say_421_and_close(server: MailServer, verb: SmtpVerb) -> None:
     server.on(verb).unavailable()
     async with talk_to(server.host, server.port) as talk:
         await up_to(talk, verb)

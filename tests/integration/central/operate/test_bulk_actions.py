@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from fieldpost.central.operate import bulk_step
 from fieldpost.central.operate.bulk_actions import BulkActionRunner, Chosen
-from fieldpost.central.store.notifications import retention
+from fieldpost.central.store.engine.purging import BEGINNING, PurgeRange
 from fieldpost.central.store.search import bulk_actions as rows
 from fieldpost.central.store.search.bulk_actions import ActRow
 from fieldpost.central.watch import bulk_actions as watching
@@ -339,7 +339,7 @@ async def test_old_acts_are_purged_in_batches_and_running_ones_never(mailing: Ce
     now = mailing.clock.now()
     deleted = []
     while True:
-        batch = await mailing.store.write(rows.purge, retention.Span(now, retention.BEGINNING, 2, now))
+        batch = await mailing.store.write(rows.purge, PurgeRange(now, BEGINNING, 2, now))
         deleted.append(batch.deleted)
         if batch.after is None:
             break

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Connection, text
 
-from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.purging import BEGINNING, DatedTable, PurgedBatch, PurgeRange
 from fieldpost.central.store.notifications import audit, retention
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.ids import new_id
@@ -184,7 +184,7 @@ async def test_young_audit_entries_stay_even_when_their_row_is_gone(mailing: Cen
     ids=["tombstones", "samples", "nodes"],
 )
 async def test_what_goes_by_its_time_alone_goes_oldest_first(
-    centre: Centre, clock: ManualClock, dated: retention.DatedTable, table: str, row: str
+    centre: Centre, clock: ManualClock, dated: DatedTable, table: str, row: str
 ) -> None:
     for n in range(6):
         moment = clock.now() + timedelta(seconds=n // 2)  # two of each moment

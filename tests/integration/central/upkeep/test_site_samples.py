@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from fieldpost.central.operate.intents import Intents
-from fieldpost.central.operate.sites import SiteReader as SiteActs
+from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.store.schema import site_tables as tables
 from fieldpost.central.store.sites import cached_calls, health, intents
 from fieldpost.central.upkeep.upkeep import CentralUpkeep
@@ -29,7 +29,7 @@ ADMIN = Actor("ada", Role.ADMIN)
 
 @pytest.fixture
 async def sites(centre: Centre) -> SiteReader:
-    await SiteActs(centre.store, centre.clock).add(ADMIN, SITE)
+    await SiteActions(centre.store, centre.clock).add(ADMIN, SITE)
     return SiteReader(centre.store, centre.clock, Freshness())
 
 

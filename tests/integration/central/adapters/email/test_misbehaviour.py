@@ -9,11 +9,11 @@ from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.core.notification import Status, TargetStatus
 from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.testing import MailServer, ManualClock
-from fieldpost.testing.mail import Moment, Tap, Verb
+from fieldpost.testing.mail import MailEvent, SmtpVerb, Tap
 from support.mailing import after, due, envelope, notification
 
-BEFORE_MAIL: list[Verb] = ["connect", "ehlo"]
-BEFORE_DOT: list[Verb] = ["mail", "rcpt", "data"]
+BEFORE_MAIL: list[SmtpVerb] = ["connect", "ehlo"]
+BEFORE_DOT: list[SmtpVerb] = ["mail", "rcpt", "data"]
 
 HANG_S = 1.5
 """How long is waited where nobody answers: longer than a busy machine takes for an answer that does come."""
@@ -24,7 +24,7 @@ A, B, C = "anna@plant.example", "bert@plant.example", "cleo@plant.example"
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("verb", BEFORE_MAIL)
 async def test_421_before_mail_holds_and_leaves_the_status(
-    server: MailServer, adapter: EmailAdapter, verb: Verb
+    server: MailServer, adapter: EmailAdapter, verb: SmtpVerb
 ) -> None:
     server.on(verb).unavailable()
     outcome = await adapter.deliver(envelope(server))
@@ -37,7 +37,7 @@ async def test_421_before_mail_holds_and_leaves_the_status(
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
 async def test_421_from_mail_on_is_tried_again_and_never_parks(
-    server: MailServer, adapter: EmailAdapter, verb: Verb
+    server: MailServer, adapter: EmailAdapter, verb: SmtpVerb
 ) -> None:
     server.on(verb).unavailable()
     outcome = await adapter.deliver(envelope(server))
@@ -50,7 +50,9 @@ async def test_421_from_mail_on_is_tried_again_and_never_parks(
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("code", [450, 554])
 @pytest.mark.parametrize("verb", BEFORE_MAIL)
-async def test_any_refusal_before_mail_holds(server: MailServer, adapter: EmailAdapter, verb: Verb, code: int) -> None:
+async def test_any_refusal_before_mail_holds(
+    server: MailServer, adapter: EmailAdapter, verb: SmtpVerb, code: int
+) -> None:
     server.on(verb).reply(code, "go away")
     outcome = await adapter.deliver(envelope(server))
     assert outcome == Held(f"mail server at {verb}: {code} go away", f"{code} go away", verb)
@@ -59,7 +61,7 @@ async def test_any_refusal_before_mail_holds(server: MailServer, adapter: EmailA
 @pytest.mark.req("ADP-08")
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
-async def test_5xx_from_mail_on_is_permanent(server: MailServer, adapter: EmailAdapter, verb: Verb) -> None:
+async def test_5xx_from_mail_on_is_permanent(server: MailServer, adapter: EmailAdapter, verb: SmtpVerb) -> None:
     server.on(verb).reply(554, "5.6.0 never")
     outcome = await adapter.deliver(envelope(server, A, B))
     assert isinstance(outcome, PermanentFailure)
@@ -71,7 +73,7 @@ async def test_5xx_from_mail_on_is_permanent(server: MailServer, adapter: EmailA
 
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
-async def test_4xx_from_mail_on_is_transient(server: MailServer, adapter: EmailAdapter, verb: Verb) -> None:
+async def test_4xx_from_mail_on_is_transient(server: MailServer, adapter: EmailAdapter, verb: SmtpVerb) -> None:
     server.on(verb).reply(451, "4.3.0 later")
     outcome = await adapter.deliver(envelope(server, A, B))
     assert isinstance(outcome, TransientFailure)
@@ -94,7 +96,7 @@ async def test_mail_refused_for_the_channels_account_holds(
 @pytest.mark.parametrize("how", ["close", "reset", "hang", "nonsense"])
 @pytest.mark.parametrize("verb", [*BEFORE_MAIL, *BEFORE_DOT])
 async def test_silence_before_the_dot_is_never_uncertain(
-    server: MailServer, adapter: EmailAdapter, verb: Verb, how: str
+    server: MailServer, adapter: EmailAdapter, verb: SmtpVerb, how: str
 ) -> None:
     misbehave(server, verb, how)
     outcome = await adapter.deliver(
@@ -204,7 +206,7 @@ async def test_421_amid_the_recipients_leaves_due_whoever_was_not_refused(
 @pytest.mark.parametrize("verb", [*BEFORE_DOT, "dot"])
 @pytest.mark.parametrize("how", ["close", "530"])
 async def test_trouble_in_a_later_transaction_does_not_forget_who_has_the_mail(
-    server: MailServer, adapter: EmailAdapter, verb: Verb, how: str
+    server: MailServer, adapter: EmailAdapter, verb: SmtpVerb, how: str
 ) -> None:
     targets = [f"user{number}@plant.example" for number in range(150)]
     rule = server.on(verb).after(1 if verb != "rcpt" else 100)
@@ -219,7 +221,7 @@ async def test_trouble_in_a_later_transaction_does_not_forget_who_has_the_mail(
 
 @pytest.mark.parametrize("refusal", ["rcpt", "data"])
 async def test_a_transaction_that_came_to_nothing_is_reset_before_the_next(
-    server: MailServer, adapter: EmailAdapter, refusal: Verb
+    server: MailServer, adapter: EmailAdapter, refusal: SmtpVerb
 ) -> None:
     targets = [f"user{number}@plant.example" for number in range(150)]
     server.on(refusal).reply(450, "4.2.0 later").times(100 if refusal == "rcpt" else 1)
@@ -261,7 +263,7 @@ async def test_a_server_that_is_not_there_holds(adapter: EmailAdapter) -> None:
 
 
 @pytest.mark.parametrize("verb", ["connect", "mail", "dot"])
-async def test_a_reply_that_drips_ends_at_the_deadline_of_the_attempt(server: MailServer, verb: Verb) -> None:
+async def test_a_reply_that_drips_ends_at_the_deadline_of_the_attempt(server: MailServer, verb: SmtpVerb) -> None:
     tap = Tap()
     tap.drop(5)
     server.on(verb).drip(tap)
@@ -278,7 +280,7 @@ async def test_when_the_time_is_used_up_before_the_dot_there_is_no_dot(server: M
     clock = ManualClock()
     adapter = EmailAdapter(clock=clock)
 
-    def pass_time(_: Moment) -> bool:
+    def pass_time(_: MailEvent) -> bool:
         clock.advance(adapter.deadline_s)
         return True
 
@@ -324,7 +326,7 @@ async def test_a_long_reply_of_many_lines_is_kept_as_one_bounded_line(
     assert "\n" not in outcome.error
 
 
-def misbehave(server: MailServer, verb: Verb, how: str, *, keeps_mail: bool = False) -> None:
+def misbehave(server: MailServer, verb: SmtpVerb, how: str, *, keeps_mail: bool = False) -> None:
     rule = server.on(verb)
     if keeps_mail:
         rule.keep_mail()
