@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.search.filters import FIELDS, WORD_LENGTH_MAX, WORDS_MAX, Filter, parse, parse_moment, tokenize
+from fieldpost.core.search.filters import FIELDS, Filter, parse, parse_moment
 from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.tokens import TOKEN_LENGTH_MAX, TOKENS_MAX, tokenize
 from fieldpost.core.times import from_microseconds
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
@@ -47,7 +48,7 @@ def test_words_are_found_again_whatever_case_and_form_they_are_written_in(text: 
     assert tokenize(" ".join(found)) == found
     assert set(tokenize(unicodedata.normalize("NFD", text))) == set(tokenize(unicodedata.normalize("NFC", text)))
     assert len(set(found)) == len(found)
-    assert all(0 < len(word) <= WORD_LENGTH_MAX for word in found)
+    assert all(0 < len(word) <= TOKEN_LENGTH_MAX for word in found)
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127)))
@@ -135,7 +136,7 @@ def test_a_field_that_there_is_not_or_that_has_two_values_is_refused() -> None:
         ({"site": ["a", "b"]}, "filter.one", "site"),
         ({"site": []}, "filter.one", "site"),
         ({"status": ["parked", "lost"]}, "status.unknown", "status"),
-        ({"subject": " ".join(f"w{n}" for n in range(WORDS_MAX + 1))}, "filter.words", "subject"),
+        ({"subject": " ".join(f"w{n}" for n in range(TOKENS_MAX + 1))}, "filter.words", "subject"),
     ):
         with pytest.raises(InvalidInput) as refused:
             parse(given_)  # type: ignore[arg-type]

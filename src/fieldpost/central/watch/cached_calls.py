@@ -15,7 +15,8 @@ from fieldpost.central.store.sites.cached_calls import CallFilter
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
-from fieldpost.core.search.filters import WORDS_MAX, parse_range, tokenize
+from fieldpost.core.search.filters import parse_range
+from fieldpost.core.search.tokens import TOKENS_MAX, tokenize
 from fieldpost.core.sites.call_mirror import CachedCall, Mirror
 from fieldpost.core.sites.intent import Intent, IntentState
 from fieldpost.core.sites.message import CallStatus, Category
@@ -203,6 +204,6 @@ def _truth(text: str, field: str) -> bool:
 
 def _target(text: str) -> str:
     count = len(tokenize(check_label(text, "target")))
-    if not 1 <= count <= WORDS_MAX:
-        raise InvalidInput("filter.words", f"target must hold 1 to {WORDS_MAX} words to look for", field="target")
+    if not 1 <= count <= TOKENS_MAX:
+        raise InvalidInput("filter.words", f"target must hold 1 to {TOKENS_MAX} words to look for", field="target")
     return text

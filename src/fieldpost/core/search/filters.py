@@ -1,11 +1,6 @@
-"""What a list of notifications can be narrowed by, and which words a subject is found by.
-
-One function cuts a text into words, for what is stored and for what is asked alike, so that a search finds the same on
-every database: whole words, without regard to case, and all that are given must occur.
-"""
+"""Filters of the list of notifications."""
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,28 +10,14 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import LIVE, Status
 from fieldpost.core.search.fingerprint import fingerprint_key, is_fingerprint_key
+from fieldpost.core.search.tokens import TOKENS_MAX, tokenize
 from fieldpost.core.text import check_label, check_subject
 from fieldpost.core.times import from_text, to_text
 
-WORD_LENGTH_MAX = 64
-"""What a word has beyond this many characters is not looked at."""
-WORDS_MAX = 16
 FIELDS = ("status", "type", "site", "list", "from", "to", "stuck", "overdue", "subject", "error")
 """What a filter is called by in queries, forms and stored acts; only `status` may be given more than once."""
 
-_ASCII_WORD = re.compile("[a-z0-9]+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|\+00:00)", re.ASCII)
-
-
-def tokenize(text: str) -> tuple[str, ...]:
-    """The words of a text, each once, in the order in which they come: runs of letters, digits and their marks."""
-    if text.isascii():
-        found = _ASCII_WORD.findall(text.lower())
-    else:
-        # Folding may undo what normalizing did, so it is normalized again: one spelling for each word.
-        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-        found = "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split()
-    return tuple(dict.fromkeys(word[:WORD_LENGTH_MAX] for word in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +154,10 @@ def _is_true(given: Mapping[str, str], field: str) -> bool:
 
 def _subject(text: str) -> str:
     count = len(tokenize(check_subject(text)))
-    if not 1 <= count <= WORDS_MAX:
+    if not 1 <= count <= TOKENS_MAX:
         raise InvalidInput(
             "filter.words",
-            f"subject must hold 1 to {WORDS_MAX} words to look for, not {count}",
+            f"subject must hold 1 to {TOKENS_MAX} words to look for, not {count}",
             field="subject",
             hint="words are made of letters and digits; signs between them are not looked at",
         )

@@ -4,7 +4,7 @@ from itertools import groupby
 
 from starlette.responses import Response
 
-from fieldpost.core.search.filters import tokenize
+from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.setting import EffectiveSetting
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute

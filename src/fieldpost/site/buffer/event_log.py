@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import apsw
 
-from fieldpost.core.search.filters import tokenize
+from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.message import Category
 from fieldpost.core.text import truncate
 from fieldpost.core.times import from_microseconds, to_microseconds

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.search.filters import parse_moment, tokenize
+from fieldpost.core.search.filters import parse_moment
+from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.message import Category
 from fieldpost.site.buffer.event_log import EventFilter, EventKind, Severity
 

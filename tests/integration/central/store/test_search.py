@@ -13,8 +13,9 @@ from fieldpost.central.store.search import notifications, postings, terms
 from fieldpost.central.store.search.notifications import Found
 from fieldpost.core.ids import new_id
 from fieldpost.core.notification import Status, Summary
-from fieldpost.core.search.filters import Filter, tokenize
+from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.page_key import PageKey
+from fieldpost.core.search.tokens import tokenize
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
 from support.plans import plans_of

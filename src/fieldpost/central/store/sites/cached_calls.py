@@ -17,8 +17,8 @@ from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, cached_calls
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.search.filters import tokenize
 from fieldpost.core.search.page_key import PageKey
+from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.call_mirror import CachedCall, CallReport, by_central
 from fieldpost.core.sites.message import CallStatus, Category
 
