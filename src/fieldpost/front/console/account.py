@@ -26,69 +26,71 @@ NOTICES = {
 }
 
 
-async def page(visit: PageRequest) -> Response:
-    return await _page(visit, notice=visit.notice(NOTICES))
+async def page(request: PageRequest) -> Response:
+    return await _page(request, notice=request.notice(NOTICES))
 
 
-async def change_password(visit: PageRequest) -> Response:
-    form = await visit.form()
-    visit.check_privacy()
+async def change_password(request: PageRequest) -> Response:
+    form = await request.form()
+    request.require_tls()
     if form.get("password", "") != form.get("again", ""):
-        return await _page(visit, 422, error="the two new passwords are not the same")
+        return await _page(request, 422, error="the two new passwords are not the same")
     try:
-        session = await visit.backend.operate.logins.change_password(
-            visit.actor, form.get("old", ""), form.get("password", ""), visit.origin
+        session = await request.backend.operate.logins.change_password(
+            request.actor, form.get("old", ""), form.get("password", ""), request.origin
         )
     except (Denied, InvalidInput) as error:
-        return await _page(visit, 422, error=error.message)
+        return await _page(request, 422, error=error.message)
     except TooManyLogins as error:
-        return await _page(visit, 429, error=error.message)
+        return await _page(request, 429, error=error.message)
     response = redirect("/account", "password")
-    set_session(response, visit.request, session)
+    set_session(response, request.http, session)
     return response
 
 
-async def change_theme(visit: PageRequest) -> Response:
-    theme = (await visit.form()).get("theme", "")
+async def change_theme(request: PageRequest) -> Response:
+    theme = (await request.form()).get("theme", "")
     if theme not in THEMES:
         raise InvalidInput("form.theme", f"theme must be one of {', '.join(THEMES)}", field="theme")
     response = redirect("/account")
-    set_cookie(response, visit.request, THEME_COOKIE, theme, THEME_S)
+    set_cookie(response, request.http, THEME_COOKIE, theme, THEME_S)
     return response
 
 
-async def end_session(visit: PageRequest) -> Response:
-    await visit.form()
-    session_id = visit.path("session_id")
+async def end_session(request: PageRequest) -> Response:
+    await request.form()
+    session_id = request.path("session_id")
     try:
-        await visit.backend.operate.logins.end(visit.actor, session_id)
+        await request.backend.operate.logins.end(request.actor, session_id)
     except NotFound:
         # Ended already, on another page or by its time: that is what was wanted.
         return redirect("/account", "ended")
-    return logged_out(visit) if session_id == _own_id(visit) else redirect("/account", "ended")
+    return logged_out(request) if session_id == _own_id(request) else redirect("/account", "ended")
 
 
-async def log_out_everywhere(visit: PageRequest) -> Response:
-    await visit.form()
-    await visit.backend.operate.logins.log_out_everywhere(visit.actor)
-    return logged_out(visit)
+async def log_out_everywhere(request: PageRequest) -> Response:
+    await request.form()
+    await request.backend.operate.logins.log_out_everywhere(request.actor)
+    return logged_out(request)
 
 
-async def _page(visit: PageRequest, status: int = 200, notice: str | None = None, error: str | None = None) -> Response:
-    logins = visit.backend.operate.logins
-    return visit.page(
+async def _page(
+    request: PageRequest, status: int = 200, notice: str | None = None, error: str | None = None
+) -> Response:
+    logins = request.backend.operate.logins
+    return request.page(
         "account.html",
         status,
-        sessions=await logins.sessions(visit.actor),
-        has_password=await logins.has_password(visit.actor),
-        own_id=_own_id(visit),
+        sessions=await logins.sessions(request.actor),
+        has_password=await logins.has_password(request.actor),
+        own_id=_own_id(request),
         as_of=logins.now(),
         browser=browser_of,
         themes=THEMES,
         notice=notice,
         error=error,
         length_min=PASSWORD_LENGTH_MIN,
-        is_unsafe=visit.is_readable_on_the_way,
+        is_unsafe=request.is_exposed,
     )
 
 
@@ -114,8 +116,8 @@ def browser_of(agent: str | None) -> str:
     return f"{name} on {system}" if system else name
 
 
-def _own_id(visit: PageRequest) -> str | None:
-    return credentials.prefix_of(visit.secret or "", "session")
+def _own_id(request: PageRequest) -> str | None:
+    return credentials.prefix_of(request.secret or "", "session")
 
 
 ROUTES = (

@@ -54,17 +54,17 @@ class AuditRow:
     """All that it holds, in words."""
 
 
-async def page(visit: PageRequest) -> Response:
-    query = visit.request.query_params
+async def page(request: PageRequest) -> Response:
+    query = request.http.query_params
     asked = _asked(query)
     cursor = query.get("cursor") or None
-    found = await visit.backend.watch.audit.page(asked.wanted, cursor=cursor) if asked.is_readable else None
+    found = await request.backend.watch.audit.page(asked.wanted, cursor=cursor) if asked.is_readable else None
     zoned = asked.read | ({"zone": asked.zone} if asked.zone else {})
-    lines = [_line(entry, visit) for entry in found.entries] if found else []
+    lines = [_line(entry, request) for entry in found.entries] if found else []
     ranged = {name: value for name, value in zoned.items() if name in ("from", "to", "zone")}
     views = [(title, address(PATH, {**ranged, **fields}), _is_view(asked, fields)) for title, fields in VIEWS]
     is_view = any(is_current for *_, is_current in views) and not ranged
-    return visit.page(
+    return request.page(
         "audit.html",
         200 if asked.is_readable else 422,
         found=found,
@@ -76,7 +76,7 @@ async def page(visit: PageRequest) -> Response:
         kinds=list(AuditKind),
         statuses=list(AuditStatus),
         channels=list(AuditChannel),
-        sites=[site.name for site in await visit.backend.operate.sites.all()],
+        sites=[site.name for site in await request.backend.operate.sites.all()],
         formats=FORMATS,
         query=urlencode(asked.read, doseq=True),
         is_filtered=bool(asked.given),
@@ -89,16 +89,16 @@ async def page(visit: PageRequest) -> Response:
     )
 
 
-async def export(visit: PageRequest) -> Response:
+async def export(request: PageRequest) -> Response:
     """The whole of what the filter finds, as a file. By POST, since that it was taken is on record."""
-    form = await visit.form()
+    form = await request.form()
     format_ = form.get("format", "")
     if format_ not in FORMATS:
         raise InvalidInput("export.format", f"format must be {' or '.join(FORMATS)}", field="format")
     asked = _asked(QueryParams(form.get("query", "")))
     if not asked.is_readable:
         raise InvalidInput("filter.unreadable", "the filter cannot be read", hint="set it again on the page")
-    exported = await visit.backend.operate.audit.export(visit.actor, asked.wanted)
+    exported = await request.backend.operate.audit.export(request.actor, asked.wanted)
     headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
     return StreamingResponse(to_file(exported, format_), headers=headers, media_type=MEDIA_TYPES[format_])
 
@@ -113,7 +113,7 @@ def _is_view(asked: Asked[AuditFilter], fields: AuditFields) -> bool:
     }
 
 
-def _line(entry: AuditEntry, visit: PageRequest) -> AuditRow:
+def _line(entry: AuditEntry, request: PageRequest) -> AuditRow:
     tone, glyph = _TONES.get(entry.status, ("", ""))
     said = _what(entry)
     bulk = _BULK.fullmatch(said)
@@ -125,7 +125,7 @@ def _line(entry: AuditEntry, visit: PageRequest) -> AuditRow:
         bulk["reason"] if bulk else told,
         tone,
         glyph,
-        _target_path(entry, visit),
+        _target_path(entry, request),
         _site_path(entry),
         _about_path(entry),
         tuple(_fields(entry)),
@@ -147,13 +147,13 @@ def _reason(entry: AuditEntry) -> str | None:
     return None if reason is None else str(reason)
 
 
-def _target_path(entry: AuditEntry, visit: PageRequest) -> str | None:
+def _target_path(entry: AuditEntry, request: PageRequest) -> str | None:
     if not entry.target:
         return None
     if entry.channel is AuditChannel.NOTIFICATION:
         return f"/lists/{quote(entry.target, safe='')}"
     noun, _, _ = (entry.request_summary or "").partition(".")
-    place = "/users" if noun in ("user", "password", "session") and visit.actor.role == "admin" else _PLACES.get(noun)
+    place = "/users" if noun in ("user", "password", "session") and request.actor.role == "admin" else _PLACES.get(noun)
     return f"{place}/{quote(entry.target, safe='')}" if place and entry.target != "all" else None
 
 

@@ -8,9 +8,9 @@ from fieldpost.core.bulk import STAGE_ENDS, BulkAction, BulkStatus, RowOutcome
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access
-from fieldpost.front.console.bulk_form import PATH
 from fieldpost.front.console.kit.filters import address
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.new_bulk_action import PATH
 from fieldpost.front.console.notifications import PATH as OUTBOX
 
 NOTICES = {
@@ -20,34 +20,34 @@ NOTICES = {
 NEW = f"{PATH}/new"
 
 
-async def page(visit: PageRequest) -> Response:
-    cursor = visit.request.query_params.get("cursor") or None
-    found = await visit.backend.watch.bulk_actions.page(cursor=cursor)
-    return visit.page("bulk_actions.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=_older)
+async def page(request: PageRequest) -> Response:
+    cursor = request.http.query_params.get("cursor") or None
+    found = await request.backend.watch.bulk_actions.page(cursor=cursor)
+    return request.page("bulk_actions.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=_older)
 
 
-async def one(visit: PageRequest) -> Response:
-    return await _one(visit, notice=visit.notice(NOTICES))
+async def one(request: PageRequest) -> Response:
+    return await _one(request, notice=request.notice(NOTICES))
 
 
-async def cancel(visit: PageRequest) -> Response:
-    await visit.form()
-    action_id = visit.path("action_id")
+async def cancel(request: PageRequest) -> Response:
+    await request.form()
+    action_id = request.path("action_id")
     try:
-        await visit.backend.operate.bulk_actions.cancel(visit.actor, action_id)
+        await request.backend.operate.bulk_actions.cancel(request.actor, action_id)
     except Conflict as error:
-        return await _one(visit, 409, warning=f"Nothing was done: {error.message}. This is how it stands.")
+        return await _one(request, 409, warning=f"Nothing was done: {error.message}. This is how it stands.")
     return redirect(f"{PATH}/{action_id}", "cancelled")
 
 
 async def _one(
-    visit: PageRequest, status: int = 200, notice: str | None = None, warning: str | None = None
+    request: PageRequest, status: int = 200, notice: str | None = None, warning: str | None = None
 ) -> Response:
-    query = visit.request.query_params
+    query = request.http.query_params
     outcome, cursor = query.get("outcome") or None, query.get("cursor") or None
-    action_id = visit.path("action_id")
+    action_id = request.path("action_id")
     errors: dict[str, str] = {}
-    watch = visit.backend.watch.bulk_actions
+    watch = request.backend.watch.bulk_actions
     try:
         story = await watch.story(action_id, outcome=outcome, cursor=cursor)
     except InvalidInput as error:
@@ -57,7 +57,7 @@ async def _one(
         outcome = cursor = None
     act = story.act
     path = f"{PATH}/{action_id}"
-    return visit.page(
+    return request.page(
         "bulk_action.html",
         status,
         story=story,

@@ -35,19 +35,19 @@ NOTICES = {
 ID_LENGTH = 36
 
 
-async def page(visit: PageRequest) -> Response:
-    query = visit.request.query_params
+async def page(request: PageRequest) -> Response:
+    query = request.http.query_params
     asked = read_filter(query, FIELDS, parse, many=("status",))
     cursor = query.get("cursor") or None
-    found = await visit.backend.watch.cached_calls.page(asked.read, cursor=cursor) if asked.is_readable else None
-    fleet = await visit.backend.watch.sites.all()
-    figures = (await visit.backend.watch.kpis.now()).total
+    found = await request.backend.watch.cached_calls.page(asked.read, cursor=cursor) if asked.is_readable else None
+    fleet = await request.backend.watch.sites.all()
+    figures = (await request.backend.watch.kpis.now()).total
     calls = found.calls if found else ()
-    asked_for = await visit.backend.watch.cached_calls.asked(calls) if calls else {}
+    asked_for = await request.backend.watch.cached_calls.asked(calls) if calls else {}
     site = asked.wanted.site
     shown = {site} if site else {call.site for call in calls}
     zoned: QueryFields = asked.read | ({"zone": asked.zone} if asked.zone else {})
-    return visit.page(
+    return request.page(
         "cached_calls.html",
         200 if asked.is_readable else 422,
         found=found,
@@ -55,7 +55,7 @@ async def page(visit: PageRequest) -> Response:
         cursor=cursor,
         asked_for=asked_for,
         askable={call.report.call_id for call in calls if _is_askable(call, asked_for)},
-        stuck=_stuck(visit, found),
+        stuck=_stuck(request, found),
         wanted=asked.wanted,
         zone=asked.zone,
         given=asked.given,
@@ -71,16 +71,16 @@ async def page(visit: PageRequest) -> Response:
         here=address(PATH, zoned, cursor=cursor),
         call_path=call_path,
         ask_path=ask_path,
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def one(visit: PageRequest) -> Response:
-    site = visit.request.query_params.get("site") or None
-    detail = await visit.backend.watch.cached_calls.detail(site, visit.path("call_id"))
-    state, _ = await visit.backend.watch.sites.one(detail.call.site)
+async def one(request: PageRequest) -> Response:
+    site = request.http.query_params.get("site") or None
+    detail = await request.backend.watch.cached_calls.detail(site, request.path("call_id"))
+    state, _ = await request.backend.watch.sites.one(detail.call.site)
     own_path = call_path(detail.call)
-    return visit.page(
+    return request.page(
         "cached_call.html",
         detail=detail,
         call=detail.call,
@@ -94,19 +94,19 @@ async def one(visit: PageRequest) -> Response:
         own_path=own_path,
         ask_path=ask_path,
         here=own_path,
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def ask(visit: PageRequest) -> Response:
+async def ask(request: PageRequest) -> Response:
     """The question before a retry or discard of one call or several, with what is chosen."""
-    query = visit.request.query_params
-    return await _ask(visit, query.get("act", ""), _chosen(query.getlist("call")), query.get("next"))
+    query = request.http.query_params
+    return await _ask(request, query.get("act", ""), _chosen(query.getlist("call")), query.get("next"))
 
 
-async def give(visit: PageRequest) -> Response:
+async def give(request: PageRequest) -> Response:
     """An intent for each chosen call, or for none."""
-    form = await visit.form()
+    form = await request.form()
     act, chosen, reason = (
         form.get("act", ""),
         _chosen(form.get("calls", "").splitlines()),
@@ -114,34 +114,34 @@ async def give(visit: PageRequest) -> Response:
     )
     kind = _kind(act)
     if not chosen:
-        return await _ask(visit, act, chosen, form.get("next"))
+        return await _ask(request, act, chosen, form.get("next"))
     try:
-        await visit.backend.operate.intents.give_each(visit.actor, kind, chosen, reason=reason or None)
+        await request.backend.operate.intents.give_each(request.actor, kind, chosen, reason=reason or None)
     except InvalidInput as error:
-        return await _ask(visit, act, chosen, form.get("next"), given=form, errors=field_errors(error))
-    visit.backend.command_sender.wake()
+        return await _ask(request, act, chosen, form.get("next"), given=form, errors=field_errors(error))
+    request.backend.command_sender.wake()
     return redirect(local_path(form.get("next") or PATH), act)
 
 
-async def reconcile(visit: PageRequest) -> Response:
+async def reconcile(request: PageRequest) -> Response:
     """Have a site's calls read anew, from the beginning."""
-    form = await visit.form()
+    form = await request.form()
     site = form.get("site", "")
-    await visit.backend.operate.intents.give(visit.actor, site, IntentKind.RECONCILE)
-    visit.backend.command_sender.wake()
+    await request.backend.operate.intents.give(request.actor, site, IntentKind.RECONCILE)
+    request.backend.command_sender.wake()
     return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
 
 
-async def ask_parked(visit: PageRequest) -> Response:
+async def ask_parked(request: PageRequest) -> Response:
     """Ask the site itself what is parked there; its answer stands on the intent's own page."""
-    form = await visit.form()
-    given = await visit.backend.operate.intents.give(visit.actor, form.get("site", ""), IntentKind.LIST_PARKED)
-    visit.backend.command_sender.wake()
+    form = await request.form()
+    given = await request.backend.operate.intents.give(request.actor, form.get("site", ""), IntentKind.LIST_PARKED)
+    request.backend.command_sender.wake()
     return redirect(f"/intents/{given[0].intent_id}", "asked")
 
 
 async def _ask(
-    visit: PageRequest,
+    request: PageRequest,
     act: str,
     chosen: Sequence[tuple[str, str]],
     next_path: str | None,
@@ -149,14 +149,14 @@ async def _ask(
     errors: Mapping[str, str] | None = None,
 ) -> Response:
     kind = _kind(act)
-    calls = await visit.backend.watch.cached_calls.these(chosen)
-    fleet = await visit.backend.watch.sites.all()
+    calls = await request.backend.watch.cached_calls.these(chosen)
+    fleet = await request.backend.watch.sites.all()
     away = {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
     count = f"{len(chosen)} calls" if len(chosen) != 1 else "this call"
     is_discard = kind is IntentKind.DISCARD
-    return visit.ask(
+    return request.confirm(
         status=422 if errors else 200,
-        template="cached_calls_ask.html",
+        template="cached_calls_confirm.html",
         title=f"{kind.value.capitalize()} {count}?",
         text="The site gives up for good what is parked; the record stays."
         if is_discard
@@ -197,10 +197,10 @@ def ask_path(act: str, call: CachedCall | Intent, next_path: str) -> str:
     return f"{PATH}/ask?{urlencode({'act': act, 'call': chosen, 'next': next_path}, quote_via=quote)}"
 
 
-def _stuck(visit: PageRequest, found: CallPage | None) -> set[str]:
+def _stuck(request: PageRequest, found: CallPage | None) -> set[str]:
     if found is None:
         return set()
-    after = visit.backend.watch.cached_calls.stuck_after
+    after = request.backend.watch.cached_calls.stuck_after
     return {call.report.call_id for call in found.calls if is_stuck(call, found.as_of, after)}
 
 

@@ -29,45 +29,45 @@ NOTICES = {
 }
 
 
-async def page(visit: PageRequest) -> Response:
-    ways = await visit.backend.watch.channels.all()
-    kinds = visit.backend.operate.channels.types()
-    return visit.page(
+async def page(request: PageRequest) -> Response:
+    ways = await request.backend.watch.channels.all()
+    kinds = request.backend.operate.channels.types()
+    return request.page(
         "channels.html",
         ways=ways,
         as_of=ways.as_of,
         brief={state.channel.name: _brief(state, kinds) for state in ways.channels},
         path_of=path_of,
         held_max=HELD_MAX,
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def one(visit: PageRequest) -> Response:
-    match visit.request.query_params.get("ask"):
+async def one(request: PageRequest) -> Response:
+    match request.http.query_params.get("ask"):
         case "remove":
-            return await _ask_remove(visit)
+            return await _ask_remove(request)
         case "reset":
-            return await _ask_reset(visit)
+            return await _ask_reset(request)
         case _:
-            return await _one(visit, notice=visit.notice(NOTICES))
+            return await _one(request, notice=request.notice(NOTICES))
 
 
-async def new(visit: PageRequest) -> Response:
-    return _new(visit, visit.request.query_params.get("type", ""))
+async def new(request: PageRequest) -> Response:
+    return _new(request, request.http.query_params.get("type", ""))
 
 
-async def add(visit: PageRequest) -> Response:
-    form = await visit.form(FORM_BYTES_MAX)
-    channels = visit.backend.operate.channels
+async def add(request: PageRequest) -> Response:
+    form = await request.form(FORM_BYTES_MAX)
+    channels = request.backend.operate.channels
     type_, name = form.get("type", ""), form.get("name", "").strip()
     kind = channels.types().get(type_)
     if kind is None:
-        return _new(visit, type_, 422, form)
+        return _new(request, type_, 422, form)
     try:
         given = channel_form.read(kind, form)
         await channels.add(
-            visit.actor,
+            request.actor,
             name,
             type_,
             given.settings,
@@ -76,15 +76,15 @@ async def add(visit: PageRequest) -> Response:
             retry=form.get("retry", "").strip() or None,
         )
     except InvalidInput as error:
-        return _new(visit, type_, 422, form, channel_form.told(error, kind))
+        return _new(request, type_, 422, form, channel_form.told(error, kind))
     except Conflict as error:
-        return _new(visit, type_, 409, form, {"name": field_errors(error)[""]})
+        return _new(request, type_, 409, form, {"name": field_errors(error)[""]})
     return redirect(path_of(name), "added")
 
 
-async def change(visit: PageRequest) -> Response:
-    form = await visit.form(FORM_BYTES_MAX)
-    channels, name = visit.backend.operate.channels, visit.path("name")
+async def change(request: PageRequest) -> Response:
+    form = await request.form(FORM_BYTES_MAX)
+    channels, name = request.backend.operate.channels, request.path("name")
     found = await channels.get(name)
     kind = channels.types().get(found.type)
     if kind is None:
@@ -94,7 +94,7 @@ async def change(visit: PageRequest) -> Response:
         retry = form.get("retry", "").strip()
         is_default = form.get("is_default") == "true"
         await channels.change(
-            visit.actor,
+            request.actor,
             name,
             given.settings,
             version_of(form),
@@ -103,43 +103,43 @@ async def change(visit: PageRequest) -> Response:
             retry=KEEP if retry == (to_text(found.retry) if found.retry else "") else retry or None,
         )
     except InvalidInput as error:
-        return await _one(visit, 422, form, channel_form.told(error, kind))
+        return await _one(request, 422, form, channel_form.told(error, kind))
     except Conflict as error:
         differs = [
             (setting, channel_form.as_text(found.settings.get(setting)), channel_form.as_text(value))
             for setting, value in given.settings.items()
         ]
-        return await _one(visit, 409, form, trouble=error.message, differs=differs)
+        return await _one(request, 409, form, trouble=error.message, differs=differs)
     return redirect(path_of(name), "changed")
 
 
-async def remove(visit: PageRequest) -> Response:
-    await visit.form()
-    await visit.backend.operate.channels.remove(visit.actor, visit.path("name"))
+async def remove(request: PageRequest) -> Response:
+    await request.form()
+    await request.backend.operate.channels.remove(request.actor, request.path("name"))
     return redirect(PATH, "removed")
 
 
-async def reset(visit: PageRequest) -> Response:
+async def reset(request: PageRequest) -> Response:
     """Close the breaker; what it held comes free."""
-    await visit.form()
-    name = visit.path("name")
-    await visit.backend.operate.breakers.reset(visit.actor, channel_key(name))
+    await request.form()
+    name = request.path("name")
+    await request.backend.operate.breakers.reset(request.actor, channel_key(name))
     return redirect(path_of(name), "reset")
 
 
-async def test(visit: PageRequest) -> Response:
+async def test(request: PageRequest) -> Response:
     """A test to one target; the page then tells what came of it, phase by phase."""
-    form = await visit.form()
+    form = await request.form()
     to = form.get("to", "").strip()
     try:
-        tested = await visit.backend.operate.channels.test(visit.actor, visit.path("name"), to)
+        tested = await request.backend.operate.channels.test(request.actor, request.path("name"), to)
     except InvalidInput as error:
-        return await _one(visit, 422, to=to, test_error=next(iter(field_errors(error).values())))
-    return await _one(visit, to=to, tested=tested)
+        return await _one(request, 422, to=to, test_error=next(iter(field_errors(error).values())))
+    return await _one(request, to=to, tested=tested)
 
 
 async def _one(
-    visit: PageRequest,
+    request: PageRequest,
     status: int = 200,
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
@@ -147,12 +147,12 @@ async def _one(
     tested: Trial | None = None,
     **values: object,
 ) -> Response:
-    state, as_of = await visit.backend.watch.channels.one(visit.path("name"))
-    channel, channels = state.channel, visit.backend.operate.channels
+    state, as_of = await request.backend.watch.channels.one(request.path("name"))
+    channel, channels = state.channel, request.backend.operate.channels
     kind = channels.types().get(channel.type)
     shared: dict[str, object] = {"trouble": None, "differs": (), "notice": None, "to": "", "test_error": None}
     given = channel_form.kept(form) if form else {}
-    return visit.page(
+    return request.page(
         "channel.html",
         status,
         state=state,
@@ -179,16 +179,16 @@ async def _one(
 
 
 def _new(
-    visit: PageRequest,
+    request: PageRequest,
     type_: str,
     status: int = 200,
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    kinds = visit.backend.operate.channels.types()
+    kinds = request.backend.operate.channels.types()
     kind = kinds.get(type_) or (next(iter(kinds.values())) if len(kinds) == 1 else None)
     given = channel_form.kept(form) if form else {}
-    return visit.page(
+    return request.page(
         "new_channel.html",
         status,
         kind=kind,
@@ -204,16 +204,16 @@ def _new(
     )
 
 
-async def _ask_remove(visit: PageRequest) -> Response:
-    state, _ = await visit.backend.watch.channels.one(visit.path("name"))
+async def _ask_remove(request: PageRequest) -> Response:
+    state, _ = await request.backend.watch.channels.one(request.path("name"))
     name, users = state.channel.name, state.lists
     why_not = None
-    if not visit.may(Role.ADMIN):
+    if not request.may(Role.ADMIN):
         why_not = "It needs the role admin."
     elif users:
         shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
         why_not = f"It carries {shown}. Give these lists another channel, or make another one the default, first."
-    return visit.ask(
+    return request.confirm(
         title=f"Remove the channel {name}?",
         text="Its settings and secrets are forgotten. No list goes out by it now." if not users else "",
         action=f"{path_of(name)}/remove",
@@ -224,11 +224,11 @@ async def _ask_remove(visit: PageRequest) -> Response:
     )
 
 
-async def _ask_reset(visit: PageRequest) -> Response:
-    state, _ = await visit.backend.watch.channels.one(visit.path("name"))
+async def _ask_reset(request: PageRequest) -> Response:
+    state, _ = await request.backend.watch.channels.one(request.path("name"))
     name = state.channel.name
     held = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held notifications" if state.held else "nothing"
-    return visit.ask(
+    return request.confirm(
         title=f"Close the breaker of {name}?",
         text=f"Do it when the cause is mended: {held} will be tried again at once. It is tried by itself too, one "
         "notification at a time, and closes when that goes well.",
@@ -237,7 +237,7 @@ async def _ask_reset(visit: PageRequest) -> Response:
         is_danger=False,
         back=path_of(name),
         path=PATH,
-        why_not=None if visit.may(Role.OPERATOR) else "It needs the role operator.",
+        why_not=None if request.may(Role.OPERATOR) else "It needs the role operator.",
     )
 
 

@@ -27,9 +27,9 @@ NODES_MAX = 8
 ACTS_LOOKED_AT = 20
 
 
-async def page(visit: PageRequest) -> Response:
-    watch = visit.backend.watch
-    span = SPANS.get(visit.request.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
+async def page(request: PageRequest) -> Response:
+    watch = request.backend.watch
+    span = SPANS.get(request.http.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     snapshot, fleet, centre = await watch.kpis.now(), await watch.sites.all(), await watch.nodes.all()
     ways, ready = await watch.channels.all(), await watch.health.readiness()
     seen = HealthInputs(
@@ -42,7 +42,7 @@ async def page(visit: PageRequest) -> Response:
         checks=ready.checks,
         keys=await watch.health.troubles(),
     )
-    return visit.page(
+    return request.page(
         "health.html",
         as_of=snapshot.as_of,
         total=snapshot.total,

@@ -33,12 +33,12 @@ _COLUMNS = (
 _TIMES = ("occurred_at", "rejected_at", "at", "created_at", "updated_at")
 
 
-async def page(visit: PageRequest) -> Response:
-    query = visit.request.query_params
+async def page(request: PageRequest) -> Response:
+    query = request.http.query_params
     asked = read_filter(query, FIELDS, _parse)
     site, state = asked.wanted.get("site"), asked.wanted.get("state")
     cursor = query.get("cursor") or None
-    watch = visit.backend.watch
+    watch = request.backend.watch
     wants = [state] if state else None
     is_of_open, is_of_ended = (asked.is_readable and (state is None or state in some) for some in (OPEN, ENDED))
     fleet = await watch.sites.all()
@@ -46,7 +46,7 @@ async def page(visit: PageRequest) -> Response:
     if is_of_open and cursor is None:
         opened = (await watch.cached_calls.intents(site=site, states=wants or OPEN, limit=LIMIT_MAX)).intents
     ended = await watch.cached_calls.intents(site=site, states=wants or ENDED, cursor=cursor) if is_of_ended else None
-    return visit.page(
+    return request.page(
         "intents.html",
         200 if asked.is_readable else 422,
         by_site=_by_site(opened),
@@ -64,14 +64,14 @@ async def page(visit: PageRequest) -> Response:
         cursor=cursor,
         path=CALLS_PATH,
         here=address(PATH, asked.read, cursor=cursor),
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def one(visit: PageRequest) -> Response:
-    intent = await visit.backend.watch.cached_calls.intent(visit.path("intent_id"))
-    fleet = await visit.backend.watch.sites.all()
-    return visit.page(
+async def one(request: PageRequest) -> Response:
+    intent = await request.backend.watch.cached_calls.intent(request.path("intent_id"))
+    fleet = await request.backend.watch.sites.all()
+    return request.page(
         "intent.html",
         intent=intent,
         is_away=intent.site in away(fleet),
@@ -81,14 +81,14 @@ async def one(visit: PageRequest) -> Response:
         as_of=fleet.as_of,
         own_path=f"{PATH}/{intent.intent_id}",
         path=CALLS_PATH,
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def cancel(visit: PageRequest) -> Response:
-    form = await visit.form()
-    intent_id = visit.path("intent_id")
-    await visit.backend.operate.intents.cancel(visit.actor, intent_id)
+async def cancel(request: PageRequest) -> Response:
+    form = await request.form()
+    intent_id = request.path("intent_id")
+    await request.backend.operate.intents.cancel(request.actor, intent_id)
     return redirect(local_path(form.get("next") or f"{PATH}/{intent_id}"), "cancelled")
 
 

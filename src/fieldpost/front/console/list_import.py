@@ -18,51 +18,51 @@ FORM_BYTES_MAX = 4 * 1024 * 1024
 """What is larger goes by the command line, which takes four times as much."""
 
 
-async def page(visit: PageRequest) -> Response:
-    return _page(visit, "")
+async def page(request: PageRequest) -> Response:
+    return _page(request, "")
 
 
-async def preview(visit: PageRequest) -> Response:
+async def preview(request: PageRequest) -> Response:
     """What the file would change, and nothing done."""
-    text = (await visit.form(FORM_BYTES_MAX)).get("text", "")
-    return await _preview(visit, text)
+    text = (await request.form(FORM_BYTES_MAX)).get("text", "")
+    return await _preview(request, text)
 
 
-async def apply(visit: PageRequest) -> Response:
+async def apply(request: PageRequest) -> Response:
     """What was previewed, or nothing."""
-    form = await visit.form(FORM_BYTES_MAX)
+    form = await request.form(FORM_BYTES_MAX)
     text = form.get("text", "")
     try:
-        await visit.backend.operate.lists.import_all(visit.actor, _specs(text), form.get("plan", ""))
+        await request.backend.operate.lists.import_all(request.actor, _specs(text), form.get("plan", ""))
     except (InvalidInput, Conflict) as error:
-        return await _preview(visit, text, error)
+        return await _preview(request, text, error)
     return redirect(LISTS_PATH, "imported")
 
 
-async def export(visit: PageRequest) -> Response:
+async def export(request: PageRequest) -> Response:
     """All lists as a file; audited, since it holds everybody's address."""
-    format_ = visit.request.query_params.get("format", "csv")
+    format_ = request.http.query_params.get("format", "csv")
     if format_ not in ("csv", "json"):
         raise InvalidInput("export.format", "format must be csv or json", field="format")
-    lists = await visit.backend.operate.lists.export(visit.actor)
+    lists = await request.backend.operate.lists.export(request.actor)
     text, kind = (to_csv(lists), "text/csv") if format_ == "csv" else (to_json(lists), "application/json")
     headers = {"Content-Disposition": f'attachment; filename="lists.{format_}"', "Cache-Control": "no-store"}
     return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
 
 
-async def _preview(visit: PageRequest, text: str, trouble: FieldpostError | None = None) -> Response:
-    lists = visit.backend.operate.lists
+async def _preview(request: PageRequest, text: str, trouble: FieldpostError | None = None) -> Response:
+    lists = request.backend.operate.lists
     warning = None if trouble is None else field_errors(trouble)[trouble.field or ""]
     try:
         specs = _specs(text)
         if faults := lists.faults(specs):
-            return _page(visit, text, 422, faults=[fault.message for fault in faults], warning=warning)
+            return _page(request, text, 422, faults=[fault.message for fault in faults], warning=warning)
         changes = await lists.plan_import(specs)
     except (InvalidInput, Conflict) as error:
-        return _page(visit, text, 422, faults=[error.message], warning=warning)
+        return _page(request, text, 422, faults=[error.message], warning=warning)
     present = {found.name for found in await lists.all()}
     return _page(
-        visit,
+        request,
         text,
         409 if trouble is not None else 200,
         changes=[change for change in changes if not change.is_empty],
@@ -73,9 +73,9 @@ async def _preview(visit: PageRequest, text: str, trouble: FieldpostError | None
     )
 
 
-def _page(visit: PageRequest, text: str, status: int = 200, **values: object) -> Response:
+def _page(request: PageRequest, text: str, status: int = 200, **values: object) -> Response:
     shown: dict[str, object] = {"faults": (), "changes": None, "unchanged": (), "untouched": 0, "plan": ""}
-    return visit.page("import_lists.html", status, text=text, path=LISTS_PATH, path_of=path_of, **shown | values)
+    return request.page("import_lists.html", status, text=text, path=LISTS_PATH, path_of=path_of, **shown | values)
 
 
 def _specs(text: str) -> list[ListSpec]:

@@ -32,41 +32,41 @@ NOTICES = {
 _TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
 
 
-async def page(visit: PageRequest) -> Response:
-    ways = await visit.backend.watch.channels.all()
+async def page(request: PageRequest) -> Response:
+    ways = await request.backend.watch.channels.all()
     channel_of = {name: state.channel.name for state in ways.channels for name in state.lists}
     blocked = {state.channel.name for state in ways.channels if state.is_blocked}
-    lists = await visit.backend.operate.lists.all()
+    lists = await request.backend.operate.lists.all()
     # A list without a way out parks all that comes for it: that is to be seen first.
     lists.sort(key=lambda found: (found.name in channel_of, found.name))
-    return visit.page(
+    return request.page(
         "lists.html",
         lists=lists,
         channel_of=channel_of,
         blocked=blocked,
         path_of=path_of,
         as_of=ways.as_of,
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def one(visit: PageRequest) -> Response:
-    found = await visit.backend.operate.lists.get(visit.path("name"))
-    if visit.request.query_params.get("ask") == "remove":
-        return await _ask_remove(visit, found)
-    return await _one(visit, found, notice=visit.notice(NOTICES))
+async def one(request: PageRequest) -> Response:
+    found = await request.backend.operate.lists.get(request.path("name"))
+    if request.http.query_params.get("ask") == "remove":
+        return await _ask_remove(request, found)
+    return await _one(request, found, notice=request.notice(NOTICES))
 
 
-async def new(visit: PageRequest) -> Response:
-    return await _form(visit, None)
+async def new(request: PageRequest) -> Response:
+    return await _form(request, None)
 
 
-async def add(visit: PageRequest) -> Response:
-    form = await visit.form(FORM_BYTES_MAX)
+async def add(request: PageRequest) -> Response:
+    form = await request.form(FORM_BYTES_MAX)
     targets = _lines(form.get("targets", ""))
     try:
-        added = await visit.backend.operate.lists.add(
-            visit.actor,
+        added = await request.backend.operate.lists.add(
+            request.actor,
             ListSpec(
                 name=form.get("name", "").strip(),
                 type=form.get("type", "email"),
@@ -74,39 +74,39 @@ async def add(visit: PageRequest) -> Response:
             ),
         )
     except InvalidInput as error:
-        return await _form(visit, None, 422, form, _errors(error, targets))
+        return await _form(request, None, 422, form, _errors(error, targets))
     except Conflict as error:
-        return await _form(visit, None, 409, form, {"name": field_errors(error)[""]})
+        return await _form(request, None, 409, form, {"name": field_errors(error)[""]})
     return redirect(path_of(added.name), "added")
 
 
-async def change(visit: PageRequest) -> Response:
-    form = await visit.form(FORM_BYTES_MAX)
-    name, targets = visit.path("name"), _lines(form.get("targets", ""))
+async def change(request: PageRequest) -> Response:
+    form = await request.form(FORM_BYTES_MAX)
+    name, targets = request.path("name"), _lines(form.get("targets", ""))
     try:
-        await visit.backend.operate.lists.change(
-            visit.actor,
+        await request.backend.operate.lists.change(
+            request.actor,
             name,
             version_of(form),
             **_properties(form, targets),
         )
     except InvalidInput as error:
-        found = await visit.backend.operate.lists.get(name)
-        return await _one(visit, found, 422, form, _errors(error, targets))
+        found = await request.backend.operate.lists.get(name)
+        return await _one(request, found, 422, form, _errors(error, targets))
     except Conflict as error:
-        found = await visit.backend.operate.lists.get(name)
-        return await _one(visit, found, 409, form, trouble=error.message, differs=_differs(found, form, targets))
+        found = await request.backend.operate.lists.get(name)
+        return await _one(request, found, 409, form, trouble=error.message, differs=_differs(found, form, targets))
     return redirect(path_of(name), "changed")
 
 
-async def remove(visit: PageRequest) -> Response:
-    await visit.form()
-    await visit.backend.operate.lists.remove(visit.actor, visit.path("name"))
+async def remove(request: PageRequest) -> Response:
+    await request.form()
+    await request.backend.operate.lists.remove(request.actor, request.path("name"))
     return redirect(PATH, "removed")
 
 
 async def _one(
-    visit: PageRequest,
+    request: PageRequest,
     found: NotificationList,
     status: int = 200,
     form: Mapping[str, str] | None = None,
@@ -116,7 +116,7 @@ async def _one(
     differs: ListChange | None = None,
     notice: str | None = None,
 ) -> Response:
-    waiting, parked = await visit.backend.watch.notifications.of_list(found.name)
+    waiting, parked = await request.backend.watch.notifications.of_list(found.name)
     values = {
         "waiting": _said(waiting, "waiting"),
         "parked": _said(parked, "parked"),
@@ -124,29 +124,29 @@ async def _one(
         "differs": differs,
         "notice": notice,
     }
-    return await _form(visit, found, status, form, errors, **values)
+    return await _form(request, found, status, form, errors, **values)
 
 
 async def _form(
-    visit: PageRequest,
+    request: PageRequest,
     found: NotificationList | None,
     status: int = 200,
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
     **values: object,
 ) -> Response:
-    ways = await visit.backend.watch.channels.all()
+    ways = await request.backend.watch.channels.all()
     given = dict(form or {})
-    return visit.page(
+    return request.page(
         "list.html" if found else "new_list.html",
         status,
         found=found,
         own_path=path_of(found.name) if found else PATH,
         retry_text=to_text(found.retry) if found and found.retry else "",
-        types=list(visit.backend.operate.channels.types()),
+        types=list(request.backend.operate.channels.types()),
         channels=[(s.channel.name, s.channel.type) for s in ways.channels if not found or s.channel.type == found.type],
         used=next((s for s in ways.channels if found and found.name in s.lists), None),
-        sites=[site.name for site in await visit.backend.operate.sites.all()],
+        sites=[site.name for site in await request.backend.operate.sites.all()],
         as_of=ways.as_of,
         path=PATH,
         here=path_of(found.name) if found else NEW_PATH,
@@ -157,9 +157,9 @@ async def _form(
     )
 
 
-async def _ask_remove(visit: PageRequest, found: NotificationList) -> Response:
-    waiting = _said((await visit.backend.watch.notifications.of_list(found.name))[0], "waiting")
-    return visit.ask(
+async def _ask_remove(request: PageRequest, found: NotificationList) -> Response:
+    waiting = _said((await request.backend.watch.notifications.of_list(found.name))[0], "waiting")
+    return request.confirm(
         title=f"Remove the list {found.name}?",
         text=(f"{waiting} now: at the next attempt each of them parks, naming the list. " if waiting else "")
         + f"What comes for it later parks{' too' if waiting else ''}, until there is a list of this name again.",
@@ -167,7 +167,7 @@ async def _ask_remove(visit: PageRequest, found: NotificationList) -> Response:
         button="Remove",
         back=path_of(found.name),
         path=PATH,
-        why_not=None if visit.may(Role.ADMIN) else "It needs the role admin.",
+        why_not=None if request.may(Role.ADMIN) else "It needs the role admin.",
     )
 
 

@@ -13,26 +13,26 @@ ASK_EVERY = 10
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def stream(visit: PageRequest) -> Response:
+async def stream(request: PageRequest) -> Response:
     """Topics by their names, until the browser goes or the session ends."""
-    visit.backend.change_feed.check_room()
-    return StreamingResponse(_events(visit), media_type="text/event-stream", headers=HEADERS)
+    request.backend.change_feed.check_room()
+    return StreamingResponse(_events(request), media_type="text/event-stream", headers=HEADERS)
 
 
-async def _events(visit: PageRequest) -> AsyncIterator[bytes]:
+async def _events(request: PageRequest) -> AsyncIterator[bytes]:
     yield b": hello\n\n"
     beats = 0
-    async for topics in visit.backend.change_feed.changes():
+    async for topics in request.backend.change_feed.changes():
         beats += 1
         # Whoever was logged out meanwhile hears nothing more, within moments.
         is_time_to_ask = not topics or beats % ASK_EVERY == 0
-        if is_time_to_ask and await _is_over(visit):
+        if is_time_to_ask and await _is_over(request):
             return
         yield b"".join(b"event: %s\ndata:\n\n" % topic.encode() for topic in sorted(topics)) or b": still here\n\n"
 
 
-async def _is_over(visit: PageRequest) -> bool:
-    return await visit.backend.operate.accounts.by_session(visit.secret or "", is_active=False) is None
+async def _is_over(request: PageRequest) -> bool:
+    return await request.backend.operate.accounts.by_session(request.secret or "", is_active=False) is None
 
 
 ROUTES = (PageRoute("GET", PATH, stream, Access.VIEWER),)

@@ -36,26 +36,28 @@ class ShellCommand:
     cli: str
 
 
-async def page(visit: PageRequest) -> Response:
-    back = visit.request.query_params.get("back")
-    return await _page(visit, back=local_path(back) if back else OUTBOX, notice=visit.notice(NOTICES))
+async def page(request: PageRequest) -> Response:
+    back = request.http.query_params.get("back")
+    return await _page(request, back=local_path(back) if back else OUTBOX, notice=request.notice(NOTICES))
 
 
-async def retry(visit: PageRequest) -> Response:
-    form = await visit.form()
+async def retry(request: PageRequest) -> Response:
+    form = await request.form()
     try:
-        await visit.backend.operate.notifications.retry(visit.actor, visit.path("notification_id"), version_of(form))
+        await request.backend.operate.notifications.retry(
+            request.actor, request.path("notification_id"), version_of(form)
+        )
     except NotAsSeen as error:
-        return await _too_late(visit, form, error)
-    return _back(visit, form, "retried")
+        return await _too_late(request, form, error)
+    return _back(request, form, "retried")
 
 
-async def ask_discard(visit: PageRequest) -> Response:
-    detail = await visit.backend.watch.notifications.detail(visit.path("notification_id"))
+async def ask_discard(request: PageRequest) -> Response:
+    detail = await request.backend.watch.notifications.detail(request.path("notification_id"))
     n = detail.notification
     own_path = _path(n)
-    following = local_path(visit.request.query_params.get("next") or own_path)
-    return visit.ask(
+    following = local_path(request.http.query_params.get("next") or own_path)
+    return request.confirm(
         title="Discard this notification?",
         quoted=n.subject or "(no subject)",
         text=f"from {n.provenance.site} will not be sent. Its record stays.",
@@ -67,26 +69,28 @@ async def ask_discard(visit: PageRequest) -> Response:
     )
 
 
-async def discard(visit: PageRequest) -> Response:
-    form = await visit.form()
+async def discard(request: PageRequest) -> Response:
+    form = await request.form()
     try:
-        await visit.backend.operate.notifications.discard(visit.actor, visit.path("notification_id"), version_of(form))
+        await request.backend.operate.notifications.discard(
+            request.actor, request.path("notification_id"), version_of(form)
+        )
     except NotAsSeen as error:
-        return await _too_late(visit, form, error)
-    return _back(visit, form, "discarded")
+        return await _too_late(request, form, error)
+    return _back(request, form, "discarded")
 
 
 async def _page(
-    visit: PageRequest,
+    request: PageRequest,
     status: int = 200,
     *,
     back: str,
     notice: str | None = None,
     too_late: NotAsSeen | None = None,
 ) -> Response:
-    detail = await visit.backend.watch.notifications.detail(visit.path("notification_id"))
+    detail = await request.backend.watch.notifications.detail(request.path("notification_id"))
     n = detail.notification
-    return visit.page(
+    return request.page(
         "notification.html",
         status,
         detail=detail,
@@ -97,8 +101,8 @@ async def _page(
         cycles=cycles(timeline(n, detail.attempts, detail.audit)),
         is_app=n.provenance.site.startswith(APP),
         same_error=_same_error(n),
-        commands=_commands(visit, n),
-        is_update=visit.is_live_update,
+        commands=_commands(request, n),
+        is_update=request.is_live_update,
         fold=FOLD,
         body_shown=BODY_SHOWN,
         back=back,
@@ -116,13 +120,13 @@ def _same_error(n: Notification) -> str | None:
     return address(OUTBOX, {"status": statuses, "error": fingerprint_key(n.last_error)})
 
 
-def _commands(visit: PageRequest, n: Notification) -> list[ShellCommand]:
-    base = (visit.backend.options.public_url or str(visit.request.base_url)).rstrip("/")
+def _commands(request: PageRequest, n: Notification) -> list[ShellCommand]:
+    base = (request.backend.options.public_url or str(request.http.base_url)).rstrip("/")
     url = f"{base}/api/v1/notifications/{n.notification_id}"
     token = '-H "Authorization: Bearer $FIELDPOST_TOKEN"'
     cli, where = "fieldpost notifications", f"--url {shlex.quote(base)}"
     found = [ShellCommand("show", f"curl {token} {shlex.quote(url)}", f"{cli} show {n.notification_id} {where}")]
-    may_act = n.status is Status.PARKED and visit.may(Role.OPERATOR)
+    may_act = n.status is Status.PARKED and request.may(Role.OPERATOR)
     for verb in ("retry", "discard") if may_act else ():
         seen = f"-H 'Content-Type: application/json' -d '{{\"version\": {n.version}}}'"
         curl = f"curl -X POST {token} {seen} {shlex.quote(f'{url}/{verb}')}"
@@ -130,13 +134,13 @@ def _commands(visit: PageRequest, n: Notification) -> list[ShellCommand]:
     return found
 
 
-async def _too_late(visit: PageRequest, form: dict[str, str], error: NotAsSeen) -> Response:
+async def _too_late(request: PageRequest, form: dict[str, str], error: NotAsSeen) -> Response:
     """How it stands now, with the way back to where the button was pressed."""
     following = local_path(form.get("next") or OUTBOX)
     parted = urlsplit(following)
-    if parted.path == f"{OUTBOX}/{visit.path('notification_id')}":
+    if parted.path == f"{OUTBOX}/{request.path('notification_id')}":
         following = local_path((parse_qs(parted.query).get("back") or [OUTBOX])[0])
-    return await _page(visit, 409, back=following, too_late=error)
+    return await _page(request, 409, back=following, too_late=error)
 
 
 def _what_happened(detail: Detail, error: NotAsSeen) -> str:
@@ -146,9 +150,9 @@ def _what_happened(detail: Detail, error: NotAsSeen) -> str:
     return f"Nothing was done: {error.message}.{who} This is how it stands now."
 
 
-def _back(visit: PageRequest, form: dict[str, str], done: str) -> Response:
+def _back(request: PageRequest, form: dict[str, str], done: str) -> Response:
     """To the page whose button was pressed, which then says what was done."""
-    return redirect(local_path(form.get("next") or f"{OUTBOX}/{visit.path('notification_id')}"), done)
+    return redirect(local_path(form.get("next") or f"{OUTBOX}/{request.path('notification_id')}"), done)
 
 
 def _path(n: Notification) -> str:

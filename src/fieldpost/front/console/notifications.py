@@ -30,16 +30,16 @@ SEVERAL = {NOT_ENDED: "pending or retrying", NOT_DELIVERED: "not delivered"}
 """Statuses that are offered together, and what they are called."""
 
 
-async def page(visit: PageRequest) -> Response:
-    query = visit.request.query_params
-    snapshot = await visit.backend.watch.kpis.now()
-    asked, last = _asked(visit, snapshot.as_of)
+async def page(request: PageRequest) -> Response:
+    query = request.http.query_params
+    snapshot = await request.backend.watch.kpis.now()
+    asked, last = _asked(request, snapshot.as_of)
     errors = dict(asked.errors)
     cursor = query.get("cursor") or None
     found: Page | None = None
     if not errors:
         try:
-            found = await visit.backend.watch.notifications.page(asked.wanted, cursor=cursor)
+            found = await request.backend.watch.notifications.page(asked.wanted, cursor=cursor)
         except InvalidInput as error:
             errors |= field_errors(error)
     wanted = asked.wanted
@@ -53,8 +53,8 @@ async def page(visit: PageRequest) -> Response:
         "last": last,
         "lasts": list(LAST),
         "figures": snapshot.total,
-        "by": visit.backend.watch.kpis.by,
-        "counts": await visit.backend.watch.health.counts(),
+        "by": request.backend.watch.kpis.by,
+        "counts": await request.backend.watch.health.counts(),
         "count_max": COUNT_MAX,
         "statuses": list(Status),
         "several": _several(wanted),
@@ -62,11 +62,11 @@ async def page(visit: PageRequest) -> Response:
         "is_filtered": wanted != Filter(),
         "is_narrowed": replace(wanted, statuses=()) != Filter(),
         "group_error": _group_error(wanted, found),
-        "groups": await _groups(visit, wanted, cursor),
+        "groups": await _groups(request, wanted, cursor),
     }
     # A page that brings itself up to date keeps the form that it has.
-    sites, lists = ([], []) if visit.is_live_update else await visit.backend.watch.notifications.names()
-    return visit.page(
+    sites, lists = ([], []) if request.is_live_update else await request.backend.watch.notifications.names()
+    return request.page(
         "notifications.html",
         422 if errors else 200,
         **values,
@@ -74,13 +74,13 @@ async def page(visit: PageRequest) -> Response:
         lists=lists,
         errors=errors,
         given=asked.given,
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-def _asked(visit: PageRequest, now: datetime) -> tuple[Asked[Filter], str | None]:
+def _asked(request: PageRequest, now: datetime) -> tuple[Asked[Filter], str | None]:
     """What the address asks for, and the word for its range of time, if it has one that ends now."""
-    query = visit.request.query_params
+    query = request.http.query_params
     word = query.get("last") or None
     has_times = any(query.get(name, "").strip() for name in ("from", "to"))
     if word is None or has_times:
@@ -99,11 +99,11 @@ def _several(wanted: Filter) -> Mapping[tuple[Status, ...], str]:
     return {**SEVERAL, **({wanted.statuses: " or ".join(wanted.statuses)} if is_own else {})}
 
 
-async def _groups(visit: PageRequest, wanted: Filter, cursor: str | None) -> tuple[ErrorGroup, ...]:
+async def _groups(request: PageRequest, wanted: Filter, cursor: str | None) -> tuple[ErrorGroup, ...]:
     """Whoever looks at all that is parked is shown first what went wrong."""
     if wanted != Filter(statuses=(Status.PARKED,)) or cursor is not None:
         return ()
-    return (await visit.backend.watch.notifications.parked_groups()).groups[:GROUPS_MAX]
+    return (await request.backend.watch.notifications.parked_groups()).groups[:GROUPS_MAX]
 
 
 def _group_error(wanted: Filter, found: Page | None) -> str | None:

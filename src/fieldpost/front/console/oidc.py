@@ -14,50 +14,52 @@ PATH = "/login/oidc"
 UNDER_WAY_S = 600
 
 
-async def begin(visit: PageRequest) -> Response:
+async def begin(request: PageRequest) -> Response:
     """To the provider; what belongs to this login stays in the browser meanwhile."""
-    visit.check_privacy()
-    begun = await _oidc(visit).begin()
+    request.require_tls()
+    begun = await _oidc(request).begin()
     response = RedirectResponse(begun.url, 303)
     parts = (
         begun.state,
         begun.nonce,
         begun.verifier,
-        quote(local_path(visit.request.query_params.get("next")), safe=""),
+        quote(local_path(request.http.query_params.get("next")), safe=""),
     )
-    set_cookie(response, visit.request, _cookie(visit), ".".join(parts), UNDER_WAY_S)
+    set_cookie(response, request.http, _cookie(request), ".".join(parts), UNDER_WAY_S)
     return response
 
 
-async def finish(visit: PageRequest) -> Response:
+async def finish(request: PageRequest) -> Response:
     """Back from the provider, by a link of its own: this is the one GET that logs in, held together by `state`."""
-    visit.check_privacy()
-    oidc, query = _oidc(visit), visit.request.query_params
-    kept = visit.request.cookies.get(_cookie(visit), "").split(".")
+    request.require_tls()
+    oidc, query = _oidc(request), request.http.query_params
+    kept = request.http.cookies.get(_cookie(request), "").split(".")
     if len(kept) != 4:
         raise Denied("oidc.not_begun", "no login is under way in this browser", hint="begin at the login page")
     state, nonce, verifier, next_path = kept
     if "code" not in query:
         raise Denied("oidc.refused", "the identity provider did not let you in", hint="try it again")
-    session = await oidc.finish(Begun("", state, nonce, verifier), query.get("state", ""), query["code"], visit.origin)
+    session = await oidc.finish(
+        Begun("", state, nonce, verifier), query.get("state", ""), query["code"], request.origin
+    )
     response = redirect(local_path(unquote(next_path)))
-    set_session(response, visit.request, session)
-    response.delete_cookie(_cookie(visit), path="/", secure=_is_tls(visit), httponly=True, samesite="lax")
+    set_session(response, request.http, session)
+    response.delete_cookie(_cookie(request), path="/", secure=_is_tls(request), httponly=True, samesite="lax")
     return response
 
 
-def _oidc(visit: PageRequest) -> Oidc:
-    if visit.backend.operate.oidc is None:
+def _oidc(request: PageRequest) -> Oidc:
+    if request.backend.operate.oidc is None:
         raise NotFound("oidc.none", "there is no identity provider set here")
-    return visit.backend.operate.oidc
+    return request.backend.operate.oidc
 
 
-def _cookie(visit: PageRequest) -> str:
-    return "__Host-fieldpost-oidc" if _is_tls(visit) else "fieldpost-oidc"
+def _cookie(request: PageRequest) -> str:
+    return "__Host-fieldpost-oidc" if _is_tls(request) else "fieldpost-oidc"
 
 
-def _is_tls(visit: PageRequest) -> bool:
-    return visit.request.url.scheme == "https"
+def _is_tls(request: PageRequest) -> bool:
+    return request.http.url.scheme == "https"
 
 
 ROUTES = (

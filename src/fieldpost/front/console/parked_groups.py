@@ -13,10 +13,10 @@ from fieldpost.front.console.notifications import PATH as OUTBOX
 PATH = "/parked-groups"
 
 
-async def page(visit: PageRequest) -> Response:
-    found = await visit.backend.watch.notifications.parked_groups()
-    acts = await visit.backend.watch.bulk_actions.page(limit=LIMIT_MAX)
-    return visit.page(
+async def page(request: PageRequest) -> Response:
+    found = await request.backend.watch.notifications.parked_groups()
+    acts = await request.backend.watch.bulk_actions.page(limit=LIMIT_MAX)
+    return request.page(
         "parked_groups.html",
         found=found,
         total=sum(group.count for group in found.groups),

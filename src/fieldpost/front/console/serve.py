@@ -1,4 +1,4 @@
-"""The table of pages made into endpoints: first who visits, then the page, or a page that says what is wrong."""
+"""Serves the pages: identify the user, check the role, render the page or the error page."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -37,18 +37,18 @@ _STATUSES: tuple[tuple[type[FieldpostError], int], ...] = (
 _TITLES = {
     403: "Not allowed",
     404: "Not found",
-    405: "Not possible",
-    409: "Too late",
-    422: "That does not fit",
-    503: "Not now",
+    405: "Method not allowed",
+    409: "Changed by someone else",
+    422: "Invalid input",
+    503: "Temporarily unavailable",
 }
 
 
 class Console:
-    """All pages over these backend."""
+    """All pages of the console, as routes of the application."""
 
     def __init__(self, backend: Backend) -> None:
-        self._rooms = backend
+        self._backend = backend
         self._files = StaticFiles()
         self._renderer = Renderer(self._files)
 
@@ -57,61 +57,62 @@ class Console:
             app.router.routes.append(HttpRoute(page.path, self._endpoint(page), methods=[page.method]))
         app.router.routes.append(HttpRoute(STATIC, self._static, methods=["GET"]))
 
-    async def problem(self, request: Request, status: int, detail: str, hint: str | None = None) -> Response:
-        """A page that says what is wrong, and what to do."""
+    async def problem(self, http: Request, status: int, detail: str, hint: str | None = None) -> Response:
+        """The error page: what went wrong and what to do."""
         try:
-            visit = await self._visit(request)
+            request = await self._identify(http)
         except Unavailable:
-            # Who the visitor is cannot be asked of a store that does not answer.
-            visit = PageRequest(request, self._rooms, self._renderer, None, None)
-        title = _TITLES.get(status, "Something is wrong")
-        return compress(request, visit.page("problem.html", status, title=title, detail=detail, hint=hint))
+            # The store is down, so the session cannot be looked up.
+            request = PageRequest(http, self._backend, self._renderer, None, None)
+        title = _TITLES.get(status, "Internal error")
+        return compress(http, request.page("problem.html", status, title=title, detail=detail, hint=hint))
 
     def _endpoint(self, page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
+        async def endpoint(http: Request) -> Response:
             try:
-                visit = await self._visit(request)
+                request = await self._identify(http)
                 if page.access is not Access.ANYONE:
-                    if visit.visitor is None:
-                        return _to_login(visit)
-                    visit.visitor.require(page.access.role)
-                return compress(request, await page.handler(visit))
+                    if request.visitor is None:
+                        return _to_login(request)
+                    request.visitor.require(page.access.role)
+                return compress(http, await page.handler(request))
             except FieldpostError as error:
                 if isinstance(error, Denied):
-                    log.warning("visit.denied", method=page.method, path=request.url.path, code=error.code)
-                return await self._explain(request, error)
+                    log.warning("page.denied", method=page.method, path=http.url.path, code=error.code)
+                return await self._explain(http, error)
 
         return endpoint
 
-    async def _visit(self, request: Request) -> PageRequest:
-        token = request.cookies.get(session_cookie_name(request))
-        # A page that brings itself up to date is nobody's doing, and keeps no session alive.
-        is_active = request.headers.get("hx-request") != "true" and request.url.path != live.PATH
-        accounts = self._rooms.operate.accounts
+    async def _identify(self, http: Request) -> PageRequest:
+        """The request with the user of its session, if it has one."""
+        token = http.cookies.get(session_cookie_name(http))
+        # A live update is not user activity and does not extend the session.
+        is_active = http.headers.get("hx-request") != "true" and http.url.path != live.PATH
+        accounts = self._backend.operate.accounts
         visitor = await accounts.by_session(token, is_active=is_active) if token else None
-        secret = token if visitor else request.cookies.get(visitor_cookie_name(request))
-        # What a form leads to is another page, which then tells.
-        signal = await self._rooms.watch.signals.now() if visitor and request.method == "GET" else None
-        return PageRequest(request, self._rooms, self._renderer, visitor, secret, MENU, signal)
+        secret = token if visitor else http.cookies.get(visitor_cookie_name(http))
+        # A POST redirects to a page that shows the menu, so only a GET needs its counts.
+        signal = await self._backend.watch.signals.now() if visitor and http.method == "GET" else None
+        return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, signal)
 
-    async def _explain(self, request: Request, error: FieldpostError) -> Response:
+    async def _explain(self, http: Request, error: FieldpostError) -> Response:
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
         detail = error.message[:1].upper() + error.message[1:] + "."
-        return await self.problem(request, status, detail, error.hint)
+        return await self.problem(http, status, detail, error.hint)
 
-    async def _static(self, request: Request) -> Response:
-        query, gzip = request.query_params, takes_gzip(request.headers)
-        found = self._files.response(request.path_params["name"], query.get("v"), gzip=gzip)
-        return found or await self.problem(request, 404, "There is no such file.")
+    async def _static(self, http: Request) -> Response:
+        query, gzip = http.query_params, takes_gzip(http.headers)
+        found = self._files.response(http.path_params["name"], query.get("v"), gzip=gzip)
+        return found or await self.problem(http, 404, "This file does not exist.")
 
 
-def _to_login(visit: PageRequest) -> Response:
-    if visit.request.method != "GET":
-        before = urlsplit(visit.request.headers.get("referer", ""))
-        is_ours = before.netloc == visit.request.url.netloc
+def _to_login(request: PageRequest) -> Response:
+    if request.http.method != "GET":
+        before = urlsplit(request.http.headers.get("referer", ""))
+        is_ours = before.netloc == request.http.url.netloc
         return redirect(f"/login?{urlencode({'next': _address(before) if is_ours else '/'})}", done="ended")
-    path = "/login" if visit.here == "/" else f"/login?{urlencode({'next': visit.here})}"
-    if visit.is_live_update:
+    path = "/login" if request.here == "/" else f"/login?{urlencode({'next': request.here})}"
+    if request.is_live_update:
         return Response(status_code=401, headers={"HX-Redirect": path})
     return redirect(path)
 

@@ -23,98 +23,98 @@ from fieldpost.front.console.kit.request import (
 NOTICES = {"ended": "Your session has ended, and nothing was done. Log in, and do it again."}
 
 
-async def login_page(visit: PageRequest) -> Response:
-    if visit.visitor is not None:
-        return redirect(local_path(visit.request.query_params.get("next")))
-    values = {"error": None, "name": "", "next_path": _next(visit), "warning": visit.notice(NOTICES)}
-    return _to_stranger(visit, "login.html", 200, **values)
+async def login_page(request: PageRequest) -> Response:
+    if request.visitor is not None:
+        return redirect(local_path(request.http.query_params.get("next")))
+    values = {"error": None, "name": "", "next_path": _next(request), "warning": request.notice(NOTICES)}
+    return _to_stranger(request, "login.html", 200, **values)
 
 
-async def log_in(visit: PageRequest) -> Response:
-    form = await visit.form()
-    visit.check_privacy()
+async def log_in(request: PageRequest) -> Response:
+    form = await request.form()
+    request.require_tls()
     name = form.get("name", "")
     try:
-        session = await visit.backend.operate.logins.log_in(name, form.get("password", ""), visit.origin)
+        session = await request.backend.operate.logins.log_in(name, form.get("password", ""), request.origin)
     except (Denied, TooManyLogins) as error:
         status = 401 if isinstance(error, Denied) else 429
         values = {"error": error.message, "name": name[:256], "next_path": local_path(form.get("next"))}
-        return _to_stranger(visit, "login.html", status, **values)
-    await _end_session_before(visit)
+        return _to_stranger(request, "login.html", status, **values)
+    await _end_session_before(request)
     response = redirect(local_path(form.get("next")))
-    set_session(response, visit.request, session)
+    set_session(response, request.http, session)
     return response
 
 
-async def link_page(visit: PageRequest) -> Response:
+async def link_page(request: PageRequest) -> Response:
     """Shows whose password is to be chosen. Looking uses nothing up: mail programs look at links by themselves."""
-    link = visit.request.query_params.get("link", "")
-    name = await visit.backend.operate.logins.whose_link(link)
-    return _choose(visit, link, name)
+    link = request.http.query_params.get("link", "")
+    name = await request.backend.operate.logins.whose_link(link)
+    return _choose(request, link, name)
 
 
-async def use_link(visit: PageRequest) -> Response:
-    form = await visit.form()
-    visit.check_privacy()
+async def use_link(request: PageRequest) -> Response:
+    form = await request.form()
+    request.require_tls()
     link, password = form.get("link", ""), form.get("password", "")
-    name = await visit.backend.operate.logins.whose_link(link)
+    name = await request.backend.operate.logins.whose_link(link)
     if password != form.get("again", ""):
-        return _choose(visit, link, name, 422, "the two passwords are not the same")
+        return _choose(request, link, name, 422, "the two passwords are not the same")
     try:
-        session = await visit.backend.operate.logins.use_link(link, password, visit.origin)
+        session = await request.backend.operate.logins.use_link(link, password, request.origin)
     except InvalidInput as error:
-        return _choose(visit, link, name, 422, error.message)
-    await _end_session_before(visit)
+        return _choose(request, link, name, 422, error.message)
+    await _end_session_before(request)
     response = redirect("/")
-    set_session(response, visit.request, session)
+    set_session(response, request.http, session)
     return response
 
 
-async def log_out(visit: PageRequest) -> Response:
-    await visit.form()
-    assert visit.secret is not None
-    await visit.backend.operate.logins.log_out(visit.secret)
-    return logged_out(visit)
+async def log_out(request: PageRequest) -> Response:
+    await request.form()
+    assert request.secret is not None
+    await request.backend.operate.logins.log_out(request.secret)
+    return logged_out(request)
 
 
-def logged_out(visit: PageRequest) -> Response:
+def logged_out(request: PageRequest) -> Response:
     """To the login, without the cookie."""
     response = redirect("/login")
-    name = session_cookie_name(visit.request)
-    response.delete_cookie(name, path="/", secure=visit.request.url.scheme == "https", httponly=True, samesite="lax")
+    name = session_cookie_name(request.http)
+    response.delete_cookie(name, path="/", secure=request.http.url.scheme == "https", httponly=True, samesite="lax")
     return response
 
 
-def _choose(visit: PageRequest, link: str, name: str, status: int = 200, error: str | None = None) -> Response:
+def _choose(request: PageRequest, link: str, name: str, status: int = 200, error: str | None = None) -> Response:
     values = {"link": link, "name": name, "error": error, "length_min": PASSWORD_LENGTH_MIN}
-    return _to_stranger(visit, "set_password.html", status, **values)
+    return _to_stranger(request, "set_password.html", status, **values)
 
 
-def _to_stranger(visit: PageRequest, template: str, status: int = 200, **values: object) -> Response:
+def _to_stranger(request: PageRequest, template: str, status: int = 200, **values: object) -> Response:
     """A page with a form for somebody who has no session; his forms are tied to a cookie of their own."""
-    is_known = visit.visitor is not None
-    secret = visit.secret or new_secret()
-    page = replace(visit, secret=secret).page(
+    is_known = request.visitor is not None
+    secret = request.secret or new_secret()
+    page = replace(request, secret=secret).page(
         template,
         status,
-        is_unsafe=visit.is_readable_on_the_way,
-        oidc_label=visit.backend.operate.oidc.label if visit.backend.operate.oidc else None,
+        is_unsafe=request.is_exposed,
+        oidc_label=request.backend.operate.oidc.label if request.backend.operate.oidc else None,
         **values,
     )
     if not is_known:
-        set_cookie(page, visit.request, visitor_cookie_name(visit.request), secret)
+        set_cookie(page, request.http, visitor_cookie_name(request.http), secret)
     return page
 
 
-async def _end_session_before(visit: PageRequest) -> None:
+async def _end_session_before(request: PageRequest) -> None:
     """Whoever comes in anew leaves the session that his browser had."""
-    token = visit.request.cookies.get(session_cookie_name(visit.request))
-    if token is not None and visit.visitor is not None:
-        await visit.backend.operate.logins.log_out(token)
+    token = request.http.cookies.get(session_cookie_name(request.http))
+    if token is not None and request.visitor is not None:
+        await request.backend.operate.logins.log_out(token)
 
 
-def _next(visit: PageRequest) -> str:
-    return local_path(visit.request.query_params.get("next"))
+def _next(request: PageRequest) -> str:
+    return local_path(request.http.query_params.get("next"))
 
 
 ROUTES = (

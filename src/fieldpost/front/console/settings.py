@@ -12,11 +12,11 @@ from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 PATH = "/settings"
 
 
-async def page(visit: PageRequest) -> Response:
-    asked = visit.request.query_params.get("q", "").strip()[:200]
-    effective_settings = visit.backend.effective_settings
+async def page(request: PageRequest) -> Response:
+    asked = request.http.query_params.get("q", "").strip()[:200]
+    effective_settings = request.backend.effective_settings
     found = [one for one in effective_settings.settings if _fits(one, asked)]
-    return visit.page(
+    return request.page(
         "settings.html",
         node_id=effective_settings.node_id,
         asked=asked,

@@ -32,14 +32,14 @@ NOTICES = {
 HealthPoints = Sequence[tuple[datetime, HealthFigures]]
 
 
-async def page(visit: PageRequest) -> Response:
-    name, watch = visit.path("name"), visit.backend.watch
-    span = SPANS.get(visit.request.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
+async def page(request: PageRequest) -> Response:
+    name, watch = request.path("name"), request.backend.watch
+    span = SPANS.get(request.http.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     state, as_of = await watch.sites.one(name)
     # What held at the begin of the picture was told before it.
     history = await watch.sites.history(name, as_of - span.length - KEEP_EVERY, as_of)
     snapshot = await watch.kpis.now()
-    return visit.page(
+    return request.page(
         "site.html",
         as_of=as_of,
         site=state,
@@ -56,30 +56,30 @@ async def page(visit: PageRequest) -> Response:
         ended_intents=(await watch.cached_calls.intents(site=name, states=ENDED, limit=ENDED_MAX)).intents,
         own_path=site_path(name),
         notifications_url=_NotificationsUrl(name),
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def ask_rotate(visit: PageRequest) -> Response:
-    return await _ask_rotate(visit)
+async def ask_rotate(request: PageRequest) -> Response:
+    return await _ask_rotate(request)
 
 
-async def rotate(visit: PageRequest) -> Response:
-    form, name, operate = await visit.form(), visit.path("name"), visit.backend.operate.sites
+async def rotate(request: PageRequest) -> Response:
+    form, name, operate = await request.form(), request.path("name"), request.backend.operate.sites
     try:
-        central, overlap = central_of(visit, form), _overlap_of(form)
+        central, overlap = central_of(request, form), _overlap_of(form)
     except InvalidInput as error:
-        return await _ask_rotate(visit, 422, form, field_errors(error))
+        return await _ask_rotate(request, 422, form, field_errors(error))
     if form.get("by") == "token":
-        return shown_once(visit, await operate.rotate_token(visit.actor, name, overlap), central, "ITS-FOLDER")
-    return shown_once(visit, await operate.rotate(visit.actor, name, overlap), central, "ITS-FOLDER")
+        return shown_once(request, await operate.rotate_token(request.actor, name, overlap), central, "ITS-FOLDER")
+    return shown_once(request, await operate.rotate(request.actor, name, overlap), central, "ITS-FOLDER")
 
 
-async def ask_revoke(visit: PageRequest) -> Response:
-    state, _ = await visit.backend.watch.sites.one(visit.path("name"))
+async def ask_revoke(request: PageRequest) -> Response:
+    state, _ = await request.backend.watch.sites.one(request.path("name"))
     name = state.record.name
     waiting = f" {state.depth} waiting there stay there." if state.depth else ""
-    return visit.ask(
+    return request.confirm(
         title=f"Revoke the site {name}?",
         text=f"From now on nothing is taken from it: its tokens and open codes are worth nothing.{waiting}"
         " All that it sent stays, and can be managed. A new code takes it back.",
@@ -90,21 +90,21 @@ async def ask_revoke(visit: PageRequest) -> Response:
     )
 
 
-async def revoke(visit: PageRequest) -> Response:
-    await visit.form()
-    revoked = await visit.backend.operate.sites.revoke(visit.actor, visit.path("name"))
+async def revoke(request: PageRequest) -> Response:
+    await request.form()
+    revoked = await request.backend.operate.sites.revoke(request.actor, request.path("name"))
     return redirect(site_path(revoked.name), "revoked")
 
 
 async def _ask_rotate(
-    visit: PageRequest,
+    request: PageRequest,
     status: int = 200,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    access = await visit.backend.watch.sites.access(visit.path("name"))
+    access = await request.backend.watch.sites.access(request.path("name"))
     name, has_tokens = access.record.name, any(token.is_valid(access.as_of) for token in access.tokens)
-    return visit.ask(
+    return request.confirm(
         status=status,
         template="site_rotate.html",
         title=f"A new code for {name}",
@@ -118,7 +118,7 @@ async def _ask_rotate(
         has_tokens=has_tokens,
         overlaps=OVERLAPS,
         ways=WAYS,
-        central=own_address(visit),
+        central=own_address(request),
         given=given or {},
         errors=errors or {},
     )

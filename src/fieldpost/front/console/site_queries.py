@@ -30,74 +30,74 @@ NOTICES = {
 }
 
 
-async def rejected(visit: PageRequest) -> Response:
-    state, as_of = await visit.backend.watch.sites.one(visit.path("name"))
+async def rejected(request: PageRequest) -> Response:
+    state, as_of = await request.backend.watch.sites.one(request.path("name"))
     name = state.record.name
-    intent = await _intent(visit, name, IntentKind.LIST_REJECTED)
+    intent = await _intent(request, name, IntentKind.LIST_REJECTED)
     found = rows(intent) if intent else []
     ids = [str(row.get("notification_id", "")) for row in found]
-    return visit.page(
+    return request.page(
         "site_rejected.html",
         as_of=as_of,
         site=state,
         intent=intent,
         rows=found,
-        asked=await visit.backend.watch.sites.asked_about(name, ids) if ids else {},
+        asked=await request.backend.watch.sites.asked_about(name, ids) if ids else {},
         own_path=site_path(name),
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def ask_rejected(visit: PageRequest) -> Response:
+async def ask_rejected(request: PageRequest) -> Response:
     """Have the site tell what lies in its box, from the beginning or from where the last answer ended."""
-    form = await visit.form()
-    return await _look(visit, IntentKind.LIST_REJECTED, {"cursor": form.get("cursor", "")}, "rejected")
+    form = await request.form()
+    return await _look(request, IntentKind.LIST_REJECTED, {"cursor": form.get("cursor", "")}, "rejected")
 
 
-async def ask_act(visit: PageRequest) -> Response:
-    query = visit.request.query_params
-    return await _ask_act(visit, query.get("act", ""), query.getlist("id"))
+async def ask_act(request: PageRequest) -> Response:
+    query = request.http.query_params
+    return await _ask_act(request, query.get("act", ""), query.getlist("id"))
 
 
-async def act(visit: PageRequest) -> Response:
-    form, name = await visit.form(), visit.path("name")
+async def act(request: PageRequest) -> Response:
+    form, name = await request.form(), request.path("name")
     act_, ids, reason = form.get("act", ""), form.get("ids", "").split(), form.get("reason", "").strip()
     try:
-        await visit.backend.operate.intents.give(
-            visit.actor, name, _act_kind(act_), message_ids=ids, reason=reason or None
+        await request.backend.operate.intents.give(
+            request.actor, name, _act_kind(act_), message_ids=ids, reason=reason or None
         )
     except InvalidInput as error:
-        return await _ask_act(visit, act_, ids, 422, form, field_errors(error))
-    visit.backend.command_sender.wake()
+        return await _ask_act(request, act_, ids, 422, form, field_errors(error))
+    request.backend.command_sender.wake()
     return redirect(f"{site_path(name)}/rejected", act_)
 
 
-async def events(visit: PageRequest) -> Response:
-    return await _events(visit)
+async def events(request: PageRequest) -> Response:
+    return await _events(request)
 
 
-async def ask_events(visit: PageRequest) -> Response:
-    form = {name: value.strip() for name, value in (await visit.form()).items()}
+async def ask_events(request: PageRequest) -> Response:
+    form = {name: value.strip() for name, value in (await request.form()).items()}
     try:
         asked = {name: form.get(name, "") for name in (*EVENT_FIELDS, "cursor")}
         for name in ("from", "to"):
             if asked[name]:
                 asked[name] = to_text(moment_in(asked[name], form.get("zone", ""), name))
-        return await _look(visit, IntentKind.QUERY_EVENTS, asked, "events")
+        return await _look(request, IntentKind.QUERY_EVENTS, asked, "events")
     except InvalidInput as error:
-        return await _events(visit, 422, form, field_errors(error))
+        return await _events(request, 422, form, field_errors(error))
 
 
 async def _events(
-    visit: PageRequest,
+    request: PageRequest,
     status: int = 200,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    state, as_of = await visit.backend.watch.sites.one(visit.path("name"))
-    intent = await _intent(visit, state.record.name, IntentKind.QUERY_EVENTS)
+    state, as_of = await request.backend.watch.sites.one(request.path("name"))
+    intent = await _intent(request, state.record.name, IntentKind.QUERY_EVENTS)
     arguments = {name: str(value) for name, value in (intent.arguments if intent else {}).items()}
-    return visit.page(
+    return request.page(
         "site_events.html",
         status,
         as_of=as_of,
@@ -112,33 +112,33 @@ async def _events(
         own_path=site_path(state.record.name),
         given=given if given is not None else {n: v for n, v in arguments.items() if n not in ("from", "to")},
         errors=errors or {},
-        notice=visit.notice(NOTICES),
+        notice=request.notice(NOTICES),
     )
 
 
-async def _look(visit: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
-    name = visit.path("name")
+async def _look(request: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
+    name = request.path("name")
     arguments: dict[str, str | int] = {field: value for field, value in asked.items() if value}
-    (intent,) = await visit.backend.operate.intents.give(
-        visit.actor, name, kind, arguments=arguments | {"limit": ROWS_MAX}
+    (intent,) = await request.backend.operate.intents.give(
+        request.actor, name, kind, arguments=arguments | {"limit": ROWS_MAX}
     )
-    visit.backend.command_sender.wake()
+    request.backend.command_sender.wake()
     return redirect(f"{site_path(name)}/{page}?intent={intent.intent_id}")
 
 
-async def _intent(visit: PageRequest, name: str, kind: IntentKind) -> Intent | None:
+async def _intent(request: PageRequest, name: str, kind: IntentKind) -> Intent | None:
     """The look that the address names, or the last one; NotFound for one that is none of this site and page."""
-    intent_id = visit.request.query_params.get("intent")
+    intent_id = request.http.query_params.get("intent")
     if not intent_id:
-        return await visit.backend.watch.sites.newest_look(name, kind)
-    intent = await visit.backend.watch.cached_calls.intent(intent_id)
+        return await request.backend.watch.sites.newest_look(name, kind)
+    intent = await request.backend.watch.cached_calls.intent(intent_id)
     if intent.site != name or intent.kind is not kind:
         raise NotFound("intent.unknown", "there is no such intent")
     return intent
 
 
 async def _ask_act(
-    visit: PageRequest,
+    request: PageRequest,
     act_: str,
     ids: Sequence[str],
     status: int = 200,
@@ -146,13 +146,13 @@ async def _ask_act(
     errors: Mapping[str, str] | None = None,
 ) -> Response:
     is_discard = _act_kind(act_) is IntentKind.DISCARD_REJECTED
-    state, _ = await visit.backend.watch.sites.one(visit.path("name"))
+    state, _ = await request.backend.watch.sites.one(request.path("name"))
     chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
     what, them = ("this notification", "it") if len(chosen) == 1 else (f"{len(chosen)} notifications", "them")
     own_path = f"{site_path(state.record.name)}/rejected"
-    return visit.ask(
+    return request.confirm(
         status=status,
-        template="site_rejected_ask.html",
+        template="site_rejected_confirm.html",
         title=f"Discard {what}?" if is_discard else f"Forward {what} again?",
         text=f"The site gives {them} up for good; nobody gets {them}."
         if is_discard

@@ -41,38 +41,38 @@ STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
 """What the list can be narrowed to: its words, and which sites fit."""
 
 
-async def page(visit: PageRequest) -> Response:
-    return await _page(visit)
+async def page(request: PageRequest) -> Response:
+    return await _page(request)
 
 
-async def add(visit: PageRequest) -> Response:
-    form = await visit.form()
-    name, operate = form.get("name", "").strip(), visit.backend.operate.sites
+async def add(request: PageRequest) -> Response:
+    form = await request.form()
+    name, operate = form.get("name", "").strip(), request.backend.operate.sites
     try:
-        central = central_of(visit, form)
+        central = central_of(request, form)
         if form.get("by") == "token":
-            return shown_once(visit, await operate.add(visit.actor, name), central, f"./{name}")
-        return shown_once(visit, await operate.invite(visit.actor, name, valid_of(form)), central, f"./{name}")
+            return shown_once(request, await operate.add(request.actor, name), central, f"./{name}")
+        return shown_once(request, await operate.invite(request.actor, name, valid_of(form)), central, f"./{name}")
     except InvalidInput as error:
-        return await _page(visit, 422, given=form, errors=field_errors(error))
+        return await _page(request, 422, given=form, errors=field_errors(error))
     except Conflict as error:
-        return await _page(visit, 409, given=form, errors={"name": field_errors(error)[""]})
+        return await _page(request, 409, given=form, errors={"name": field_errors(error)[""]})
 
 
 async def _page(
-    visit: PageRequest,
+    request: PageRequest,
     status: int = 200,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    query = visit.request.query_params
+    query = request.http.query_params
     state, name = query.get("state", ""), query.get("name", "").strip()
-    fleet = await visit.backend.watch.sites.all()
+    fleet = await request.backend.watch.sites.all()
     found = fitting(fleet.sites, state, name)
     pages = max(1, -(-len(found) // PAGE_SIZE))
     number = min(_whole(query.get("page")), pages)
     fields = {key: value for key, value in (("state", state), ("name", name)) if value}
-    return visit.page(
+    return request.page(
         "sites.html",
         status,
         as_of=fleet.as_of,
@@ -89,7 +89,7 @@ async def _page(
         here=address(PATH, fields, page=str(number) if number > 1 else None),
         given=given or {},
         errors=errors or {},
-        central=own_address(visit),
+        central=own_address(request),
         valid_hours=VALID_HOURS,
         ways=WAYS,
     )
@@ -106,7 +106,7 @@ def fitting(sites: Sequence[SiteState], state: str, name: str) -> list[SiteState
     )
 
 
-def shown_once(visit: PageRequest, given: Invitation | AddedSite, central: str, folder: str) -> Response:
+def shown_once(request: PageRequest, given: Invitation | AddedSite, central: str, folder: str) -> Response:
     """What is to be pasted at the site; a page that cannot be asked for again."""
     if isinstance(given, Invitation):
         command = f"fieldpost site join {shlex.quote(f'{given.code}@{central}')} --folder {shlex.quote(folder)}"
@@ -115,8 +115,8 @@ def shown_once(visit: PageRequest, given: Invitation | AddedSite, central: str, 
         name = shlex.quote(given.name)
         command = f"fieldpost site init {shlex.quote(folder)} --name {name} --central {shlex.quote(central)}"
         token, expires_at = given.token, None
-    return visit.page(
-        "site_shown_once.html",
+    return request.page(
+        "site_credentials.html",
         name=given.name,
         command=command,
         token=token,
@@ -134,9 +134,9 @@ def valid_of(form: Mapping[str, str]) -> timedelta:
     return timedelta(hours=int(hours))
 
 
-def central_of(visit: PageRequest, form: Mapping[str, str]) -> str:
+def central_of(request: PageRequest, form: Mapping[str, str]) -> str:
     """Central's address as the site reaches it, as the form says it."""
-    text = form.get("central", "").strip() or own_address(visit)
+    text = form.get("central", "").strip() or own_address(request)
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and text.isprintable() and " " not in text
@@ -149,10 +149,10 @@ def central_of(visit: PageRequest, form: Mapping[str, str]) -> str:
     return text.rstrip("/")
 
 
-def own_address(visit: PageRequest) -> str:
+def own_address(request: PageRequest) -> str:
     """Where this console is reached: sites may have another way, but often have not."""
-    url = visit.request.url
-    return visit.backend.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
+    url = request.http.url
+    return request.backend.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
 
 
 def _told(site: SiteState, *names: str) -> int:

@@ -17,35 +17,39 @@ LIVES = (("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"
 NOTICES = {"revoked": "The token is worth nothing from now on."}
 
 
-async def page(visit: PageRequest) -> Response:
-    return await _page(visit, notice=visit.notice(NOTICES))
+async def page(request: PageRequest) -> Response:
+    return await _page(request, notice=request.notice(NOTICES))
 
 
-async def add(visit: PageRequest) -> Response:
-    form = await visit.form()
+async def add(request: PageRequest) -> Response:
+    form = await request.form()
     try:
-        added = await visit.backend.operate.tokens.add(
-            visit.actor,
+        added = await request.backend.operate.tokens.add(
+            request.actor,
             form.get("name", "").strip(),
             role_of(form),
             owner=form.get("owner", "") or None,
             life=_life(form),
         )
     except NotFound as error:
-        return await _page(visit, given=form, errors=errors_at("owner", error))
+        return await _page(request, given=form, errors=errors_at("owner", error))
     except (InvalidInput, Conflict) as error:
         # What a token may do depends on whose it is; its name must differ from that user's others.
-        return await _page(visit, given=form, errors=errors_at("role" if error.code == "token.role" else "name", error))
-    return _show(visit, added)
+        return await _page(
+            request, given=form, errors=errors_at("role" if error.code == "token.role" else "name", error)
+        )
+    return _show(request, added)
 
 
-async def ask_revoke(visit: PageRequest) -> Response:
-    token_id = visit.path("token_id")
-    found = next((one for one in await visit.backend.operate.tokens.all(visit.actor) if one.prefix == token_id), None)
+async def ask_revoke(request: PageRequest) -> Response:
+    token_id = request.path("token_id")
+    found = next(
+        (one for one in await request.backend.operate.tokens.all(request.actor) if one.prefix == token_id), None
+    )
     if found is None:
         raise NotFound("token.unknown", "there is no such token, or none that you may revoke")
     used = "It was used lately." if found.last_used_at else "It was never used."
-    return visit.ask(
+    return request.confirm(
         title=f"Revoke {found.name or found.prefix}?",
         text=f"Programs that use this token of {found.owner} are refused from now on. {used}",
         action=f"{PATH}/{token_id}/revoke",
@@ -55,12 +59,12 @@ async def ask_revoke(visit: PageRequest) -> Response:
     )
 
 
-async def revoke(visit: PageRequest) -> Response:
-    await visit.form()
+async def revoke(request: PageRequest) -> Response:
+    await request.form()
     try:
-        await visit.backend.operate.tokens.revoke(visit.actor, visit.path("token_id"))
+        await request.backend.operate.tokens.revoke(request.actor, request.path("token_id"))
     except NotFound as error:
-        return await _page(visit, errors=field_errors(error), status=404)
+        return await _page(request, errors=field_errors(error), status=404)
     return redirect(PATH, "revoked")
 
 
@@ -71,28 +75,28 @@ def _life(form: Mapping[str, str]) -> timedelta | None:
     return None if text == "never" else timedelta(days=int(text))
 
 
-def _show(visit: PageRequest, added: AddedToken) -> Response:
+def _show(request: PageRequest, added: AddedToken) -> Response:
     """This once, in the answer to the form itself."""
-    return visit.page(
+    return request.page(
         "token_added.html",
         added=added,
-        url=visit.backend.options.public_url.rstrip("/") or "CENTRAL",
-        as_of=visit.backend.operate.logins.now(),
+        url=request.backend.options.public_url.rstrip("/") or "CENTRAL",
+        as_of=request.backend.operate.logins.now(),
         path=PATH,
     )
 
 
 async def _page(
-    visit: PageRequest,
+    request: PageRequest,
     notice: str | None = None,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
     status: int = 422,
 ) -> Response:
-    is_admin = visit.may(Role.ADMIN)
-    users = await visit.backend.operate.users.all(visit.actor) if is_admin else []
-    tokens = await visit.backend.operate.tokens.all(visit.actor)
-    return visit.page(
+    is_admin = request.may(Role.ADMIN)
+    users = await request.backend.operate.users.all(request.actor) if is_admin else []
+    tokens = await request.backend.operate.tokens.all(request.actor)
+    return request.page(
         "tokens.html",
         status if errors else 200,
         tokens=sorted(tokens, key=lambda token: token.created_at, reverse=True),
@@ -100,7 +104,7 @@ async def _page(
         roles=ROLES,
         lives=LIVES,
         life=str(LIFE_DEFAULT.days),
-        as_of=visit.backend.operate.logins.now(),
+        as_of=request.backend.operate.logins.now(),
         notice=notice,
         given=given or {},
         errors=errors or {},

@@ -29,67 +29,67 @@ NOTICES = {
 }
 
 
-async def page(visit: PageRequest) -> Response:
-    return await _page(visit, notice=visit.notice(NOTICES))
+async def page(request: PageRequest) -> Response:
+    return await _page(request, notice=request.notice(NOTICES))
 
 
-async def add(visit: PageRequest) -> Response:
-    form = await visit.form()
+async def add(request: PageRequest) -> Response:
+    form = await request.form()
     try:
-        link = await visit.backend.operate.users.add(visit.actor, form.get("name", "").strip(), role_of(form))
+        link = await request.backend.operate.users.add(request.actor, form.get("name", "").strip(), role_of(form))
     except (InvalidInput, Conflict) as error:
-        return await _page(visit, given=form, errors=errors_at("name", error))
-    return _show_link(visit, link, f"{link.name} is added")
+        return await _page(request, given=form, errors=errors_at("name", error))
+    return _show_link(request, link, f"{link.name} is added")
 
 
-async def one(visit: PageRequest) -> Response:
-    return await _one(visit, notice=visit.notice(NOTICES))
+async def one(request: PageRequest) -> Response:
+    return await _one(request, notice=request.notice(NOTICES))
 
 
-async def change_role(visit: PageRequest) -> Response:
-    form = await visit.form()
+async def change_role(request: PageRequest) -> Response:
+    form = await request.form()
     try:
         role = role_of(form)
-        await visit.backend.operate.users.change(visit.actor, visit.path("name"), version_of(form), role=role)
+        await request.backend.operate.users.change(request.actor, request.path("name"), version_of(form), role=role)
     except (InvalidInput, Conflict) as error:
-        return await _one(visit, errors=errors_at("role", error), given=form)
-    return redirect(own_path(visit.path("name")), "role")
+        return await _one(request, errors=errors_at("role", error), given=form)
+    return redirect(own_path(request.path("name")), "role")
 
 
-async def disable(visit: PageRequest) -> Response:
-    return await _switch(visit, is_disabled=True)
+async def disable(request: PageRequest) -> Response:
+    return await _switch(request, is_disabled=True)
 
 
-async def enable(visit: PageRequest) -> Response:
-    return await _switch(visit, is_disabled=False)
+async def enable(request: PageRequest) -> Response:
+    return await _switch(request, is_disabled=False)
 
 
-async def reset_password(visit: PageRequest) -> Response:
-    await visit.form()
-    link = await visit.backend.operate.users.reset_password(visit.actor, visit.path("name"))
-    return _show_link(visit, link, f"A link for {link.name}")
+async def reset_password(request: PageRequest) -> Response:
+    await request.form()
+    link = await request.backend.operate.users.reset_password(request.actor, request.path("name"))
+    return _show_link(request, link, f"A link for {link.name}")
 
 
-async def log_out(visit: PageRequest) -> Response:
-    await visit.form()
-    name = visit.path("name")
-    await visit.backend.operate.users.log_out(visit.actor, name)
+async def log_out(request: PageRequest) -> Response:
+    await request.form()
+    name = request.path("name")
+    await request.backend.operate.users.log_out(request.actor, name)
     return redirect(own_path(name), "out")
 
 
-async def ask_remove(visit: PageRequest) -> Response:
-    user = await visit.backend.operate.users.get(visit.actor, visit.path("name"))
-    is_last = is_last_admin(user, await visit.backend.operate.users.all(visit.actor))
-    return _ask_remove(visit, user.name, f"{LAST_ADMIN}." if is_last else None)
+async def ask_remove(request: PageRequest) -> Response:
+    user = await request.backend.operate.users.get(request.actor, request.path("name"))
+    is_last = is_last_admin(user, await request.backend.operate.users.all(request.actor))
+    return _ask_remove(request, user.name, f"{LAST_ADMIN}." if is_last else None)
 
 
-async def remove(visit: PageRequest) -> Response:
-    await visit.form()
-    name = visit.path("name")
+async def remove(request: PageRequest) -> Response:
+    await request.form()
+    name = request.path("name")
     try:
-        await visit.backend.operate.users.remove(visit.actor, name)
+        await request.backend.operate.users.remove(request.actor, name)
     except Conflict as error:
-        return _ask_remove(visit, name, field_errors(error)[""], 409)
+        return _ask_remove(request, name, field_errors(error)[""], 409)
     return redirect(PATH, "removed")
 
 
@@ -115,24 +115,26 @@ def is_last_admin(user: OperatorRecord, users: Sequence[OperatorRecord]) -> bool
     return [one.name for one in users if one.role == Role.ADMIN and one.disabled_at is None] == [user.name]
 
 
-async def _switch(visit: PageRequest, *, is_disabled: bool) -> Response:
-    form = await visit.form()
-    name = visit.path("name")
+async def _switch(request: PageRequest, *, is_disabled: bool) -> Response:
+    form = await request.form()
+    name = request.path("name")
     try:
-        await visit.backend.operate.users.change(visit.actor, name, version_of(form), is_disabled=is_disabled)
+        await request.backend.operate.users.change(request.actor, name, version_of(form), is_disabled=is_disabled)
     except Conflict as error:
-        return await _one(visit, errors=field_errors(error))
+        return await _one(request, errors=field_errors(error))
     return redirect(own_path(name), "disabled" if is_disabled else "enabled")
 
 
-def _show_link(visit: PageRequest, link: Link, title: str) -> Response:
+def _show_link(request: PageRequest, link: Link, title: str) -> Response:
     """This once, in the answer to the form itself: it stands in no address, and no page shows it again."""
-    base = visit.backend.options.public_url.rstrip("/")
-    return visit.page("user_link.html", title=title, link=link, base=base, own_path=own_path(link.name), path=PATH)
+    base = request.backend.options.public_url.rstrip("/")
+    return request.page(
+        "password_link.html", title=title, link=link, base=base, own_path=own_path(link.name), path=PATH
+    )
 
 
-def _ask_remove(visit: PageRequest, name: str, why_not: str | None, status: int = 200) -> Response:
-    return visit.ask(
+def _ask_remove(request: PageRequest, name: str, why_not: str | None, status: int = 200) -> Response:
+    return request.confirm(
         status=status,
         title=f"Remove {name}?",
         text="All sessions, tokens and links of this user end. What he did stays in the audit log under his name."
@@ -146,16 +148,16 @@ def _ask_remove(visit: PageRequest, name: str, why_not: str | None, status: int 
 
 
 async def _page(
-    visit: PageRequest,
+    request: PageRequest,
     notice: str | None = None,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    return visit.page(
+    return request.page(
         "users.html",
         422 if errors else 200,
-        users=sorted(await visit.backend.operate.users.all(visit.actor), key=lambda user: user.name),
-        as_of=visit.backend.operate.logins.now(),
+        users=sorted(await request.backend.operate.users.all(request.actor), key=lambda user: user.name),
+        as_of=request.backend.operate.logins.now(),
         own_path=own_path,
         roles=ROLES,
         notice=notice,
@@ -167,23 +169,23 @@ async def _page(
 
 
 async def _one(
-    visit: PageRequest,
+    request: PageRequest,
     notice: str | None = None,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    users, name = visit.backend.operate.users, visit.path("name")
-    user = await users.get(visit.actor, name)
-    return visit.page(
+    users, name = request.backend.operate.users, request.path("name")
+    user = await users.get(request.actor, name)
+    return request.page(
         "user.html",
         409 if errors else 200,
         user=user,
-        is_last_admin=is_last_admin(user, await users.all(visit.actor)),
+        is_last_admin=is_last_admin(user, await users.all(request.actor)),
         why_last=LAST_ADMIN,
-        sessions=await users.sessions(visit.actor, name),
-        tokens=[token for token in await visit.backend.operate.tokens.all(visit.actor) if token.owner == name],
+        sessions=await users.sessions(request.actor, name),
+        tokens=[token for token in await request.backend.operate.tokens.all(request.actor) if token.owner == name],
         browser=browser_of,
-        as_of=visit.backend.operate.logins.now(),
+        as_of=request.backend.operate.logins.now(),
         own_path=own_path(name),
         roles=ROLES,
         notice=notice,

@@ -20,7 +20,7 @@ from fieldpost.front.proxies import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    request: Request
+    http: Request
     backend: Backend
     renderer: Renderer
     visitor: Actor | None
@@ -37,29 +37,29 @@ class PageRequest:
     @property
     def is_live_update(self) -> bool:
         """Asked by the page itself to bring it up to date."""
-        return self.request.headers.get("hx-request") == "true"
+        return self.http.headers.get("hx-request") == "true"
 
     @property
     def origin(self) -> Origin:
         """Where the visitor comes from."""
-        client = self.request.client
-        return Origin(client.host if client else "", self.request.headers.get("user-agent", ""))
+        client = self.http.client
+        return Origin(client.host if client else "", self.http.headers.get("user-agent", ""))
 
     @property
-    def is_readable_on_the_way(self) -> bool:
+    def is_exposed(self) -> bool:
         """Whether others can read what is sent here: it comes over plain HTTP, and not from this machine.
 
         A host that is not this machine's own name was reached by way of something, be it a proxy that nobody named.
         """
-        if self.request.url.scheme == "https" or self.backend.options.plain_login:
+        if self.http.url.scheme == "https" or self.backend.options.plain_login:
             return False
-        host = (self.request.url.hostname or "").rstrip(".")
+        host = (self.http.url.hostname or "").rstrip(".")
         is_here = host == "localhost" or host.endswith(".localhost") or is_loopback(host)
         return not (is_here and is_loopback(self.origin.address))
 
-    def check_privacy(self) -> None:
+    def require_tls(self) -> None:
         """Denied where a password would be read on its way."""
-        if self.is_readable_on_the_way:
+        if self.is_exposed:
             raise Denied(
                 "login.plain",
                 "passwords are not taken over plain HTTP from another machine, so nothing was done",
@@ -67,14 +67,14 @@ class PageRequest:
             )
 
     def path(self, name: str) -> str:
-        return str(self.request.path_params[name])
+        return str(self.http.path_params[name])
 
     async def form(self, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
-        return await read_form(self.request, self.secret, bytes_max)
+        return await read_form(self.http, self.secret, bytes_max)
 
     async def fields(self) -> dict[str, list[str]]:
         """The form with all values of each field, for those that may be repeated."""
-        return await read_fields(self.request, self.secret)
+        return await read_fields(self.http, self.secret)
 
     def may(self, role: Role) -> bool:
         return self.visitor is not None and self.visitor.role.includes(role)
@@ -87,10 +87,10 @@ class PageRequest:
             "may_administer": self.may(Role.ADMIN),
             "csrf": form_token(self.secret) if self.secret else "",
             "here": self.here,
-            "path": self.request.url.path,
+            "path": self.http.url.path,
             "menu": self._menu(),
             "signal": self.signal,
-            "theme": theme_of(self.request),
+            "theme": theme_of(self.http),
             "notice": None,
             "warning": None,
             "errors": {},
@@ -99,7 +99,7 @@ class PageRequest:
         }
         return self.renderer.page(template, status, **shared | values)
 
-    def ask(
+    def confirm(
         self,
         title: str,
         text: str,
@@ -112,7 +112,7 @@ class PageRequest:
         why_not: str | None = None,
         quoted: str = "",
         status: int = 200,
-        template: str = "ask.html",
+        template: str = "confirm.html",
         **values: object,
     ) -> Response:
         """A question before something that cannot be taken back; `why_not` says why it is not possible. The text may
@@ -123,7 +123,7 @@ class PageRequest:
 
     def notice(self, notices: Mapping[str, str]) -> str | None:
         """What the page says of the act that led to it: the act's redirect ends in `?done=WORD`."""
-        return notices.get(self.request.query_params.get("done", ""))
+        return notices.get(self.http.query_params.get("done", ""))
 
     def _menu(self) -> list[tuple[str, list["MenuLine"]]]:
         """What this visitor may see, by group, in the order of the pages."""
@@ -136,8 +136,8 @@ class PageRequest:
     @property
     def here(self) -> str:
         """This page's own address, without host, and without what the act before it came to."""
-        kept = [(name, value) for name, value in self.request.query_params.multi_items() if name != "done"]
-        return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
+        kept = [(name, value) for name, value in self.http.query_params.multi_items() if name != "done"]
+        return f"{self.http.url.path}?{urlencode(kept)}" if kept else self.http.url.path
 
 
 PageHandler = Callable[[PageRequest], Awaitable[Response]]

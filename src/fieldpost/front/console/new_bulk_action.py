@@ -48,18 +48,18 @@ class BulkFormPreview:
     """So many of a selection are no longer as they were seen, and are left out."""
 
 
-async def ask(visit: PageRequest) -> Response:
-    query = visit.request.query_params
-    return await _question(visit, {name: query.getlist(name) for name in query})
+async def ask(request: PageRequest) -> Response:
+    query = request.http.query_params
+    return await _question(request, {name: query.getlist(name) for name in query})
 
 
-async def start(visit: PageRequest) -> Response:
-    form = await visit.fields()
+async def start(request: PageRequest) -> Response:
+    form = await request.fields()
     verb = _verb(form)
     as_of = _one(form, "as_of")
     try:
-        act = await visit.backend.operate.bulk_actions.start(
-            visit.actor,
+        act = await request.backend.operate.bulk_actions.start(
+            request.actor,
             verb,
             _chosen(form) or _filter(form),
             _one(form, "reason").strip(),
@@ -70,21 +70,21 @@ async def start(visit: PageRequest) -> Response:
     except InvalidInput as error:
         if error.field != "reason":
             raise
-        return await _question(visit, form, error)
+        return await _question(request, form, error)
     return redirect(f"{PATH}/{act.action_id}", "begun")
 
 
-async def _question(visit: PageRequest, given: BulkFields, error: InvalidInput | None = None) -> Response:
+async def _question(request: PageRequest, given: BulkFields, error: InvalidInput | None = None) -> Response:
     verb, back = _verb(given), local_path(_one(given, "back") or OUTBOX)
     chosen = _chosen(given)
     if _one(given, "of") == "selection" and not chosen:
-        return _none_selected(visit, verb, back)
-    found = await (_of_selection(visit, chosen) if chosen else _of_filter(visit, _filter(given)))
+        return _none_selected(request, verb, back)
+    found = await (_of_selection(request, chosen) if chosen else _of_filter(request, _filter(given)))
     said = f"{'' if found.is_whole else 'at least '}{number(found.count)}"
-    action_id = _one(given, "action_id") or visit.backend.operate.bulk_actions.new_action_id()
-    return visit.ask(
+    action_id = _one(given, "action_id") or request.backend.operate.bulk_actions.new_action_id()
+    return request.confirm(
         status=422 if error else 200,
-        template="bulk_form.html",
+        template="new_bulk_action.html",
         title=f"{verb.value.capitalize()} {said} parked notification{'' if found.count == 1 else 's'}?",
         text=_TEXTS[verb],
         verb=verb,
@@ -101,8 +101,8 @@ async def _question(visit: PageRequest, given: BulkFields, error: InvalidInput |
     )
 
 
-def _none_selected(visit: PageRequest, verb: BulkVerb, back: str) -> Response:
-    return visit.ask(
+def _none_selected(request: PageRequest, verb: BulkVerb, back: str) -> Response:
+    return request.confirm(
         status=422,
         title="Nothing is selected",
         text=f"Tick the boxes of those that are to be {DID[verb]}, or use the buttons for all that fit.",
@@ -114,14 +114,14 @@ def _none_selected(visit: PageRequest, verb: BulkVerb, back: str) -> Response:
     )
 
 
-async def _of_filter(visit: PageRequest, wanted: Filter) -> BulkFormPreview:
-    found = await visit.backend.watch.bulk_actions.preview(wanted)
+async def _of_filter(request: PageRequest, wanted: Filter) -> BulkFormPreview:
+    found = await request.backend.watch.bulk_actions.preview(wanted)
     fields = [(name, value) for name, value in fields_of(wanted).items() if isinstance(value, str)]
     return BulkFormPreview(found.count, found.is_whole, found.as_of, found.newest, fields)
 
 
-async def _of_selection(visit: PageRequest, chosen: Sequence[Chosen]) -> BulkFormPreview:
-    found, as_of = await visit.backend.watch.notifications.these([one.notification_id for one in chosen])
+async def _of_selection(request: PageRequest, chosen: Sequence[Chosen]) -> BulkFormPreview:
+    found, as_of = await request.backend.watch.notifications.these([one.notification_id for one in chosen])
     kept = [
         n
         for one in chosen
