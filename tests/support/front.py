@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 from argon2 import PasswordHasher
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from fieldpost.central import adapters
@@ -68,7 +68,7 @@ class Front:
     clock: ManualClock
     operate: Operate
     watch: Watch
-    app: FastAPI
+    app: Starlette
     tokens: dict[str, str] = field(default_factory=dict)
     """API tokens by role, and site tokens by the site's name."""
 

@@ -2,12 +2,11 @@
 
 from http import HTTPStatus
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-import fieldpost
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
@@ -35,7 +34,7 @@ def create_app(
     options: FrontOptions | None = None,
     clock: Clock | None = None,
     effective_settings: EffectiveSettings | None = None,
-) -> FastAPI:
+) -> Starlette:
     """One for a process, behind a `server.Server`, which keeps the limits that only a server can.
 
     `effective_settings` are the settings of the whole process, for display; the front itself reads its `options`.
@@ -72,13 +71,8 @@ def create_app(
         response.headers.update(headers)
         return response
 
-    app = FastAPI(
-        title="Fieldpost",
-        version=fieldpost.__version__,
-        openapi_url=None,
-        redirect_slashes=False,
-        exception_handlers={HTTPException: http_error},
-    )
+    app = Starlette(exception_handlers={HTTPException: http_error})
+    app.router.redirect_slashes = False
     app.state.backend = backend
     app.state.command_sender = command_sender
     table.add_to(app, backend)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.tls import Certificate
@@ -29,7 +29,7 @@ class CentralServer(uvicorn.Server):
 
     def __init__(
         self,
-        app: FastAPI,
+        app: Starlette,
         listening: socket.socket,
         options: FrontOptions | None = None,
         certificate: Certificate | None = None,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 import structlog
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
@@ -52,7 +52,7 @@ class Console:
         self._files = StaticFiles()
         self._renderer = Renderer(self._files)
 
-    def add_routes(self, app: FastAPI) -> None:
+    def add_routes(self, app: Starlette) -> None:
         for page in PAGES:
             app.router.routes.append(HttpRoute(page.path, self._endpoint(page), methods=[page.method]))
         app.router.routes.append(HttpRoute(STATIC, self._static, methods=["GET"]))

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 import structlog
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -37,7 +37,7 @@ class RouteTable:
         self._plain = {route.path for route in routes if "{" not in route.path}
         self._patterns = {route.path: compile_path(route.path)[0] for route in routes}
 
-    def add_to(self, app: FastAPI, backend: Backend) -> None:
+    def add_to(self, app: Starlette, backend: Backend) -> None:
         """Serve every route and WebSocket of the table."""
         for route in self._routes:
             endpoint = _endpoint(route, backend, self._plain)
