@@ -1,4 +1,4 @@
-# Everything runs in .venv, which the targets make by themselves. Give PYTHON=/path/to/python3 to choose the interpreter.
+# Everything runs in .venv, which the targets create. PYTHON=/path/to/python3 chooses the interpreter.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -12,15 +12,15 @@ CODE := src tests tools $(wildcard bench examples)
 
 export PYTHON
 export UV_PYTHON_DOWNLOADS := never
-# The tests start hundreds of processes; one that may not keep what it compiled compiles it anew each time.
+# The tests start hundreds of processes; without cached bytecode each one compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
-help: ## list the targets
+help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: $(DEV_READY) ## make .venv with all that running, testing and checking need
+setup: $(DEV_READY) ## create .venv for running, testing and checking
 
 $(RUN_READY): requirements/setup.txt requirements/uv.txt requirements/run.txt pyproject.toml tools/setup
 	@tools/setup run
@@ -32,7 +32,7 @@ $(DEV_READY): requirements/setup.txt requirements/uv.txt requirements/dev.txt py
 	@touch $(RUN_READY) $@
 
 .PHONY: check
-check: $(DEV_READY) ## format, lint, types, imports and the house's own tests
+check: $(DEV_READY) ## formatting, lint, types, import contracts and tests/house
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
@@ -40,35 +40,35 @@ check: $(DEV_READY) ## format, lint, types, imports and the house's own tests
 	$(PYTEST) -q tests/house
 
 .PHONY: fast
-fast: $(DEV_READY) ## the tests that need no I/O: unit and property
+fast: $(DEV_READY) ## run unit and property tests (no I/O, seconds)
 	$(PYTEST) -q $(wildcard tests/unit tests/property)
 
 .PHONY: test
-test: $(DEV_READY) ## all tests but chaos
+test: $(DEV_READY) ## run all tests except chaos
 	@tools/postfix
 	@tools/strace
-	@$(PYTEST) -q -n 3 --dist loadscope --no-loadscope-reorder $(ALL_BUT_CHAOS) || tools/again $$? $(ALL_BUT_CHAOS)
+	@$(PYTEST) -q -n 3 --dist loadscope --no-loadscope-reorder $(ALL_BUT_CHAOS)
 
 .PHONY: chaos
-chaos: $(DEV_READY) ## the long tests: real processes killed and paused
+chaos: $(DEV_READY) ## run the long tests that kill and pause processes
 	@tools/strace
 	$(PYTEST) -q tests/chaos
 
 .PHONY: browser
-browser: $(DEV_READY) ## the console in Chromium
+browser: $(DEV_READY) ## run the console tests in Chromium
 	$(PYTEST) -q tests/console
 
 .PHONY: pictures
-pictures: $(DEV_READY) ## pictures of every page of the console, in build/pictures; those of the README anew
+pictures: $(DEV_READY) ## take screenshots of every console page (build/pictures, README)
 	cd tests && ../$(BIN)/python -m support.look pictures --readme
 
 .PHONY: docs
-docs: $(DEV_READY) ## make the generated pages of docs/reference anew
+docs: $(DEV_READY) ## regenerate docs/reference and docs/contributing
 	$(BIN)/python tools/ledger.py --write
 	$(BIN)/python tools/reference --write
 
 .PHONY: demo
-demo: $(RUN_READY) ## central, two sites and a mail catcher in this terminal
+demo: $(RUN_READY) ## run central, two sites and a mail catcher in this terminal
 	@$(BIN)/fieldpost demo
 
 .PHONY: bench
@@ -76,10 +76,10 @@ bench: $(DEV_READY) ## measure throughput and latency on this machine
 	$(BIN)/python -m bench
 
 .PHONY: upgrade
-upgrade: $(RUN_READY) ## pin the newest versions in requirements/
+upgrade: $(RUN_READY) ## pin the newest versions of dependencies in requirements/
 	@tools/upgrade
 
 .PHONY: clean
-clean: ## remove .venv, caches and the demo's data
+clean: ## remove .venv, caches and demo data
 	rm -rf .venv fieldpost-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Which lines of docs/reference/requirements.md does a test cite?
+"""Report which lines of docs/contributing/requirements.md are cited by tests.
 
-    tools/ledger.py                     a count for each group
+    tools/ledger.py                     counts per group
     tools/ledger.py --missing           the lines that no test cites
-    tools/ledger.py --missing ING TRK   the same for some groups
-    tools/ledger.py --write             write docs/reference/citations.md (make docs)
+    tools/ledger.py --missing ING TRK   only these groups
+    tools/ledger.py --write             write docs/contributing/citations.md (make docs)
     tools/ledger.py --check             fail if that file is out of date or a test cites a line that does not exist
 
 A test cites a line with ``@pytest.mark.req("ING-03", "ING-04")``, a decision also with ``@pytest.mark.dec("DEC-03")``,
-and numbered rows of docs/reference/faults.md with ``fault``, ``bad_input`` and ``threat``. A citation is a promise that
-the test would fail if the line stopped being true; this script only reads citations. It needs nothing but Python.
+and numbered rows of docs/contributing/faults.md with ``fault``, ``bad_input`` and ``threat``. A citation promises that
+the test fails if the line stops being true; this script only collects citations. It needs the standard library only.
 """
 
 import argparse
@@ -20,36 +20,36 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LEDGER = Path("docs/reference/requirements.md")
-CATALOGUE = Path("docs/reference/faults.md")
-CITATIONS = Path("docs/reference/citations.md")
+LEDGER = Path("docs/contributing/requirements.md")
+CATALOGUE = Path("docs/contributing/faults.md")
+CITATIONS = Path("docs/contributing/citations.md")
 LINE = re.compile(r"^- ([A-Z]{2,3}-\d{2}) (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| (\d+) \|", re.MULTILINE)
-# By mark, the title of the part of the catalogue that holds its rows, and of the part of the citations.
+# Marker to section title, both in the catalogue and on the citations page.
 NUMBERED = {"fault": "Faults", "bad_input": "Bad input", "threat": "Threats"}
-# Resolutions and open questions may be cited, but nothing waits for it: lines and decisions carry what they say.
+# Resolutions and open questions may be cited but are not counted: lines and decisions repeat their content.
 NOT_COUNTED = ("RES", "OPN")
 
 Citations = dict[str, dict[str, set[str]]]  # mark, then id or number, then the files that cite it
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Which lines of the requirements does a test cite?")
+    parser = argparse.ArgumentParser(description="Report which requirements are cited by tests.")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project's folder")
     parser.add_argument("--missing", nargs="*", metavar="GROUP", help="print the lines that no test cites")
     parser.add_argument("--write", action="store_true", help=f"write {CITATIONS}")
     parser.add_argument("--check", action="store_true", help="fail on stale citations or unknown ids")
-    asked = parser.parse_args()
+    given = parser.parse_args()
 
-    lines = read_ledger(asked.root)
-    citations = read_citations(asked.root)
-    if asked.write:
-        (asked.root / CITATIONS).write_text(render(lines, citations))
-    if asked.missing is not None:
-        print_missing(lines, citations, asked.missing)
-    elif asked.check:
-        return check(asked.root, lines, citations)
-    elif not asked.write:
+    lines = read_ledger(given.root)
+    citations = read_citations(given.root)
+    if given.write:
+        (given.root / CITATIONS).write_text(render(lines, citations))
+    if given.missing is not None:
+        print_missing(lines, citations, given.missing)
+    elif given.check:
+        return check(given.root, lines, citations)
+    elif not given.write:
         print_counts(lines, citations)
     return 0
 
@@ -59,7 +59,7 @@ def read_ledger(root: Path) -> dict[str, str]:
 
 
 def read_catalogue(root: Path) -> dict[str, set[str]]:
-    """The numbers of the rows, by mark."""
+    """Row numbers by marker."""
     parts = re.split(r"^## (.+)$", (root / CATALOGUE).read_text(), flags=re.MULTILINE)
     rows = {title: set(ROW.findall(text)) for title, text in zip(parts[1::2], parts[2::2], strict=True)}
     return {mark: rows.get(title, set()) for mark, title in NUMBERED.items()}
@@ -73,13 +73,13 @@ def read_citations(root: Path) -> Citations:
             if isinstance(node, ast.Call) and (mark := mark_of(node)):
                 for argument in node.args:
                     if not isinstance(argument, ast.Constant):
-                        sys.exit(f"{name}:{node.lineno}: cite with plain values, so that citations can be read")
+                        sys.exit(f"{name}:{node.lineno}: cite with plain values, so that this script can read it")
                     citations[mark][str(argument.value)].add(name)
     return citations
 
 
 def mark_of(call: ast.Call) -> str | None:
-    """``req`` for a call of ``pytest.mark.req(...)``; decisions are lines too, so ``dec`` counts as ``req``."""
+    """The marker of a ``pytest.mark.X(...)`` call. Decisions are lines too, so ``dec`` counts as ``req``."""
     match call.func:
         case ast.Attribute(attr=mark, value=ast.Attribute(attr="mark", value=ast.Name(id="pytest"))):
             if mark in ("req", "dec"):
@@ -130,9 +130,9 @@ def check(root: Path, lines: dict[str, str], citations: Citations) -> int:
 
 def render(lines: dict[str, str], citations: Citations) -> str:
     parts = [
-        "# Which tests prove which lines",
-        "Made by `make docs` from the marks on the tests. The lines and decisions are in\n"
-        "[requirements](requirements.md), the numbered rows in [faults](faults.md).",
+        "# Citations",
+        "Generated by `make docs` from the markers of the tests. Lines and decisions are in\n"
+        "[requirements](requirements.md), numbered rows in [faults](faults.md).",
         "## Lines and decisions",
         table(citations["req"], order=list(lines)),
     ]
@@ -144,8 +144,8 @@ def render(lines: dict[str, str], citations: Citations) -> str:
 def table(cited: dict[str, set[str]], order: list[str]) -> str:
     rows = [f"| {name} | {', '.join(f'`{file}`' for file in sorted(cited[name]))} |" for name in order if name in cited]
     if not rows:
-        return "None yet."
-    return "\n".join(["| cited | by |", "|---|---|", *rows])
+        return "None."
+    return "\n".join(["| line | tests |", "|---|---|", *rows])
 
 
 def natural(name: str) -> tuple[int, str]:

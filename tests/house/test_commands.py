@@ -1,4 +1,4 @@
-"""The command line as a whole: what holds for every command."""
+"""Rules for every command of the command line."""
 
 import re
 import shlex
@@ -12,13 +12,13 @@ import typer
 from fieldpost.cli.main import app
 
 PROCESSES = {"central", "site", "demo"}
-"""They run until they are stopped, and log."""
+"""Commands that run a process and log."""
 FILES = {"lists export", "audit export"}
-"""What they write is a file, in a format that is asked for."""
+"""Commands that write a file in the requested format."""
 
 
 def commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
-    """Each command that does something, by the words that call it."""
+    """Each executable command by its full name."""
     below = getattr(command, "commands", {})
     for name, one in below.items():
         yield from commands(one, *path, name)
@@ -26,18 +26,18 @@ def commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
         yield " ".join(path), command
 
 
-def test_every_command_that_tells_something_takes_json() -> None:
+def test_every_command_with_output_takes_json() -> None:
     found = dict(commands(typer.main.get_command(app)))
     without = {name for name, command in found.items() if not any("--json" in one.opts for one in command.params)}
     assert without == PROCESSES | FILES
 
 
-def test_every_command_that_a_page_of_the_console_teaches_is_there_and_takes_what_it_shows() -> None:
+def test_every_command_shown_in_the_console_exists_with_its_options() -> None:
     root = typer.main.get_command(app)
-    taught = [line for page in _templates() for line in re.findall(r"<code>fieldpost ([^<]+)</code>", page)]
-    assert len(taught) > 20, "they are found by how they are written"
+    shown = [line for page in _templates() for line in re.findall(r"<code>fieldpost ([^<]+)</code>", page)]
+    assert len(shown) > 20, "the regular expression no longer finds them"
     wrong = []
-    for line in taught:
+    for line in shown:
         command: Any = root
         for word in shlex.split(unescape(re.sub(r"{{.*?}}", "X", line))):
             if word in getattr(command, "commands", {}):

@@ -1,4 +1,4 @@
-"""What stands in examples/ runs as it stands there."""
+"""The examples run unchanged."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_the_third_party_adapter_passes_the_contract_and_is_found_once_installed
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(example)]
     ran = subprocess.run(command, cwd=example, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    # Laid out as pip lays it out, beside Fieldpost and not into its environment.
+    # Installed the way pip does it, but outside this environment.
     installed = tmp_path / "installed"
     info = installed / "fieldpost_ntfy-0.1.0.dist-info"
     info.mkdir(parents=True)
@@ -41,9 +41,9 @@ def test_the_third_party_adapter_passes_the_contract_and_is_found_once_installed
     declared = tomllib.loads((example / "pyproject.toml").read_text())["project"]["entry-points"]["fieldpost.adapters"]
     lines = "".join(f"{name} = {value}\n" for name, value in declared.items())
     (info / "entry_points.txt").write_text(f"[fieldpost.adapters]\n{lines}")
-    look = "from fieldpost.central.adapters import load; print(sorted(load()))"
+    list_types = "from fieldpost.central.adapters import load; print(sorted(load()))"
     found = subprocess.run(
-        [sys.executable, "-c", look],
+        [sys.executable, "-c", list_types],
         env=os.environ | {"PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
@@ -77,13 +77,13 @@ def test_the_example_with_calls_and_writes_does_them_and_keeps_what_cannot_be_do
             "refused: 404 erp answered 404 Not Found: no such order",
         ]
         assert {request.headers["authorization"] for request in server.requests} == {"Bearer of-the-example"}
-        # The ERP is down and the database is away: nothing is lost, and the script is not held up.
+        # The ERP and the database are unavailable: the script neither loses data nor blocks.
         server.stop()
         (folder / "plant.db").rename(folder / "away.db")
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
         order, count = ran.stdout.splitlines()[:2]
-        assert order.strip() == "erp POST /orders delivered"  # by its key the same order as before
+        assert order.strip() == "erp POST /orders delivered"  # same key, same order
         assert count.startswith("plant retrying plant:")
     with closing(apsw.Connection(str(folder / "away.db"))) as plant:
         assert plant.execute("SELECT unit, pieces FROM counts").fetchall() == [("press-2", 1170)]
@@ -104,9 +104,9 @@ def test_the_example_in_shell_and_curl_sends_calls_and_reads_the_log(project: Pa
             agent.terminate()
             agent.communicate(timeout=30)
         assert ran.returncode == 0, ran.stderr
-        sent, stands, called, log = (json.loads(line) for line in ran.stdout.splitlines())
+        sent, status, called, log = (json.loads(line) for line in ran.stdout.splitlines())
         assert plant.site._buffer.find(sent["notification_id"]) is not None
-        assert (stands["notification_id"], stands["status"]) == (sent["notification_id"], "forwarding")
+        assert (status["notification_id"], status["status"]) == (sent["notification_id"], "forwarding")
         assert (called["status"], called["target_summary"]) == ("delivered", "erp POST /orders")
         [request] = plant.server.received()
         assert json.loads(request.body) == {"part": "seal", "count": 2}

@@ -1,4 +1,4 @@
-"""What the code and the project's files say about themselves stays true."""
+"""Rules for source and project files: docstrings, pinned requirements, SQL packages, citations."""
 
 import ast
 import re
@@ -20,14 +20,14 @@ SQL = re.compile(rf"\s*({'|'.join(STATEMENTS)})", re.IGNORECASE | re.DOTALL)
 SQL_PACKAGES = ("central/store/", "outbox/", "site/buffer/", "site/repair/", "site/reporting/", "site/upkeep.py")
 
 
-def test_every_room_says_what_it_is_for(project: Path) -> None:
-    silent = [
+def test_every_module_has_a_docstring(project: Path) -> None:
+    missing = [
         str(path.relative_to(project))
         for path in (project / "src").rglob("*.py")
         if not path.is_relative_to(project / "src/fieldpost/central/store/schema/migrations/versions")
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
-    assert silent == []
+    assert missing == []
 
 
 def test_requirements_are_pinned_with_hashes_and_name_no_registry(project: Path) -> None:
@@ -51,7 +51,7 @@ def test_tests_run_with_the_versions_that_fieldpost_runs_with(project: Path) -> 
 
 
 @pytest.mark.req("CFG-14")
-def test_sql_is_written_only_in_its_rooms(project: Path) -> None:
+def test_sql_is_written_only_in_its_packages(project: Path) -> None:
     source = project / "src/fieldpost"
     found = [
         f"{name}:{line}: {text[:60]!r}"
@@ -73,7 +73,7 @@ def test_sql_is_written_only_in_its_rooms(project: Path) -> None:
         "delete from t",
     ],
 )
-def test_the_search_for_sql_knows_sql(text: str) -> None:
+def test_the_search_for_sql_finds_sql(text: str) -> None:
     assert is_sql(text)
 
 
@@ -100,15 +100,15 @@ def test_every_cited_line_exists_and_the_citations_page_is_fresh(project: Path) 
 def test_a_citation_of_an_unknown_line_or_row_is_found(
     project: Path, tmp_path: Path, citation: str, complaint: str | None
 ) -> None:
-    reference = tmp_path / "docs/reference"
-    reference.mkdir(parents=True)
-    (reference / "requirements.md").write_text("- ING-01 A line.\n")
-    (reference / "faults.md").write_text("## Faults\n| 1 | a |\n## Bad input\n| 2 | b |\n## Threats\n| 3 | c |\n")
+    folder = tmp_path / "docs/contributing"
+    folder.mkdir(parents=True)
+    (folder / "requirements.md").write_text("- ING-01 A line.\n")
+    (folder / "faults.md").write_text("## Faults\n| 1 | a |\n## Bad input\n| 2 | b |\n## Threats\n| 3 | c |\n")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_it.py").write_text(f"import pytest\n\npytestmark = [{citation}]\n")
     ledger(project, "--root", str(tmp_path), "--write")
     result = ledger(project, "--root", str(tmp_path), "--check")
-    expected = [] if complaint is None else [f"{complaint}, which is not in docs/reference/{page(citation)}.md"]
+    expected = [] if complaint is None else [f"{complaint}, which is not in docs/contributing/{page(citation)}.md"]
     assert result.stderr.splitlines() == expected
     assert result.returncode == (1 if complaint else 0)
 
@@ -118,7 +118,7 @@ def page(citation: str) -> str:
 
 
 def is_sql(text: str) -> bool:
-    """A text that begins like a statement; with only its first letter large it is a sentence."""
+    """Whether the text begins like an SQL statement. Sentence case means prose."""
     return bool(SQL.match(text)) and not re.match(r"\s*[A-Z][a-z]", text)
 
 
@@ -132,7 +132,7 @@ def pins(file: Path) -> dict[str, str]:
 
 
 def strings_of(path: Path) -> list[tuple[int, str]]:
-    """The string values of a module, without its docstrings: those are prose."""
+    """The string literals of a module, without docstrings."""
     tree = ast.parse(path.read_text())
     prose = {
         id(node.body[0].value)

@@ -1,10 +1,9 @@
-"""Makes the pages of docs/reference that say what the code says: settings, command line, API, verbs, errors, log
-events, KPIs and metrics.
+"""Generate the reference pages and the API coverage report from the code.
 
-    python tools/reference --write      write them (make docs)
-    python tools/reference --check      fail, naming each page that is out of date
+    python tools/reference --write      write the pages (make docs)
+    python tools/reference --check      fail and name each page that is out of date
 
-A page is made from the code alone, so it cannot be wrong for long: a test runs --check.
+The pages contain nothing but facts from the code; a test runs --check.
 """
 
 import argparse
@@ -14,42 +13,42 @@ from pathlib import Path
 
 import page_api
 import page_cli
+import page_coverage
 import page_errors
 import page_events
 import page_kpis
 import page_local_api
 import page_metrics
 import page_settings
-import page_verbs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDER = Path("docs/reference")
+FOLDER = Path("docs")
 PAGES: dict[str, Callable[[Path], str]] = {
-    "settings.md": page_settings.render,
-    "cli.md": page_cli.render,
-    "api.md": page_api.render,
-    "verbs.md": page_verbs.render,
-    "local-api.md": page_local_api.render,
-    "errors.md": page_errors.render,
-    "log-events.md": page_events.render,
-    "kpis.md": page_kpis.render,
-    "metrics.md": page_metrics.render,
+    "reference/settings.md": page_settings.render,
+    "reference/cli.md": page_cli.render,
+    "reference/api.md": page_api.render,
+    "reference/local-api.md": page_local_api.render,
+    "reference/errors.md": page_errors.render,
+    "reference/log-events.md": page_events.render,
+    "reference/kpis.md": page_kpis.render,
+    "reference/metrics.md": page_metrics.render,
+    "contributing/api-coverage.md": page_coverage.render,
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="The generated pages of docs/reference.")
-    parser.add_argument("--folder", type=Path, default=ROOT / FOLDER, help="where the pages are")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", action="store_true", help="write the pages")
-    what.add_argument("--check", action="store_true", help="fail on pages that are out of date")
-    asked = parser.parse_args()
+    parser = argparse.ArgumentParser(description="Generate pages of docs from the code.")
+    parser.add_argument("--folder", type=Path, default=ROOT / FOLDER, help="the docs folder")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--write", action="store_true", help="write the pages")
+    mode.add_argument("--check", action="store_true", help="fail on pages that are out of date")
+    given = parser.parse_args()
 
     stale = []
     for name, render in PAGES.items():
-        file = asked.folder / name
+        file = given.folder / name
         text = render(ROOT)
-        if asked.write:
+        if given.write:
             file.write_text(text, encoding="utf-8")
         elif not file.exists() or file.read_text(encoding="utf-8") != text:
             stale.append(name)

@@ -1,4 +1,4 @@
-"""The little Markdown that the pages need."""
+"""Markdown helpers for the generated pages."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ def code(text: object) -> str:
 
 
 def value(given: object) -> str:
-    """A default as one would write it in a settings file."""
+    """A default as written in a settings file."""
     match given:
         case bool():
             return code("true" if given else "false")
@@ -30,5 +30,5 @@ def value(given: object) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    # A bar would end the cell; a line break would end the row.
+    # A bar ends the cell and a line break ends the row.
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

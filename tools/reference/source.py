@@ -1,14 +1,14 @@
-"""Reading the source as a tree: what texts a call is given, with placeholders named."""
+"""Read the source as syntax trees and extract the strings passed to calls, with named placeholders."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-Bindings = dict[str, str]  # what a name stands for, as far as it is known
+Bindings = dict[str, str]  # known values of names
 
 
 def modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
-    """Each module of the package by its path below src/fieldpost; what is for tests is left out."""
+    """Each module by its path below src/fieldpost, without `testing` and migrations."""
     source = root / "src/fieldpost"
     for path in sorted(source.rglob("*.py")):
         name = path.relative_to(source).as_posix()
@@ -17,7 +17,7 @@ def modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
 
 
 def constants(module: ast.Module) -> Bindings:
-    """The module's own names for texts and numbers."""
+    """String and number constants of the module."""
     found = {}
     for statement in module.body:
         match statement:
@@ -29,7 +29,7 @@ def constants(module: ast.Module) -> Bindings:
 
 
 def called(call: ast.Call) -> str:
-    """The name of what is called, without what is before the dot."""
+    """The name of the called function, without the part before the dot."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -44,7 +44,7 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 
 def assigned(function: ast.FunctionDef | ast.AsyncFunctionDef | None, node: ast.expr | None) -> ast.expr | None:
-    """What was assigned to the name in the function, where it is a name that was assigned to; else the node itself."""
+    """The value assigned to a name in the function, or the node itself."""
     if function is not None and isinstance(node, ast.Name):
         for statement in ast.walk(function):
             match statement:
@@ -54,7 +54,7 @@ def assigned(function: ast.FunctionDef | ast.AsyncFunctionDef | None, node: ast.
 
 
 def texts(node: ast.expr | None, known: Bindings) -> list[str]:
-    """All plain texts that the expression may come to; none when it is not a matter of plain text."""
+    """All string values the expression may have; empty if it is not a string."""
     match node:
         case ast.Constant(value=str(text)):
             return [text]
@@ -71,7 +71,7 @@ def texts(node: ast.expr | None, known: Bindings) -> list[str]:
 
 
 def sentence(node: ast.expr | None, known: Bindings) -> str:
-    """The text for people; where a value goes that is only known at run time, its name, or … where it has none."""
+    """The message; values known only at run time are shown by name, or as …."""
     match node:
         case ast.JoinedStr(values=values):
             return "".join(sentence(one, known) for one in values)
