@@ -29,8 +29,24 @@ NOT_COMPARED = {"version": "", "credits": 0}
 """What depends on the release and on the moment, and not on the protocol."""
 
 
+REWORDED = {
+    "notification.conflict": "this id is already stored with other content",
+    "submit.other_site": "site must be 'plant-7', the site of the token",
+}
+"""Error texts by code that are worded differently since the recording; programs read only the code."""
+
+
 def plain(message: Any) -> dict[str, Any]:
     return msgspec.to_builtins(message) | {k: v for k, v in NOT_COMPARED.items() if hasattr(message, k)}
+
+
+def reworded(message: Any) -> dict[str, Any]:
+    """The recorded message with the error texts of this release."""
+    found = plain(message)
+    for result in found.get("results", ()):
+        if result.get("code") in REWORDED:
+            result["error"] = REWORDED[result["code"]]
+    return found
 
 
 @asynccontextmanager
@@ -56,11 +72,11 @@ async def test_an_older_site_is_answered_by_this_central_as_it_always_was(store_
                 if isinstance(answer, protocol_1.Refusal):
                     assert (answer.code, answer.seq) == (recorded.message.code, recorded.message.seq)
                 else:
-                    assert plain(answer) == plain(recorded.message)
+                    assert plain(answer) == reworded(recorded.message)
         question, recorded = protocol_1.recording("post")
         given = headers | {"Content-Type": "application/json"}
         async with http.post("/link/v1/submit", data=question.content, headers=given) as response:
-            assert plain(protocol_1.decode(await response.read())) == plain(recorded.message)
+            assert plain(protocol_1.decode(await response.read())) == reworded(recorded.message)
 
 
 class OlderCentral:

@@ -124,7 +124,7 @@ class World:
         """These sites tell how they stand; without names, those that are there now."""
         for role in SITES:
             if role.name in names or (role.is_there and not names):
-                await self.front.centre.ingest.reports.health(role.name, health(role, self.clock.now(), VERSION))
+                await self.front.centre.ingest.health.keep(role.name, health(role, self.clock.now(), VERSION))
                 await self.front.operate.sites.saw(role.name)
 
     async def beat(self) -> None:
@@ -223,7 +223,7 @@ async def _invoices(world: World, count: int) -> None:
 async def _sites_call(world: World, end: datetime) -> None:
     """What sites tell of their cached calls, and how they stand."""
     world.go_to(end - timedelta(minutes=19))
-    reports, now = world.front.centre.ingest.reports, world.clock.now()
+    mirrors, now = world.front.centre.ingest.mirrors, world.clock.now()
     for role in SITES:
         if not role.calls:
             continue
@@ -249,7 +249,7 @@ async def _sites_call(world: World, end: datetime) -> None:
                 )
             )
         told = Telemetry(incarnation=role.name, after=0, until=len(rows), sent_at=to_text(now), rows=tuple(rows))
-        await reports.telemetry(role.name, told)
+        await mirrors.telemetry(role.name, told)
         parked = [row.call_id for row in rows if row.status == "parked"]
         if parked and role.name == "plant-north":
             world.places |= {"site": role.name, "call_id": parked[0]}

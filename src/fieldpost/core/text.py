@@ -1,7 +1,7 @@
-"""The rules for text, the same at a site and at central, so that what one takes the other never refuses.
+"""Text rules shared by sites and central, so that central never rejects a text that a site accepted.
 
-Limits are in UTF-8 bytes. A subject becomes a mail header, hence one line; a NUL is legal in SQLite and not in
-PostgreSQL, a lone surrogate in neither: both are refused where the text enters.
+Limits are in UTF-8 bytes. A subject becomes a mail header and is therefore one line. SQLite accepts NUL characters but
+PostgreSQL does not, and neither accepts lone surrogates: both are rejected on entry.
 """
 
 import re
@@ -29,14 +29,14 @@ def check_label(value: object, field: str) -> str:
 
 
 def check_path_name(name: str, field: str) -> str:
-    """A name that is part of an address: as . or .. browsers would take it for the way to another page."""
+    """Check a name that becomes part of a URL path; browsers would resolve . and .. to another page."""
     if name in (".", ".."):
         raise InvalidInput("text.dots", f"{field} must not be . or ..", field=field)
     return name
 
 
 def is_label(text: str) -> bool:
-    """Whether anything can bear this name. What cannot is never asked of a database, which may refuse the very text."""
+    """Whether this is a valid name. Check before querying: a database may reject the text itself."""
     try:
         check_label(text, "name")
     except InvalidInput:
@@ -45,7 +45,7 @@ def is_label(text: str) -> bool:
 
 
 def check_subject(value: object) -> str:
-    # Most are plain: printable ASCII, which holds nothing that the rules below forbid.
+    # Fast path: printable ASCII passes all the rules below.
     if type(value) is str and len(value) <= SUBJECT_BYTES_MAX and value.isascii() and value.isprintable():
         return value
     text = _check_text(value, "subject", SUBJECT_BYTES_MAX)
@@ -61,15 +61,20 @@ def check_body(value: object) -> str:
 
 
 def truncate(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
-    """The text as one that may be stored: no NUL, no lone surrogate, at most so many bytes of UTF-8."""
+    """Make a text storable: replace NUL and lone surrogates, and cut it to `bytes_max` bytes of UTF-8."""
     encoded = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
     if len(encoded) <= bytes_max:
         return encoded.decode()
     return encoded[: bytes_max - 3].decode("utf-8", "ignore") + "…"
 
 
+def printable_line(text: str, bytes_max: int) -> str:
+    """Make foreign text safe to store and show on one line: replace unprintable characters and truncate."""
+    return truncate("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), bytes_max)
+
+
 def _check_name(value: object, field: str, bytes_max: int) -> str:
-    # The same few names come again and again; only a true str can be looked up, since a subclass may equal one.
+    # Names repeat, so their checks are cached. Only an exact str may be a cache key: a subclass can equal another str.
     return _check_known(value, field, bytes_max) if type(value) is str else _check_text(value, field, bytes_max)
 
 
@@ -86,7 +91,7 @@ def _check_known(value: str, field: str, bytes_max: int) -> str:
 
 
 def _check_text(value: object, field: str, bytes_max: int) -> str:
-    # A subclass of str may lie about its content later on, so it is refused like any other type.
+    # A subclass of str can change its content later, so it is rejected like any other type.
     if type(value) is not str:
         raise InvalidInput("text.type", f"{field} must be a str, not {type(value).__name__}", field=field)
     if "\x00" in value:
@@ -96,5 +101,7 @@ def _check_text(value: object, field: str, bytes_max: int) -> str:
     except UnicodeEncodeError:
         raise InvalidInput("text.surrogate", f"{field} must not contain a lone surrogate", field=field) from None
     if size > bytes_max:
-        raise InvalidInput("text.too_long", f"{field} is {size} bytes of UTF-8, at most {bytes_max}", field=field)
+        raise InvalidInput(
+            "text.too_long", f"{field} must be at most {bytes_max} bytes of UTF-8, got {size}", field=field
+        )
     return value

@@ -43,7 +43,7 @@ def create_app(
     clock = clock or SystemClock()
     options = options or FrontOptions()
     links = ControlConnections()
-    command_sender = CommandSender(links, operate.intents, ingest.reports, clock)
+    command_sender = CommandSender(links, operate.intents, ingest.mirrors, clock)
     backend = Backend(
         operate,
         watch,

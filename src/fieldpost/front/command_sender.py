@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from fieldpost.central.ingest.telemetry import Reports
+from fieldpost.central.ingest.mirror import CallMirrors
 from fieldpost.central.operate.intents import Intents
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, Unavailable
@@ -35,10 +35,10 @@ EXPIRE_EVERY_S = 30.0
 class CommandSender:
     """One for a node."""
 
-    def __init__(self, links: ControlConnections, intents: Intents, reports: Reports, clock: Clock) -> None:
+    def __init__(self, links: ControlConnections, intents: Intents, mirrors: CallMirrors, clock: Clock) -> None:
         self._links = links
         self._intents = intents
-        self._reports = reports
+        self._mirrors = mirrors
         self._clock = clock
         self._wake = asyncio.Event()
         self._due: dict[str, float] = {}
@@ -105,8 +105,8 @@ class CommandSender:
                 given = await self._intents.open_of([site], INTENTS_MAX) if is_awaited else []
                 await self._send(link, [intent for intent in given if self._is_unsent(intent, link)])
                 if is_due:
-                    self._due[site] = self._clock.monotonic() + self._reports.options.reconcile_interval_s
-                    await link.send(await self._reports.question(site))
+                    self._due[site] = self._clock.monotonic() + self._mirrors.options.reconcile_interval_s
+                    await link.send(await self._mirrors.question(site))
         except FieldpostError as error:
             # The connection ended, or the store is away: the next sweep, or the next connection, goes on.
             log.info("command_sender.put_off", site=site, error=error.message)
@@ -130,7 +130,7 @@ class CommandSender:
 
     async def _reread(self, intent: Intent) -> None:
         """This one is central's own to do: the mirror is marked, and asked for at once."""
-        await self._reports.reread(intent.site)
+        await self._mirrors.reread(intent.site)
         self._due[intent.site] = self._clock.monotonic()
         detail = "the site's calls are being read anew from the beginning"
         await self._intents.settle(intent.site, CommandResult(intent.intent_id, IntentOutcome.APPLIED.value, detail))

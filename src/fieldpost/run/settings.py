@@ -18,8 +18,8 @@ import msgspec
 from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.oidc_options import OidcOptions
 from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.ingest.mirror import MirrorOptions
 from fieldpost.central.ingest.submit import IngestOptions
-from fieldpost.central.ingest.telemetry import MirrorOptions
 from fieldpost.central.operate.intents import IntentOptions
 from fieldpost.central.secrets.key_files import SecretsOptions
 from fieldpost.central.upkeep.options import UpkeepOptions

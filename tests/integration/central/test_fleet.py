@@ -78,9 +78,9 @@ async def test_health_reports_that_come_together_are_each_kept_and_of_one_site_t
     def report(parked: int) -> Health:
         return Health(sent_at=to_text(clock.now()), version="1.0", backlog={}, parked=parked)
 
-    reports = centre.ingest.reports
+    health_reports = centre.ingest.health
     told = [(f"site-{number}", report(number)) for number in range(COUNT)] + [("site-7", report(700))]
-    await asyncio.gather(*(reports.health(site, health) for site, health in told))
+    await asyncio.gather(*(health_reports.keep(site, health) for site, health in told))
     kept = await centre.store.read(site_health.load_all)
     assert {site: health.report.parked for site, health in kept.items()} == {
         site: health.parked for site, health in told
@@ -94,11 +94,11 @@ async def test_reconciliation_answers_that_come_together_move_each_mirror_by_its
         given = {"incarnation": f"file-{number}", "after": 0, "until": number, "high": number, "rows": ()}
         return ReconcileAnswer(sent_at=to_text(clock.now()), **given | more)
 
-    reports = centre.ingest.reports
-    asked = await asyncio.gather(*(reports.question(f"site-{number}") for number in range(COUNT)))
+    call_mirrors = centre.ingest.mirrors
+    asked = await asyncio.gather(*(call_mirrors.question(f"site-{number}") for number in range(COUNT)))
     assert {question.after for question in asked} == {0}
     nexts = await asyncio.gather(
-        *(reports.answer(f"site-{number}", answer(number, has_more=number == 5)) for number in range(COUNT))
+        *(call_mirrors.answer(f"site-{number}", answer(number, has_more=number == 5)) for number in range(COUNT))
     )
     assert [number for number, question in enumerate(nexts) if question is not None] == [5]
     found = await centre.store.read(mirrors.load_all)
@@ -106,5 +106,5 @@ async def test_reconciliation_answers_that_come_together_move_each_mirror_by_its
         (f"site-{number}", f"file-{number}", number) for number in range(COUNT)
     }
     assert [site for site, mirror in found.items() if mirror.reconciled_at is None] == ["site-5"]
-    asked = await asyncio.gather(*(reports.question(f"site-{number}") for number in range(COUNT)))
+    asked = await asyncio.gather(*(call_mirrors.question(f"site-{number}") for number in range(COUNT)))
     assert [question.after for question in asked] == list(range(COUNT))

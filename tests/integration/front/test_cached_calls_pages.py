@@ -32,8 +32,8 @@ def calls(tmp_path: Path, clock: ManualClock) -> Iterator[Calls]:
 
 async def tell(front: Front, calls: Calls, site: str = SITE) -> None:
     """The site tells of all its calls, and that it is there."""
-    await front.centre.ingest.reports.telemetry(site, calls.told())
-    await front.centre.ingest.reports.health(site, Health(sent_at=to_text(front.clock.now()), version="1", backlog={}))
+    await front.centre.ingest.mirrors.telemetry(site, calls.told())
+    await front.centre.ingest.health.keep(site, Health(sent_at=to_text(front.clock.now()), version="1", backlog={}))
 
 
 async def test_calls_are_found_by_status_target_and_how_long_they_take(
@@ -114,7 +114,7 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
     marked = [calls.parked(), calls.parked()]
     moved = calls.issue()
     await tell(quick, calls)
-    await quick.centre.ingest.reports.telemetry("other", calls.told())
+    await quick.centre.ingest.mirrors.telemetry("other", calls.told())
     chosen = [f"{marked[0]} {SITE}", f"{marked[1]} {SITE}", f"{marked[0]} other", f"{moved} other"]
     async with visiting(quick, "operator") as visitor:
         visitor.page = await visitor.client.get("/cached-calls/ask", params={"act": "discard", "call": chosen})

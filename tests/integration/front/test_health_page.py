@@ -161,7 +161,7 @@ async def test_without_samples_a_chart_says_so(quick: Front) -> None:
 
 async def report(front: Front, **more: Any) -> None:
     given = {"sent_at": to_text(front.clock.now()), "version": "1.0", "backlog": {}} | more
-    await front.centre.ingest.reports.health(SITE, Health(**given))
+    await front.centre.ingest.health.keep(SITE, Health(**given))
 
 
 async def seen(front: Front, name: str = "viewer") -> httpx2.Response:

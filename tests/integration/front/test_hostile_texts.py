@@ -95,7 +95,7 @@ class _Told(HTMLParser):
 async def _fill(world: World) -> None:
     """Everything that somebody may name or say."""
     front, operate, now = world.front, world.front.operate, world.clock.now()
-    centre, reports = front.centre, front.centre.ingest.reports
+    centre, ingest = front.centre, front.centre.ingest
     await operate.sites.add(ADMIN, SITE)
     await operate.lists.add(ADMIN, ListSpec(name=EVIL, targets=("ops@example.org",), channel="harbour-relay"))
     centre.adapter.always[EVIL] = Held(SAID, phase="connect")
@@ -119,8 +119,10 @@ async def _fill(world: World) -> None:
         created_at=to_text(now),
         updated_at=to_text(now),
     )
-    await reports.telemetry(SITE, Telemetry(incarnation="x", after=0, until=1, sent_at=to_text(now), rows=(call,)))
-    await reports.health(
+    await ingest.mirrors.telemetry(
+        SITE, Telemetry(incarnation="x", after=0, until=1, sent_at=to_text(now), rows=(call,))
+    )
+    await ingest.health.keep(
         SITE,
         Health(
             sent_at=to_text(now),

@@ -131,7 +131,7 @@ async def test_counts_are_told_only_where_they_are_those_of_the_list(quick: Fron
         ("overdue=perhaps", "Overdue must be true or false, not 'perhaps'."),
         ("error=zz", "Error must be the key of a group of errors. Take one from the groups."),
         ("last=year", "Last must be one of hour, day, week, not 'year'."),
-        (f"site={'x' * 300}", "Site is 300 bytes of UTF-8, at most 256."),
+        (f"site={'x' * 300}", "Site must be at most 256 bytes of UTF-8, got 300."),
         ("cursor=AAAA", "Cursor is none that was handed out. Begin again without one."),
     ],
 )

@@ -42,7 +42,7 @@ async def test_a_call_is_shown_as_its_site_reported_it_and_no_act_at_central_edi
     front: Front, calls: Calls, clock: ManualClock
 ) -> None:
     one = calls.parked()
-    await front.centre.ingest.reports.telemetry(SITE, calls.told())
+    await front.centre.ingest.mirrors.telemetry(SITE, calls.told())
     before = (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]
     assert (before["status"], before["target"], before["site"]) == ("parked", "erp POST /orders", SITE)
     (given,) = (await post(front, "intents", {"site": SITE, "kind": "retry", "message_ids": [one]}))["intents"]
@@ -56,21 +56,21 @@ async def test_a_call_is_shown_as_its_site_reported_it_and_no_act_at_central_edi
         ("retry", "done", "applied", "operator")
     ]
     calls.retry(one)
-    await front.centre.ingest.reports.telemetry(SITE, calls.told())
+    await front.centre.ingest.mirrors.telemetry(SITE, calls.told())
     after = (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]
     assert (after["status"], after["version"]) == ("retrying", before["version"] + 1)
 
 
 async def test_calls_are_found_by_every_filter_and_page_by_page(front: Front, calls: Calls, clock: ManualClock) -> None:
-    reports = front.centre.ingest.reports
+    mirrors = front.centre.ingest.mirrors
     parked = calls.parked("mes")
     written = calls.issue("plant", Category.DATABASE_WRITE)
-    await reports.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, calls.told())
     clock.advance(60)
     later = to_text(clock.now())
     rest = [calls.issue() for _ in range(3)]
-    await reports.telemetry(SITE, calls.told())
-    await reports.telemetry("north", calls.told())
+    await mirrors.telemetry(SITE, calls.told())
+    await mirrors.telemetry("north", calls.told())
 
     async def found(**query: Any) -> set[tuple[str, str]]:
         answer = await ask(front, "cached-calls", **query)
@@ -114,7 +114,7 @@ async def test_a_question_that_makes_no_sense_is_refused_by_its_field(front: Fro
 
 async def test_a_stuck_call_is_shown_as_stuck(front: Front, calls: Calls, clock: ManualClock) -> None:
     one = calls.issue()
-    await front.centre.ingest.reports.telemetry(SITE, calls.told())
+    await front.centre.ingest.mirrors.telemetry(SITE, calls.told())
     clock.advance(600)
     assert not (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]["is_stuck"]
     clock.advance(1)
@@ -170,7 +170,7 @@ async def test_sites_are_told_with_what_they_reported_and_in_the_metrics(front: 
         rejected=3,
         disk_free_bytes=10**9,
     )
-    await front.centre.ingest.reports.health(SITE, told)
+    await front.centre.ingest.health.keep(SITE, told)
     clock.advance(10)
     sites = {one["name"]: one for one in (await ask(front, "site-health"))["sites"]}
     assert {name: one["link"] for name, one in sites.items()} == {SITE: "online", "north": "offline"}
@@ -204,7 +204,7 @@ async def test_the_figures_of_calls_stand_beside_those_of_notifications(
     calls.deliver(calls.issue())
     calls.issue()
     clock.advance(30)
-    await front.centre.ingest.reports.telemetry(SITE, calls.told())
+    await front.centre.ingest.mirrors.telemetry(SITE, calls.told())
     kpis = (await ask(front, "kpis"))["kpis"]
     assert {name: value for name, value in kpis.items() if name.startswith("calls_")} == {
         "calls_buffered": 1,

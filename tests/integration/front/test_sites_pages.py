@@ -290,7 +290,7 @@ async def test_a_fresh_centre_teaches_how_the_first_site_comes(sqlite_url: str, 
 
 async def report(front: Front, name: str, **more: Any) -> None:
     given = {"sent_at": to_text(front.clock.now()), "version": "1.0", "backlog": {}} | more
-    await front.centre.ingest.reports.health(name, Health(**given))
+    await front.centre.ingest.health.keep(name, Health(**given))
 
 
 async def answer(

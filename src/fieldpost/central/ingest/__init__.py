@@ -1,1 +1,1 @@
-"""In. Imports: core, link, clock, store."""
+"""Ingest: store the notifications, telemetry and health reports that arrive at central."""

@@ -1,13 +1,13 @@
-"""Taking in what senders submit: check, insert if absent, ack after the commit.
+"""Ingest of submitted notifications: check, insert if absent, ack after the commit.
 
-Each item is judged for itself and gets its own result, so that one bad item never holds back its neighbours:
+Each item is checked on its own and gets its own result, so an invalid item does not hold back the rest of its batch:
 
     accepted    a new row, `pending`
-    duplicate   the same id with the same content stands already: a lost ack, nothing changes
-    rejected    it can never be taken: bad text, an id that stands with other content or from another site
-    later       not now (the whole submit fails as Unavailable when the store does)
+    duplicate   the id is already stored with the same content: an ack was lost, nothing changes
+    rejected    permanently refused: invalid text, or the id is stored with other content or for another site
+    later       temporarily refused (the whole submit raises Unavailable if the store is unavailable)
 
-The row and its audit entry are one transaction. A conflict is audited; the first row stays as it is.
+A row and its audit entry are written in one transaction. A conflict is audited; the stored row does not change.
 """
 
 import os
@@ -20,7 +20,8 @@ from functools import lru_cache
 import structlog
 
 from fieldpost.central.ingest.fair_queue import Pace
-from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
+from fieldpost.central.ingest.health import HealthReports
+from fieldpost.central.ingest.mirror import CallMirrors, MirrorOptions
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import arrivals, audit
 from fieldpost.central.store.notifications.arrivals import StoredContent
@@ -37,7 +38,7 @@ from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ac
 log = structlog.get_logger()
 
 ENQUEUED_TEXT_MAX = 64
-LARGE = 100
+LARGE_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,17 @@ class IngestOptions:
     """[ingest]"""
 
     credits: int = 4 * ITEMS_MAX
-    """How many items a sender may have on the way at most; what it is granted depends on the store and the others."""
+    """The most items a sender may have in flight. The number granted depends on store speed and other senders."""
 
     def __post_init__(self) -> None:
         if self.credits < 1:
-            raise ConfigError("settings.range", "ingest.credits must be above 0", field="ingest.credits")
+            raise ConfigError(
+                "settings.range", f"ingest.credits must be at least 1, got {self.credits}", field="ingest.credits"
+            )
 
 
 class Ingest:
-    """One for a central node, used by every connection."""
+    """Stores incoming data of one central node; shared by all its connections."""
 
     def __init__(
         self,
@@ -63,8 +66,8 @@ class Ingest:
         meter: Meter | None = None,
         mirror: MirrorOptions | None = None,
     ) -> None:
-        self.reports = Reports(store, mirror)
-        """What sites report of themselves."""
+        self.mirrors = CallMirrors(store, mirror)
+        self.health = HealthReports(store)
         self._store = store
         self._clock = clock
         self._options = options or IngestOptions()
@@ -73,36 +76,36 @@ class Ingest:
 
     @property
     def credits(self) -> int:
-        """How many items a sender may have on the way now."""
+        """How many items a sender may have in flight now."""
         return self._pace.credits(is_failing=self._store.last_failure is not None)
 
     async def submit(self, site: str, message: Submit, unfit: Mapping[int, Result] | None = None) -> Ack:
-        """Take a batch in; returns after the commit. `unfit` answers what could not even be read, by its place.
+        """Store a batch; returns after the commit. `unfit` holds the results of undecodable items by their index.
 
-        Raises Unavailable when the store cannot, InvalidInput when the batch as a whole breaks a rule.
+        Raises Unavailable if the store is unavailable, InvalidInput if the batch as a whole is invalid.
         """
         unfit = unfit or {}
         if len(message.items) > ITEMS_MAX:
             raise too_many(len(message.items))
         checked = [_check(item, site) for item in message.items]
         if rejected := [*unfit.values(), *(c for c in checked if isinstance(c, Result))]:
-            # One line for a batch: what a site gets wrong it gets wrong by the thousand.
+            # One line per batch: a faulty site sends invalid items by the thousand.
             codes = dict(Counter(str(r.code) for r in rejected))
             log.warning("submit.rejected", site=site, codes=codes, ids=[r.notification_id for r in rejected[:10]])
         submissions = [c for c in checked if isinstance(c, Submission)]
         verdicts: dict[int, Result] = {}
         if submissions:
             async with self._pace.storing(site, len(submissions), has_more=_has_more(message)):
-                verdicts = await self._take(site, submissions)
+                verdicts = await self._store_all(site, submissions)
         results = [c if isinstance(c, Result) else verdicts[id(c)] for c in checked]
-        for place in sorted(unfit):
-            results.insert(place, unfit[place])
+        for index in sorted(unfit):
+            results.insert(index, unfit[index])
         for verdict, count in Counter(result.verdict for result in results).items():
             self._meter.submitted(verdict, count)
         return Ack(message.seq, tuple(results), self.credits)
 
-    async def _take(self, site: str, submissions: list[Submission]) -> dict[int, Result]:
-        """The results by the identity of each submission, since a batch may hold an id twice."""
+    async def _store_all(self, site: str, submissions: list[Submission]) -> dict[int, Result]:
+        """Results by `id()` of each submission, since a batch may contain a notification id twice."""
         digests = {id(s): digest(s) for s in submissions}
         first = {s.notification_id: s for s in reversed(submissions)}
         arrived = [(s, digests[id(s)]) for s in first.values()]
@@ -112,16 +115,18 @@ class Ingest:
         if len(inserted) == len(submissions):
             return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
         others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
-        stood = await self._store.read(arrivals.standing, others)
-        if len(stood) < len(others):
-            # A purge came between: what was just inserted is a duplicate when it comes again, the rest is new then.
-            raise Unavailable("store.changed", "what stood under these ids was purged just now; send them again")
+        stored = await self._store.read(arrivals.standing, others)
+        if len(stored) < len(others):
+            # A purge ran in between. On resend, the rows just inserted are duplicates and the purged ones are new.
+            raise Unavailable(
+                "store.changed", "rows with these ids were purged during the submit; send the batch again"
+            )
         verdicts = {}
         conflicts = []
         for s in submissions:
             own = first[s.notification_id]
             if s.notification_id not in inserted:
-                verdicts[id(s)] = _verdict(s, digests[id(s)], stood[s.notification_id])
+                verdicts[id(s)] = _verdict(s, digests[id(s)], stored[s.notification_id])
             elif own is s:
                 verdicts[id(s)] = Result(s.notification_id, ACCEPTED)
             else:
@@ -135,15 +140,15 @@ class Ingest:
 
 
 def _has_more(message: Submit) -> bool:
-    """Whether the sender has a backlog; one of an older version does not say, but its batches are large then."""
-    return message.more if message.more is not None else len(message.items) >= LARGE
+    """Whether the sender has a backlog. Older senders do not state it; a large batch implies it."""
+    return message.more if message.more is not None else len(message.items) >= LARGE_BATCH
 
 
 def _check(item: Item, site: str) -> Submission | Result:
-    """The submission, or the result that rejects it, naming field and rule."""
+    """Return the submission, or a result that rejects it with field and rule."""
     try:
         if item.site is not None and item.site != site:
-            raise InvalidInput("submit.other_site", "site differs from the token's site", field="site")
+            raise InvalidInput("submit.other_site", f"site must be {site!r}, the site of the token", field="site")
         return Submission(
             parse_notification_id(item.notification_id),
             text.check_list_name(item.list_name),
@@ -156,11 +161,11 @@ def _check(item: Item, site: str) -> Submission | Result:
         return Result(text.truncate(item.notification_id, 64), REJECTED, error.code, error.message)
 
 
-def _verdict(s: Submission, digest_: bytes, stands: StoredContent) -> Result:
-    if stands == StoredContent(s.provenance.site, digest_):
+def _verdict(s: Submission, digest_: bytes, stored: StoredContent) -> Result:
+    if stored == StoredContent(s.provenance.site, digest_):
         return Result(s.notification_id, DUPLICATE)
-    # Nothing is said of what stands there: it may be another site's.
-    return Result(s.notification_id, REJECTED, "notification.conflict", "this id stands already with other content")
+    # Reveal nothing about the stored row: it may belong to another site.
+    return Result(s.notification_id, REJECTED, "notification.conflict", "this id is already stored with other content")
 
 
 def _conflict_entries(conflicts: Sequence[Submission], now: datetime) -> list[AuditEntry]:
@@ -177,7 +182,7 @@ def _conflict_entries(conflicts: Sequence[Submission], now: datetime) -> list[Au
             source_instance_id=s.provenance.instance,
             source_script=s.provenance.script,
             target=s.list_name,
-            error_message="conflict: the id stands already with other content or from another site",
+            error_message="conflict: this id is already stored with other content or for another site",
         )
         for event_id, s in zip(event_ids, conflicts, strict=True)
     ]

@@ -24,14 +24,14 @@ async def handle(message: LinkMessage, site: str, backend: Backend) -> LinkMessa
     """The answer to what the site said, if it wants one. Whose it is comes from the token alone."""
     match message:
         case Telemetry():
-            return await backend.ingest.reports.telemetry(site, message)
+            return await backend.ingest.mirrors.telemetry(site, message)
         case ReconcileAnswer():
-            return await backend.ingest.reports.answer(site, message)
+            return await backend.ingest.mirrors.answer(site, message)
         case CommandResult():
             await backend.operate.intents.settle(site, message)
             return None
         case Health():
-            await backend.ingest.reports.health(site, message)
+            await backend.ingest.health.keep(site, message)
             return None
         case Refusal():
             # The site does not know what it was asked, being of an older version, or made a mistake over it.

@@ -393,7 +393,7 @@ def test_items_of_the_link_carry_no_address() -> None:
 @pytest.mark.dec("DEC-26")
 async def test_a_site_that_comes_late_does_not_wait_behind_the_backlog_of_another(centre: Centre) -> None:
     """Both have submits waiting; what is stored next is the turn of whoever had less, oldest first within a site."""
-    centre.ingest._pace._turns = FairQueue(items_max=10, submits_max=1)
+    centre.ingest._pace._queue = FairQueue(items_max=10, submits_max=1)
     done: list[str] = []
 
     async def submit(site: str, number: int) -> None:

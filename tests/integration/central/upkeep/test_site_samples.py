@@ -69,7 +69,7 @@ async def test_the_newest_report_of_a_site_is_shown_with_its_backlog(
         failing_for_s=60.0,
         sent_at=to_text(clock.now() + timedelta(seconds=90)),
     )
-    await centre.ingest.reports.health(SITE, told)
+    await centre.ingest.health.keep(SITE, told)
     state, _ = await sites.one(SITE)
     assert state.link is LinkState.ONLINE
     assert state.health is not None
@@ -78,7 +78,7 @@ async def test_the_newest_report_of_a_site_is_shown_with_its_backlog(
     assert (report.oldest_age_s, report.parked, report.rejected, report.disk_free_bytes) == (77.5, 2, 1, 5_000_000)
     assert (report.events, report.is_forwarding, report.failing_for_s) == ({"error": 4}, False, 60.0)
     assert state.health.clock_offset_s == 90
-    await centre.ingest.reports.health(SITE, a_report(clock))
+    await centre.ingest.health.keep(SITE, a_report(clock))
     state, _ = await sites.one(SITE)
     assert state.health is not None
     assert state.health.report.depth == 0
@@ -88,7 +88,7 @@ async def test_the_newest_report_of_a_site_is_shown_with_its_backlog(
 async def test_a_site_is_online_then_late_then_offline_as_its_report_grows_old(
     centre: Centre, sites: SiteReader, clock: ManualClock
 ) -> None:
-    await centre.ingest.reports.health(SITE, a_report(clock))
+    await centre.ingest.health.keep(SITE, a_report(clock))
     for seconds, link in ((45, "online"), (1, "late"), (14, "late"), (1, "offline")):
         clock.advance(seconds)
         state, _ = await sites.one(SITE)
@@ -103,7 +103,7 @@ async def test_a_report_that_cannot_be_is_refused(
     centre: Centre, sites: SiteReader, clock: ManualClock, more: dict[str, object]
 ) -> None:
     with pytest.raises(InvalidInput):
-        await centre.ingest.reports.health(SITE, a_report(clock, **more))
+        await centre.ingest.health.keep(SITE, a_report(clock, **more))
     assert (await sites.one(SITE))[0].health is None
 
 
@@ -113,7 +113,7 @@ async def test_history_keeps_changes_by_the_minute_and_quiet_by_the_hour(
     begin = clock.now()
     for minute in range(150):
         depth = 7 if 30 <= minute < 33 else 0
-        await centre.ingest.reports.health(SITE, a_report(clock, backlog={"notification": depth}))
+        await centre.ingest.health.keep(SITE, a_report(clock, backlog={"notification": depth}))
         await sample(centre)
         await sample(centre)  # a second one of the same minute adds nothing
         clock.advance(60)
@@ -165,7 +165,7 @@ async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never
     acts = Intents(centre.store, clock)
     done, _waits = await acts.give(ADMIN, SITE, IntentKind.RETRY, message_ids=[report.call_id for report in reports])
     await acts.cancel(ADMIN, done.intent_id)
-    await centre.ingest.reports.health(SITE, a_report(clock))
+    await centre.ingest.health.keep(SITE, a_report(clock))
     await sample(centre)
     upkeep = CentralUpkeep.over(centre.store, "node-1", clock, Thresholds())
     tables_ = ("cached_calls", "intents", "site_health_samples", "site_health")

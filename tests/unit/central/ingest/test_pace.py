@@ -25,12 +25,12 @@ def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list
     """All have more than can be stored, and two submits each at central; who is a few batches ahead waits."""
 
     async def drain() -> Counter[str]:
-        turns = FairQueue(items_max=500, submits_max=1)
+        queue = FairQueue(items_max=500, submits_max=1)
         stored: Counter[str] = Counter()
 
         async def site(name: str, batch: int) -> None:
             while True:
-                async with turns.turn(name, batch):
+                async with queue.admit(name, batch):
                     stored[name] += batch
                     await asyncio.sleep(0)
 
@@ -47,11 +47,11 @@ def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list
 
 
 async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
-    turns = FairQueue(items_max=10, submits_max=1)
+    queue = FairQueue(items_max=10, submits_max=1)
     order: list[str] = []
 
     async def submit(site: str) -> None:
-        async with turns.turn(site, 10):
+        async with queue.admit(site, 10):
             order.append(site)
             await asyncio.sleep(0)
 
@@ -73,25 +73,25 @@ async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
 
 
 async def test_the_store_is_never_given_more_at_once_and_one_large_submit_still_passes() -> None:
-    turns = FairQueue(items_max=100, submits_max=3)
+    queue = FairQueue(items_max=100, submits_max=3)
     at_once: list[int] = []
 
     async def submit(site: str, items: int) -> None:
-        async with turns.turn(site, items):
-            at_once.append(turns.items)
+        async with queue.admit(site, items):
+            at_once.append(queue.items)
             await asyncio.sleep(0)
 
     await asyncio.gather(*(submit(str(n), size) for n, size in enumerate([40, 40, 40, 500, 1, 1, 1, 1, 99, 30])))
-    assert turns.items == 0
+    assert queue.items == 0
     assert {many for many in at_once if many > 100} == {500}
 
 
 async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
-    turns = FairQueue(items_max=1, submits_max=1)
+    queue = FairQueue(items_max=1, submits_max=1)
     release = asyncio.Event()
 
     async def hold() -> None:
-        async with turns.turn("a", 1):
+        async with queue.admit("a", 1):
             await release.wait()
 
     holding = asyncio.create_task(hold())
@@ -105,7 +105,7 @@ async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
     waiting[1].cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert waiting[2].done()
-    assert turns.items == 0
+    assert queue.items == 0
 
 
 @pytest.mark.dec("DEC-26")
@@ -157,8 +157,8 @@ async def test_what_is_on_the_way_is_never_more_than_a_sender_waits_for() -> Non
     assert 10 * pace.credits() <= 100 * 10
 
 
-async def test_a_store_in_trouble_grants_nothing() -> None:
-    assert Pace(CREDITS, ManualClock().monotonic).credits(is_trouble=True) == 0
+async def test_a_failing_store_grants_nothing() -> None:
+    assert Pace(CREDITS, ManualClock().monotonic).credits(is_failing=True) == 0
 
 
 async def test_single_items_say_nothing_about_what_the_store_can_take() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fieldpost.central.ingest.telemetry import MirrorOptions, Reports
-from fieldpost.central.store.sites import cached_calls, mirrors
+from fieldpost.central.ingest.mirror import CallMirrors, MirrorOptions
+from fieldpost.central.store.sites import cached_calls
+from fieldpost.central.store.sites import mirrors as mirror_rows
 from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.sites.call_mirror import CachedCall, Mirror
 from fieldpost.link.messages import CallRow, Reconcile, Telemetry
@@ -29,8 +30,8 @@ def calls(tmp_path: Path, clock: ManualClock) -> Iterator[Calls]:
 
 
 @pytest.fixture
-def reports(centre: Centre) -> Reports:
-    return centre.ingest.reports
+def mirrors(centre: Centre) -> CallMirrors:
+    return centre.ingest.mirrors
 
 
 async def mirrored(centre: Centre, call_id: str, site: str = SITE) -> CachedCall | None:
@@ -43,29 +44,29 @@ async def status_of(centre: Centre, call_id: str, site: str = SITE) -> str | Non
 
 
 async def mirror_of(centre: Centre, site: str = SITE) -> Mirror:
-    found = await centre.store.read(mirrors.load, site)
+    found = await centre.store.read(mirror_rows.load, site)
     assert found is not None
     return found
 
 
-async def reconcile(reports: Reports, calls: Calls, site: str = SITE) -> int:
+async def reconcile(mirrors: CallMirrors, calls: Calls, site: str = SITE) -> int:
     """Question and answer until central asks no more; how many questions."""
-    asked: Reconcile | None = await reports.question(site)
+    asked: Reconcile | None = await mirrors.question(site)
     count = 0
     while asked is not None:
         count += 1
-        asked = await reports.answer(site, calls.answer(asked))
+        asked = await mirrors.answer(site, calls.answer(asked))
     return count
 
 
 @pytest.mark.req("TEL-01", "TEL-02", "TRK-12")
 async def test_every_transition_reaches_the_mirror_by_telemetry(
-    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+    centre: Centre, mirrors: CallMirrors, calls: Calls, clock: ManualClock
 ) -> None:
     seen, after = set(), 0
     for call_id, status in changes_of(calls):
         told = calls.told(after)
-        ack = await reports.telemetry(SITE, told)
+        ack = await mirrors.telemetry(SITE, told)
         after = ack.until
         assert await status_of(centre, call_id) == status
         seen.add(status)
@@ -76,21 +77,21 @@ async def test_every_transition_reaches_the_mirror_by_telemetry(
 
 @pytest.mark.req("TEL-03", "TEL-04", "TRK-12")
 async def test_every_transition_reaches_the_mirror_by_reconciliation_alone(
-    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+    centre: Centre, mirrors: CallMirrors, calls: Calls, clock: ManualClock
 ) -> None:
     for call_id, status in changes_of(calls):
-        await reconcile(reports, calls)
+        await reconcile(mirrors, calls)
         assert await status_of(centre, call_id) == status
         clock.advance(1)
 
 
 async def test_the_mirror_holds_all_that_the_site_tells_of_a_call(
-    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+    centre: Centre, mirrors: CallMirrors, calls: Calls, clock: ManualClock
 ) -> None:
     one = calls.issue()
     clock.advance(5)
     calls.put_off(one)
-    await reports.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, calls.told())
     found, record = await mirrored(centre, one), calls.record(one)
     assert found is not None
     same = ("call_id", "category", "target_summary", "status", "retry_count", "last_error", "http_status")
@@ -102,54 +103,54 @@ async def test_the_mirror_holds_all_that_the_site_tells_of_a_call(
 
 @pytest.mark.req("TEL-02", "DEC-29", "RES-36")
 async def test_reports_that_come_twice_late_or_in_the_wrong_order_change_nothing(
-    centre: Centre, reports: Reports, calls: Calls
+    centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     one = calls.parked()
     parked = calls.told()
     calls.retry(one)
     retrying = calls.told()
     for told in (retrying, parked, retrying, parked):
-        await reports.telemetry(SITE, told)
+        await mirrors.telemetry(SITE, told)
         assert await status_of(centre, one) == "retrying"
 
 
 @pytest.mark.req("RES-36")
-async def test_a_retry_of_a_parked_call_wins_over_parked(centre: Centre, reports: Reports, calls: Calls) -> None:
+async def test_a_retry_of_a_parked_call_wins_over_parked(centre: Centre, mirrors: CallMirrors, calls: Calls) -> None:
     one = calls.parked()
-    await reports.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, calls.told())
     assert await status_of(centre, one) == "parked"
     calls.retry(one)
-    await reports.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, calls.told())
     assert await status_of(centre, one) == "retrying"
 
 
 @pytest.mark.threat(6)
 async def test_a_site_reports_only_its_own_calls_whatever_ids_it_names(
-    centre: Centre, reports: Reports, calls: Calls
+    centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     one = calls.parked()
-    await reports.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, calls.told())
     told = calls.told()
     faked = msgspec.structs.replace(told.rows[0], status="delivered", version=99)
-    await reports.telemetry(OTHER, msgspec.structs.replace(told, rows=(faked,)))
+    await mirrors.telemetry(OTHER, msgspec.structs.replace(told, rows=(faked,)))
     assert await status_of(centre, one) == "parked"
     assert await status_of(centre, one, OTHER) == "delivered"
 
 
 @pytest.mark.threat(6)
 async def test_a_site_cannot_bring_back_an_older_state_of_its_call(
-    centre: Centre, reports: Reports, calls: Calls
+    centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     one = calls.issue()
     early = calls.told()
     calls.deliver(one)
-    await reports.telemetry(SITE, calls.told())
-    await reports.telemetry(SITE, early)
+    await mirrors.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, early)
     assert await status_of(centre, one) == "delivered"
 
 
 async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_neighbours_are_taken(
-    centre: Centre, reports: Reports, calls: Calls
+    centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     one = calls.issue()
     told = calls.told()
@@ -161,7 +162,7 @@ async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_nei
         msgspec.structs.replace(good, version=0),
         msgspec.structs.replace(good, retry_count=-1),
     ]
-    await reports.telemetry(SITE, msgspec.structs.replace(told, rows=(*bad, good)))
+    await mirrors.telemetry(SITE, msgspec.structs.replace(told, rows=(*bad, good)))
     assert await status_of(centre, one) == "pending"
     mirror = await mirror_of(centre)
     assert mirror.refused_count == len(bad)
@@ -170,7 +171,7 @@ async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_nei
     assert mirror.cursor == told.until
 
 
-async def test_text_that_no_database_would_take_is_mended(centre: Centre, reports: Reports) -> None:
+async def test_text_that_no_database_accepts_is_replaced(centre: Centre, mirrors: CallMirrors) -> None:
     row = CallRow(
         call_id="019a8b3c-0000-7000-8000-000000000001",
         category="external_call",
@@ -183,7 +184,7 @@ async def test_text_that_no_database_would_take_is_mended(centre: Centre, report
         created_at="yesterday",
     )
     told = Telemetry(incarnation="first", after=0, until=1, sent_at="0001-01-01T00:00:00Z", rows=(row,))
-    await reports.telemetry(SITE, told)
+    await mirrors.telemetry(SITE, told)
     found = await mirrored(centre, row.call_id)
     assert found is not None
     assert found.report.target_summary.startswith("erp�POST�")
@@ -192,7 +193,7 @@ async def test_text_that_no_database_would_take_is_mended(centre: Centre, report
     assert (found.report.http_status, found.report.created_at) == (None, None)
 
 
-async def test_a_message_that_breaks_a_rule_as_a_whole_is_refused(reports: Reports) -> None:
+async def test_a_message_that_breaks_a_rule_as_a_whole_is_refused(mirrors: CallMirrors) -> None:
     row = CallRow(call_id="x", category="external_call", target="erp", status="pending", version=1)
     for told, code in (
         (Telemetry(incarnation="a", after=0, until=1, sent_at="", rows=(row,) * 501), "telemetry.too_many"),
@@ -200,7 +201,7 @@ async def test_a_message_that_breaks_a_rule_as_a_whole_is_refused(reports: Repor
         (Telemetry(incarnation="", after=0, until=1, sent_at="", rows=()), "text.empty"),
     ):
         with pytest.raises(InvalidInput) as raised:
-            await reports.telemetry(SITE, told)
+            await mirrors.telemetry(SITE, told)
         assert raised.value.code == code
 
 
@@ -209,43 +210,43 @@ async def test_reconciliation_goes_on_from_its_cursor_in_batches_however_many_ch
     centre: Centre, calls: Calls
 ) -> None:
     """The clock stands still, so that all rows have the same time: a cursor of times would stall."""
-    reports = Reports(centre.store, MirrorOptions(batch_rows=10))
+    mirrors = CallMirrors(centre.store, MirrorOptions(batch_rows=10))
     made = [calls.issue() for _ in range(35)]
-    assert await reconcile(reports, calls) == 4
+    assert await reconcile(mirrors, calls) == 4
     assert [await status_of(centre, one) for one in made] == ["pending"] * 35
     assert (await mirror_of(centre)).reconciled_at is not None
-    assert await reconcile(reports, calls) == 1
+    assert await reconcile(mirrors, calls) == 1
     calls.deliver(made[0])
-    assert await reconcile(reports, calls) == 1
+    assert await reconcile(mirrors, calls) == 1
     assert await status_of(centre, made[0]) == "delivered"
 
 
 async def test_telemetry_that_was_missed_leaves_the_cursor_where_reconciliation_goes_on(
-    centre: Centre, reports: Reports, calls: Calls
+    centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     first = calls.issue()
-    await reports.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, calls.told())
     missed = calls.issue()
     after = calls.tracking.last_change()
     last = calls.issue()
-    ack = await reports.telemetry(SITE, calls.told(after))
+    ack = await mirrors.telemetry(SITE, calls.told(after))
     assert ack.until == after - 1, "telling goes on where central stands"
     assert [await status_of(centre, one) for one in (first, missed, last)] == ["pending", None, None]
-    assert await reconcile(reports, calls) == 1
+    assert await reconcile(mirrors, calls) == 1
     assert [await status_of(centre, one) for one in (missed, last)] == ["pending"] * 2
 
 
 async def test_a_replaced_buffer_is_noticed_read_from_its_beginning_and_shown(
-    centre: Centre, reports: Reports, calls: Calls, tmp_path: Path, clock: ManualClock
+    centre: Centre, mirrors: CallMirrors, calls: Calls, tmp_path: Path, clock: ManualClock
 ) -> None:
     old, parked = calls.issue(), calls.parked()
     delivered = calls.issue()
     calls.deliver(delivered)
-    await reconcile(reports, calls)
+    await reconcile(mirrors, calls)
     new = Calls(tmp_path / "new.db", clock)
     mine = new.issue()
     clock.advance(60)
-    assert await reconcile(reports, new) == 2
+    assert await reconcile(mirrors, new) == 2
     mirror = await mirror_of(centre)
     assert (mirror.incarnation, mirror.replaced_count) == (new.tracking.incarnation(), 1)
     assert mirror.replaced_at == clock.now()
@@ -256,7 +257,7 @@ async def test_a_replaced_buffer_is_noticed_read_from_its_beginning_and_shown(
 
 
 async def test_a_restored_buffer_is_noticed_and_what_it_says_now_counts(
-    centre: Centre, reports: Reports, calls: Calls, tmp_path: Path, clock: ManualClock
+    centre: Centre, mirrors: CallMirrors, calls: Calls, tmp_path: Path, clock: ManualClock
 ) -> None:
     one = calls.issue()
     calls.put_off(one)
@@ -265,11 +266,11 @@ async def test_a_restored_buffer_is_noticed_and_what_it_says_now_counts(
     later = Calls(calls.path, clock)
     later.deliver(one)
     lost = later.issue()
-    await reconcile(reports, later)
+    await reconcile(mirrors, later)
     assert await status_of(centre, one) == "delivered"
     later.close()
     restored = Calls(tmp_path / "copy.db", clock)
-    assert await reconcile(reports, restored) == 2
+    assert await reconcile(mirrors, restored) == 2
     assert await status_of(centre, one) == "retrying"
     found = await mirrored(centre, lost)
     assert found is not None
@@ -277,59 +278,59 @@ async def test_a_restored_buffer_is_noticed_and_what_it_says_now_counts(
     assert (await mirror_of(centre)).replaced_count == 1
     # It goes on from where it stands, and each of its reports counts.
     restored.deliver(one)
-    await reconcile(reports, restored)
+    await reconcile(mirrors, restored)
     assert await status_of(centre, one) == "delivered"
     restored.close()
 
 
 async def test_a_call_whose_end_was_purged_before_central_heard_of_it_is_gone_and_not_live_for_ever(
-    centre: Centre, reports: Reports, calls: Calls, clock: ManualClock
+    centre: Centre, mirrors: CallMirrors, calls: Calls, clock: ManualClock
 ) -> None:
     one, other = calls.issue(), calls.issue()
-    await reconcile(reports, calls)
+    await reconcile(mirrors, calls)
     calls.deliver(one)
     clock.advance(8 * 86400)
     assert calls.buffer.write(lambda c: site_tracking.purge(c, clock.now() - timedelta(days=7))) == 1
-    await reconcile(reports, calls)
+    await reconcile(mirrors, calls)
     found, still = await mirrored(centre, one), await mirrored(centre, other)
     assert found is not None
     assert found.gone_at is not None
     assert still is not None
     assert still.gone_at is None
     assert (await mirror_of(centre)).replaced_count == 0
-    assert await reconcile(reports, calls) == 1
+    assert await reconcile(mirrors, calls) == 1
 
 
 async def test_a_site_that_gets_no_further_is_not_asked_for_ever(
-    centre: Centre, reports: Reports, calls: Calls
+    centre: Centre, mirrors: CallMirrors, calls: Calls
 ) -> None:
     calls.issue()
-    await reconcile(reports, calls)
-    stuck = msgspec.structs.replace(calls.answer(await reports.question(SITE)), has_more=True)
-    assert await reports.answer(SITE, stuck) is None
+    await reconcile(mirrors, calls)
+    stuck = msgspec.structs.replace(calls.answer(await mirrors.question(SITE)), has_more=True)
+    assert await mirrors.answer(SITE, stuck) is None
 
 
 @pytest.mark.req("DEC-04")
 async def test_the_age_of_a_call_is_right_though_the_sites_clock_is_wrong(
-    centre: Centre, reports: Reports, tmp_path: Path, clock: ManualClock
+    centre: Centre, mirrors: CallMirrors, tmp_path: Path, clock: ManualClock
 ) -> None:
     wrong = ManualClock(clock.now() + timedelta(days=300))
     calls = Calls(tmp_path / "wrong.db", wrong)
     one = calls.issue()
     wrong.advance(600)
-    await reports.telemetry(SITE, calls.told())
+    await mirrors.telemetry(SITE, calls.told())
     found = await mirrored(centre, one)
     assert found is not None
     assert found.begun_at == clock.now() - timedelta(seconds=600)
     calls.close()
 
 
-async def test_reading_anew_can_be_asked_for(centre: Centre, reports: Reports, calls: Calls) -> None:
+async def test_reading_anew_can_be_asked_for(centre: Centre, mirrors: CallMirrors, calls: Calls) -> None:
     one = calls.issue()
-    await reconcile(reports, calls)
-    await reports.reread(SITE)
-    assert (await reports.question(SITE)).after == 0
-    await reconcile(reports, calls)
+    await reconcile(mirrors, calls)
+    await mirrors.reread(SITE)
+    assert (await mirrors.question(SITE)).after == 0
+    await reconcile(mirrors, calls)
     assert await status_of(centre, one) == "pending"
     mirror = await mirror_of(centre)
     assert (mirror.round, mirror.is_rereading, mirror.replaced_count) == (2, False, 0)

@@ -1,0 +1,87 @@
+"""Health reports of sites.
+
+A site is identified by its token alone. Only the newest report of each site is kept.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from math import isfinite
+
+from sqlalchemy import Connection
+
+from fieldpost.central.store.engine.batcher import Batcher
+from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.sites import health as site_health
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.sites.health import SiteHealth, SiteReport
+from fieldpost.core.text import printable_line, truncate
+from fieldpost.core.times import from_text
+from fieldpost.link.messages import Health
+
+COUNT_MAX = 2**53
+KINDS_MAX = 16
+"""How many categories or severities a report may name: there are three of each."""
+
+_Received = tuple[str, SiteReport, datetime | None]
+"""A site, its report, and the time of sending by the site's clock."""
+
+
+class HealthReports:
+    """Stores the health reports that arrive at one central node."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # Thousands of sites report at the same time after a restart.
+        self._batcher = Batcher(self._write)
+
+    async def keep(self, site: str, message: Health) -> None:
+        """Check a report and keep it as the newest of its site. Raises InvalidInput for counts out of range."""
+        report = SiteReport(
+            version=printable_line(message.version, 64),
+            backlog=_counts(message.backlog, "backlog"),
+            oldest_age_s=_seconds(message.oldest_age_s),
+            parked=check_count(message.parked, "parked"),
+            rejected=check_count(message.rejected, "rejected"),
+            disk_free_bytes=(
+                None if message.disk_free_bytes is None else check_count(message.disk_free_bytes, "disk_free_bytes")
+            ),
+            events=_counts(message.events, "events"),
+            is_forwarding=message.is_forwarding,
+            forward_error=None if message.forward_error is None else truncate(message.forward_error),
+            failing_for_s=None if message.failing_for_s is None else _seconds(message.failing_for_s),
+            uptime_s=_seconds(message.uptime_s),
+        )
+        await self._batcher.submit((site, report, from_text(message.sent_at)))
+
+    async def _write(self, received: Sequence[_Received]) -> Sequence[None]:
+        await self._store.write(_keep, received, now=self._store.now())
+        return [None] * len(received)
+
+
+def _keep(conn: Connection, received: Sequence[_Received], *, now: datetime | None) -> None:
+    at = moment(conn, now)
+    kept = []
+    for site, report, sent_at in received:
+        offset_s = (sent_at - at).total_seconds() if sent_at is not None else 0.0
+        kept.append(SiteHealth(site=site, received_at=at, report=report, clock_offset_s=offset_s))
+    site_health.keep(conn, kept)
+
+
+def check_count(value: int, field: str) -> int:
+    """Return the count, or raise InvalidInput if it is negative or too large for the store."""
+    if not 0 <= value <= COUNT_MAX:
+        raise InvalidInput("count.range", f"{field} must be between 0 and {COUNT_MAX}, got {value}", field=field)
+    return value
+
+
+def _counts(values: dict[str, int], field: str) -> dict[str, int]:
+    if len(values) > KINDS_MAX:
+        raise InvalidInput(
+            "health.too_many", f"{field} must have at most {KINDS_MAX} entries, got {len(values)}", field=field
+        )
+    return {printable_line(name, 64): check_count(value, field) for name, value in values.items()}
+
+
+def _seconds(value: float) -> float:
+    return min(max(value, 0.0), float(COUNT_MAX)) if isfinite(value) else 0.0
