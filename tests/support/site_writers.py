@@ -16,7 +16,7 @@ MANY = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.site_writers import add
 buffer = Buffer(Path(sys.argv[1]))
 with ThreadPoolExecutor(4) as pool:
@@ -27,7 +27,7 @@ buffer.close()
 ENDLESS = """
 import os, sys, threading
 from pathlib import Path
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.site_writers import add
 buffer = Buffer(Path(sys.argv[1]))
 def work():
@@ -41,7 +41,7 @@ work()
 TWO = """
 import os, sys
 from pathlib import Path
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.site_writers import add
 buffer = Buffer(Path(sys.argv[1]))
 for _ in range(2):
@@ -52,7 +52,7 @@ for _ in range(2):
 SUBMIT = """
 import os, sys
 from pathlib import Path
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.site_writers import add
 buffer = Buffer(Path(sys.argv[1]))
 os.write(1, add(buffer, sys.argv[2]).encode())
@@ -63,7 +63,7 @@ STUBBORN = """
 import sys
 from pathlib import Path
 from fieldpost.core.errors import Unavailable
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.site_writers import add
 buffer = Buffer(Path(sys.argv[1]))
 for _ in range(20):
@@ -76,7 +76,7 @@ for _ in range(20):
 READ = """
 import sys
 from pathlib import Path
-from fieldpost.site.connection import connect
+from fieldpost.site.buffer.connection import connect
 connection = connect(Path(sys.argv[1]))
 assert connection.pragma("integrity_check") == "ok"
 print(*(row[0] for row in connection.execute("SELECT message_id FROM messages")))

@@ -325,7 +325,6 @@ def test_a_file_that_is_no_export_is_refused(plant: Plant, content: bytes, where
         ({"payload": "{}"}, "line 3: "),
         ({"status": "parked"}, "line 3: no table takes it"),
         ({"retry_count": -1}, "line 3: no table takes it"),
-        ({"call_id": "y"}, "line 3, call_id: "),
     ],
 )
 def test_one_bad_line_is_told_by_its_number_and_nothing_is_imported(
@@ -356,7 +355,7 @@ def test_compacting_takes_no_more_memory_however_much_waits(plant: Plant) -> Non
     program = """
 import re, sys
 from pathlib import Path
-from fieldpost.site.care.compact import compact
+from fieldpost.site.repair.compact import compact
 def peak_kib():
     # Not `ru_maxrss`, which begins with what the process had that started this one.
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

@@ -15,7 +15,8 @@ from fieldpost.core.sites.message import CENTRAL, Category, Message, MessageStat
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.committer import Committer
-from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, refuse_old_sqlite
+from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, connect, refuse_old_sqlite
+from fieldpost.site.buffer.schema import schema_version
 from support.site_writers import STUBBORN, TWO, add, ids_in, start
 from support.strace import strace_with
 
@@ -72,7 +73,6 @@ def test_a_message_survives_a_restart_with_all_its_fields(path: Path) -> None:
         target=CENTRAL,
         payload='{"subject":"é"}',
         created_at=NOW,
-        call_id=None,
         retry_count=0,
         last_attempt_at=None,
     )
@@ -103,36 +103,34 @@ def test_an_id_is_taken_once(path: Path) -> None:
 
 @pytest.mark.req("SF-01", "SF-08", "MSG-02", "MSG-03", "MSG-10")
 @pytest.mark.parametrize(
-    ("table", "category", "operation", "status", "is_taken"),
+    ("table", "category", "status", "is_taken"),
     [
-        ("messages", "notification", None, "pending", True),
-        ("messages", "notification", None, "retrying", True),
-        ("messages", "gossip", None, "pending", False),
-        ("messages", "notification", None, "delivered", False),
-        ("messages", "notification", None, "parked", False),
-        ("messages", "notification", "m", "pending", False),
-        ("messages", "external_call", "m", "pending", False),
-        ("calls", "external_call", "m", "parked", True),
-        ("calls", "database_write", "m", "pending", True),
-        ("calls", "notification", "m", "pending", False),
-        ("calls", "external_call", None, "pending", False),
-        ("calls", "external_call", "m", "delivered", False),
+        ("messages", "notification", "pending", True),
+        ("messages", "notification", "retrying", True),
+        ("messages", "gossip", "pending", False),
+        ("messages", "notification", "delivered", False),
+        ("messages", "notification", "parked", False),
+        ("messages", "external_call", "pending", False),
+        ("calls", "external_call", "parked", True),
+        ("calls", "database_write", "pending", True),
+        ("calls", "notification", "pending", False),
+        ("calls", "external_call", "delivered", False),
     ],
 )
 def test_the_tables_themselves_keep_the_rules(
-    path: Path, table: str, category: str, operation: str | None, status: str, is_taken: bool
+    path: Path, table: str, category: str, status: str, is_taken: bool
 ) -> None:
     Buffer(path).close()
     connection = connect(path)
     statement = f"""INSERT INTO {table}
-        (message_id, category, call_id, target, payload, status, created_at)
-        VALUES ('m', ?, ?, 't', '{{}}', ?, 0)"""
+        (message_id, category, target, payload, status, created_at)
+        VALUES ('m', ?, 't', '{{}}', ?, 0)"""
     try:
         if is_taken:
-            connection.execute(statement, (category, operation, status))
+            connection.execute(statement, (category, status))
         else:
             with pytest.raises(apsw.ConstraintError):
-                connection.execute(statement, (category, operation, status))
+                connection.execute(statement, (category, status))
     finally:
         connection.close()
 
@@ -154,7 +152,7 @@ def test_the_sqlite_in_use_is_new_enough() -> None:
 def test_a_buffer_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
     Buffer(path).close()
     connection = connect(path)
-    connection.pragma("user_version", SCHEMA_VERSION + 1)
+    connection.pragma("user_version", schema_version() + 1)
     connection.close()
     with pytest.raises(ConfigError) as caught:
         Buffer(path)

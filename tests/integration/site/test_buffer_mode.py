@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from fieldpost.core.errors import Unavailable
 from fieldpost.run.site import run_site
-from fieldpost.site.care.doctor import examine
+from fieldpost.site.repair.doctor import examine
 if os.geteuid() == 0:
     # Once the library is loaded, which may lie where that user cannot read.
     os.setgroups([])

@@ -26,8 +26,8 @@ DEADLINE_S = 30
 HEIR = """
 import os, signal, sys, threading
 from pathlib import Path
-from fieldpost.site.committer import Committer
-from fieldpost.site.rows import Rows
+from fieldpost.site.buffer.committer import Committer
+from fieldpost.site.buffer.rows import Rows
 from support.site_writers import until
 rows = Rows("messages", ("message_id", "category", "target", "payload", "created_at"))
 def insert(name):

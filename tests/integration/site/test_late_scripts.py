@@ -15,7 +15,8 @@ import pytest
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
 from fieldpost.site.buffer import opening
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect, open_existing
+from fieldpost.site.buffer.connection import connect, open_existing
+from fieldpost.site.buffer.schema import schema_version
 from fieldpost.site.repair.salvage import salvage
 from fieldpost.testing import ManualClock
 from support.calls import Calls
@@ -30,7 +31,7 @@ A_WHILE_S = 0.5
 IDLE = """
 import os, sys
 from pathlib import Path
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.site_writers import add
 buffer = Buffer(Path(sys.argv[1]))
 for _ in range(3):
@@ -43,7 +44,7 @@ ONE_BY_ONE = """
 import os, sys
 from pathlib import Path
 from fieldpost.core.errors import Unavailable
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 from support.site_writers import add
 while True:
     try:
@@ -65,7 +66,7 @@ for _ in range(3):
 SLOWLY = """
 import os, sys
 from pathlib import Path
-from fieldpost.site.buffer import Buffer
+from fieldpost.site.buffer.buffer import Buffer
 buffer = Buffer(Path(sys.argv[1]))
 def work(cursor):
     os.write(1, b"writes\\n")
@@ -194,7 +195,7 @@ def test_a_script_that_still_runs_after_an_upgrade_is_told_both_versions_and_to_
 ) -> None:
     calls = Calls(path, ManualClock())
     newer = connect(path)
-    newer.execute(f"BEGIN; {upgrade} PRAGMA user_version = {SCHEMA_VERSION + 1}; COMMIT")
+    newer.execute(f"BEGIN; {upgrade} PRAGMA user_version = {schema_version() + 1}; COMMIT")
     acts: list[Callable[[], object]] = [lambda: add(calls.buffer), calls.issue]
     if "RENAME" in upgrade:
         acts += [lambda: calls.buffer.take(NOW, items_max=1, bytes_max=1), calls.buffer.depth]
@@ -202,8 +203,8 @@ def test_a_script_that_still_runs_after_an_upgrade_is_told_both_versions_and_to_
         with pytest.raises(ConfigError) as caught:
             act()
         assert caught.value.code == "buffer.newer"
-        assert f"schema version {SCHEMA_VERSION + 1}" in caught.value.message
-        assert f"up to {SCHEMA_VERSION}" in caught.value.message
+        assert f"schema version {schema_version() + 1}" in caught.value.message
+        assert f"up to {schema_version()}" in caught.value.message
         assert "restart" in (caught.value.hint or "")
     newer.close()
     calls.close()

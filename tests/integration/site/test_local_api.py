@@ -294,7 +294,7 @@ async def test_the_description_has_every_route_and_no_other(local: Local) -> Non
 
 def test_the_check_against_the_description_notices_a_lie() -> None:
     schemas = document()["components"]["schemas"]
-    reference = {"$ref": "#/components/schemas/Sent"}
+    reference = {"$ref": "#/components/schemas/SentNotification"}
     assert misfit({"notification_id": "x"}, reference, schemas, "$") is None
     assert misfit({"notification_id": 1}, reference, schemas, "$")
     assert misfit({}, reference, schemas, "$")

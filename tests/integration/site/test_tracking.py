@@ -1,4 +1,4 @@
-"""The tracking table beside the buffer: its cursor, its retention, and what a file of an older version becomes."""
+"""The tracking table beside the buffer: its cursor and its retention."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -8,83 +8,14 @@ import apsw
 import pytest
 
 from fieldpost.core.errors import NotFound, OperationFailed
-from fieldpost.core.sites.message import CallStatus, Message
+from fieldpost.core.sites.message import CallStatus
 from fieldpost.site.buffer import event_log, keys, tracking
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.connection import SCHEMA_VERSION, connect
 from fieldpost.site.config.options import EventOptions, TrackingOptions
 from fieldpost.site.upkeep import BufferUpkeep
 from support.plant import RETRIES_MAX, Plant
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
-# The first version of the file, as it was.
-VERSION_1 = """
-CREATE TABLE messages (
-    sequence             INTEGER PRIMARY KEY,
-    message_id           TEXT    NOT NULL UNIQUE,
-    category             TEXT    NOT NULL CHECK (category IN ('notification', 'external_call', 'database_write')),
-    call_id TEXT,
-    target               TEXT    NOT NULL,
-    payload              TEXT    NOT NULL,
-    status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
-    retry_count          INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
-    last_error           TEXT,
-    created_at           INTEGER NOT NULL,
-    last_attempt_at      INTEGER,
-    due_at               INTEGER NOT NULL DEFAULT 0,
-    claimed_by           TEXT,
-    claim_token          INTEGER NOT NULL DEFAULT 0,
-    claimed_until        INTEGER,
-    CHECK ((category = 'notification') = (call_id IS NULL)),
-    CHECK (category <> 'notification' OR status <> 'parked')
-) STRICT;
-CREATE TABLE rejected (
-    message_id  TEXT    PRIMARY KEY,
-    category    TEXT    NOT NULL,
-    target      TEXT    NOT NULL,
-    payload     TEXT    NOT NULL,
-    code        TEXT    NOT NULL,
-    error       TEXT    NOT NULL,
-    retry_count INTEGER NOT NULL,
-    created_at  INTEGER NOT NULL,
-    rejected_at INTEGER NOT NULL
-) STRICT;
-INSERT INTO messages (message_id, category, target, payload, created_at, status, retry_count, last_error) VALUES
-    ('n-1', 'notification', 'central', '{}', 1, 'pending', 0, NULL),
-    ('n-2', 'notification', 'central', '{"é":1}', 2, 'retrying', 7, 'not now');
-INSERT INTO rejected VALUES ('n-0', 'notification', 'central', '{}', 'a.code', 'an error', 3, 1, 2);
-PRAGMA user_version = 1;
-"""
-
-
-def shape(path: Path) -> list[tuple[object, ...]]:
-    """All tables and indexes, without their comments and the spacing."""
-    connection = connect(path)
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
-    connection.close()
-    return [(kind, name, None if sql is None else _plain(str(sql))) for kind, name, sql in rows]
-
-
-def _plain(sql: str) -> list[str]:
-    return " ".join(line.partition("--")[0] for line in sql.splitlines()).split()
-
-
-def test_a_file_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tmp_path: Path) -> None:
-    old, new = tmp_path / "old.db", tmp_path / "new.db"
-    connection = apsw.Connection(str(old))
-    connection.execute(VERSION_1)
-    connection.close()
-    buffer = Buffer(old)
-    taken = buffer.take(NOW, items_max=10, bytes_max=1000)
-    assert [(message.message_id, message.payload) for message in taken] == [("n-1", "{}"), ("n-2", '{"é":1}')]
-    tried = buffer.find("n-2")
-    assert isinstance(tried, Message)
-    assert (tried.retry_count, tried.last_error) == (7, "not now")
-    assert [message.code for message in buffer.rejected()] == ["a.code"]
-    buffer.close()
-    Buffer(new).close()
-    assert shape(old) == shape(new)
-    assert connect(old).pragma("user_version") == SCHEMA_VERSION == 3
 
 
 def test_each_new_file_has_an_incarnation_of_its_own(tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ class Message:
     payload: str
     """JSON: for a notification the item as the link carries it, so that it is encoded once, where it is made."""
     created_at: datetime
-    call_id: str | None = None
     status: MessageStatus = MessageStatus.PENDING
     retry_count: int = 0
     """Attempts that were made and did not settle it."""

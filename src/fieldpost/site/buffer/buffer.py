@@ -44,8 +44,8 @@ ORDER BY sequence LIMIT :items_max
 """
 
 _FIND = f"""
-SELECT {COLUMNS} FROM messages WHERE message_id = :message_id
-UNION ALL SELECT {COLUMNS} FROM calls WHERE message_id = :message_id
+SELECT {COLUMNS}, 0 FROM messages WHERE message_id = :message_id
+UNION ALL SELECT {COLUMNS}, claim_token FROM calls WHERE message_id = :message_id
 """
 
 # One statement for all of them: at each step of a statement other threads may come in between.

@@ -28,8 +28,8 @@ CLAIM_MAX = timedelta(hours=1)
 
 _INSERT = """
 INSERT INTO calls
-    (message_id, category, call_id, target, payload, created_at, claimed_by, claim_token, claimed_until)
-VALUES (:message_id, :category, :message_id, :target, :payload, :created_at, :claimant, 1, :until)
+    (message_id, category, target, payload, created_at, claimed_by, claim_token, claimed_until)
+VALUES (:message_id, :category, :target, :payload, :created_at, :claimant, 1, :until)
 """
 
 _TRIED = "status <> 'parked'"
@@ -67,7 +67,7 @@ WHERE sequence IN (
     WHERE category = :category AND target = :target AND {_TRIED} AND due_at <= :now AND {_FREE}
     ORDER BY due_at, sequence LIMIT :items_max
 )
-RETURNING {COLUMNS}
+RETURNING {COLUMNS}, claim_token
 """
 
 _HELD = "message_id = :message_id AND claim_token = :token AND claimed_by IS NOT NULL"
@@ -130,7 +130,6 @@ def insert(cursor: apsw.Cursor, operation: Operation, claimant: str, until: date
         target=operation.target,
         payload=operation.payload,
         created_at=operation.created_at,
-        call_id=operation.call_id,
         claim_token=1,
     )
 

@@ -27,9 +27,10 @@ import apsw
 
 from fieldpost.core.errors import Conflict, FieldpostError
 from fieldpost.site.buffer.commit_queue import CommitQueue
-from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, SCHEMA_VERSION, connect, newer, storage_error
+from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, connect, storage_error
 from fieldpost.site.buffer.opening import opening
 from fieldpost.site.buffer.rows import Rows
+from fieldpost.site.buffer.schema import newer, schema_version
 from fieldpost.site.buffer.writes import Write, WriteBatch, apply_all
 
 T = TypeVar("T")
@@ -300,7 +301,7 @@ class Committer:
             version = cast(int, self._connection.pragma("user_version"))
         except apsw.Error:
             return None
-        return version if version > SCHEMA_VERSION else None
+        return version if version > schema_version() else None
 
     def _connect(self) -> apsw.Connection:
         if self._connection is not None:

@@ -12,7 +12,6 @@ such a file is refused before SQLite sees it.
 
 import errno
 import os
-from importlib.resources import files
 from pathlib import Path
 
 import apsw
@@ -20,9 +19,9 @@ import apsw
 from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
 from fieldpost.site.buffer.file_pages import is_log_header_damaged
 from fieldpost.site.buffer.reserve import reserve_size
+from fieldpost.site.buffer.schema import ensure_schema
 from fieldpost.site.config.options import RESERVE_BYTES
 
-SCHEMA_VERSION = 3
 SQLITE_MIN = (3, 51, 3)
 """Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
 BUSY_TIMEOUT_MS = 30_000
@@ -58,8 +57,7 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
                 f"{path} cannot use a write-ahead log there",
                 hint="put the site's folder on a local disk",
             )
-        if connection.pragma("user_version") != SCHEMA_VERSION:
-            _bring_schema(connection, path)
+        ensure_schema(connection, path)
         # Again: what was opened may be a file that was being set aside, or the one that was then made in its place.
         refuse_salvage(path)
     except BaseException as error:
@@ -127,7 +125,7 @@ def _fill_new(beside: Path) -> None:
     try:
         connection.execute("PRAGMA synchronous=OFF")
         connection.pragma("journal_mode", "off")
-        _bring_schema(connection, beside)
+        ensure_schema(connection, beside)
         # Where that is not possible, whoever opens it says so.
         connection.pragma("journal_mode", "wal")
     finally:
@@ -212,15 +210,6 @@ def damaged(path: Path, how: str) -> Unavailable:
     )
 
 
-def newer(path: Path, version: int) -> ConfigError:
-    """The error of a buffer that a newer Fieldpost has brought up, perhaps while this process had it open."""
-    return ConfigError(
-        "buffer.newer",
-        f"{path} has schema version {version}, this Fieldpost knows up to {SCHEMA_VERSION}",
-        hint="a newer Fieldpost has upgraded it: restart this script or agent with that one",
-    )
-
-
 def log_of(path: Path) -> Path:
     """The write-ahead log beside the file."""
     return path.with_name(f"{path.name}-wal")
@@ -246,21 +235,3 @@ def refuse_salvage(path: Path) -> None:
             f"{path} is being salvaged, or that was interrupted",
             hint="if no `fieldpost site salvage` is running, run it again: it goes on where it was",
         )
-
-
-def _bring_schema(connection: apsw.Connection, path: Path) -> None:
-    """Make the tables, or bring those of an older version up to this one; all in one transaction, so all or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
-    version = connection.pragma("user_version")
-    if version < SCHEMA_VERSION:
-        steps = [f"schema_from_{step}.sql" for step in range(version, SCHEMA_VERSION)] if version else ["schema.sql"]
-        for name in steps:
-            connection.execute(_schema(name))
-        connection.pragma("user_version", SCHEMA_VERSION)
-    connection.execute("COMMIT")
-    if version > SCHEMA_VERSION:
-        raise newer(path, version)
-
-
-def _schema(name: str) -> str:
-    return files("fieldpost.site.buffer").joinpath(name).read_text(encoding="utf-8")

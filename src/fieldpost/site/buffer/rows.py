@@ -9,8 +9,9 @@ import msgspec
 from fieldpost.core.sites.message import Category, Message, MessageStatus, RejectedMessage
 from fieldpost.core.times import from_microseconds
 
-COLUMNS = """sequence, message_id, category, call_id, target, payload, status, retry_count, last_error,
-    created_at, last_attempt_at, due_at, claim_token"""
+COLUMNS = """sequence, message_id, category, target, payload, status, retry_count, last_error, created_at,
+    last_attempt_at, due_at"""
+"""The columns that `messages` and `calls` share."""
 
 REJECTED_COLUMNS = "message_id, category, target, payload, code, error, retry_count, created_at, rejected_at"
 
@@ -28,20 +29,18 @@ _CATEGORIES = {category.value: category for category in Category}
 _STATUSES = {status.value: status for status in MessageStatus}
 
 
-def table_of_message(call_id: object) -> str:
-    """Where a message belongs: cached calls, which are tracked, have a table of their own."""
-    return "messages" if call_id is None else "calls"
+def table_of_category(category: str) -> str:
+    """The table for messages of this category."""
+    return "messages" if category == Category.NOTIFICATION.value else "calls"
 
 
 def message_from(row: Sequence[Any]) -> Message:
-    """A row of `messages`, in the order of COLUMNS."""
-    (sequence, message_id, category, call_id, target, payload, status, retries, error) = row[:9]
-    created, tried, due, claim_token = row[9:]
+    """The message of a row with COLUMNS and the claim token."""
+    sequence, message_id, category, target, payload, status, retries, error, created, tried, due, claim_token = row
     return Message(
         sequence=sequence,
         message_id=message_id,
         category=_CATEGORIES[category],
-        call_id=call_id,
         target=target,
         payload=payload,
         status=_STATUSES[status],

@@ -1,52 +1,46 @@
--- The site's buffer, version 3 (PRAGMA user_version). Times are integer microseconds since 1970 in UTC.
+-- The site's buffer, version 1 (see schema.py). Times are integer microseconds since 1970 in UTC.
 
--- What waits to leave the site. A row ends when its message does: outcomes that end it are never a status here.
-
--- The notifications, taken in the order of their commits. Each costs the script that sends it one page of the table and
--- one of the index of ids, which is why cached calls have a table of their own and there is no other index.
+-- Notifications, forwarded in commit order. A row is deleted when its message ends, so no status is terminal. Each send
+-- writes one page of the table and one of the index of ids; cached calls have a separate table and this one has no other
+-- index, to keep it that way.
 CREATE TABLE messages (
-    sequence             INTEGER PRIMARY KEY,               -- commit order; the site's clock never orders anything
-    message_id           TEXT    NOT NULL UNIQUE,           -- the notification's id
-    category             TEXT    NOT NULL CHECK (category = 'notification'),
-    call_id TEXT    CHECK (call_id IS NULL),
-    target               TEXT    NOT NULL,                  -- 'central'
-    payload              TEXT    NOT NULL,                  -- JSON, in the shape its carrier sends
-    status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status = 'pending' OR status = 'retrying'),
-    retry_count          INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
-    last_error           TEXT,
-    created_at           INTEGER NOT NULL,
-    last_attempt_at      INTEGER,
-    due_at               INTEGER NOT NULL DEFAULT 0,        -- 0 means at once, so that a wrong clock delays nothing new
-    claimed_by           TEXT,                              -- never used, like the two below: calls stood here up to
-    claim_token          INTEGER NOT NULL DEFAULT 0,        -- version 2, and to drop a column rewrites all rows, for
-    claimed_until        INTEGER                            -- which a full disk has no room
+    sequence        INTEGER PRIMARY KEY,                    -- commit order; the site's clock never orders anything
+    message_id      TEXT    NOT NULL UNIQUE,                -- the notification's id
+    category        TEXT    NOT NULL CHECK (category = 'notification'),
+    target          TEXT    NOT NULL,                       -- 'central'
+    payload         TEXT    NOT NULL,                       -- JSON, in the format that the carrier sends
+    status          TEXT    NOT NULL DEFAULT 'pending' CHECK (status = 'pending' OR status = 'retrying'),
+    retry_count     INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    last_error      TEXT,
+    created_at      INTEGER NOT NULL,
+    last_attempt_at INTEGER,
+    due_at          INTEGER NOT NULL DEFAULT 0              -- 0 means immediately, so that a wrong clock delays nothing
 ) STRICT;
 
--- The cached calls: external calls and database writes.
+-- Cached calls: external calls and database writes.
 CREATE TABLE calls (
-    sequence             INTEGER PRIMARY KEY,               -- commit order
-    message_id           TEXT    NOT NULL UNIQUE,           -- the operation's id
-    category             TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
-    call_id TEXT    NOT NULL,
-    target               TEXT    NOT NULL,                  -- an external system, a database connection
-    payload              TEXT    NOT NULL,
-    status               TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
-    retry_count          INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
-    last_error           TEXT,
-    created_at           INTEGER NOT NULL,
-    last_attempt_at      INTEGER,
-    due_at               INTEGER NOT NULL DEFAULT 0,
-    claimed_by           TEXT,                              -- who tries it now
-    claim_token          INTEGER NOT NULL DEFAULT 0,        -- grows with each claim; whoever settles must show it
-    claimed_until        INTEGER
+    sequence        INTEGER PRIMARY KEY,                    -- commit order
+    message_id      TEXT    NOT NULL UNIQUE,                -- the call's id
+    category        TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
+    target          TEXT    NOT NULL,                       -- an external system or a database connection
+    payload         TEXT    NOT NULL,
+    status          TEXT    NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'retrying', 'parked')),
+    retry_count     INTEGER NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    last_error      TEXT,
+    created_at      INTEGER NOT NULL,
+    last_attempt_at INTEGER,
+    due_at          INTEGER NOT NULL DEFAULT 0,
+    claimed_by      TEXT,                                   -- the process that tries it now
+    claim_token     INTEGER NOT NULL DEFAULT 0,             -- grows with each claim; a result must present it
+    claimed_until   INTEGER
 ) STRICT;
 
 CREATE INDEX calls_by_category ON calls (category);
 
--- Cached calls are taken per target, so that a dead one hides nobody behind it.
+-- Calls are claimed per target, so that a dead target delays no other.
 CREATE INDEX calls_due ON calls (category, target, due_at) WHERE status <> 'parked';
 
--- The rejected box: what central refused for good. It stays until a person deals with it.
+-- The rejected box: notifications that central refused for good, kept until a person resubmits or discards them.
 CREATE TABLE rejected (
     message_id  TEXT    PRIMARY KEY,
     category    TEXT    NOT NULL,
@@ -59,9 +53,9 @@ CREATE TABLE rejected (
     rejected_at INTEGER NOT NULL
 ) STRICT;
 
--- One row per cached call, from the moment a script issues it: the record of what became of it.
+-- The record of each cached call, from the moment a script issues it.
 CREATE TABLE tracking (
-    call_id        TEXT    PRIMARY KEY,
+    call_id             TEXT    PRIMARY KEY,
     category            TEXT    NOT NULL CHECK (category IN ('external_call', 'database_write')),
     target_summary      TEXT    NOT NULL,
     status              TEXT    NOT NULL
@@ -75,7 +69,7 @@ CREATE TABLE tracking (
     parent_execution_id TEXT,
     created_at          INTEGER NOT NULL,
     updated_at          INTEGER NOT NULL,
-    terminal_at         INTEGER,                            -- null while it lives, and while it is parked
+    terminal_at         INTEGER,                            -- null until it ends; parked is not an end
     version             INTEGER NOT NULL DEFAULT 1,         -- grows with every change of the row
     change_sequence     INTEGER NOT NULL UNIQUE,            -- grows over all rows; never used twice
     CHECK ((terminal_at IS NOT NULL) = (status IN ('delivered', 'failed', 'discarded'))),
@@ -85,7 +79,7 @@ CREATE TABLE tracking (
 CREATE INDEX tracking_terminal ON tracking (terminal_at) WHERE terminal_at IS NOT NULL;
 CREATE INDEX tracking_live ON tracking (status, created_at) WHERE terminal_at IS NULL;
 
--- The site's event log: what a person at the site may want to read afterwards.
+-- The site's event log, for people at the site.
 CREATE TABLE events (
     sequence    INTEGER PRIMARY KEY AUTOINCREMENT,          -- never used twice, so that a reader can follow it
     occurred_at INTEGER NOT NULL,
@@ -101,7 +95,7 @@ CREATE TABLE events (
 
 CREATE INDEX events_by_message ON events (message_id) WHERE message_id IS NOT NULL;
 
--- The keys that callers gave, so that the same call made twice is one.
+-- Idempotency keys of callers: the same send or call made twice is one.
 CREATE TABLE keys (
     key        TEXT    PRIMARY KEY,
     message_id TEXT    NOT NULL,
@@ -111,7 +105,7 @@ CREATE TABLE keys (
 
 CREATE INDEX keys_by_age ON keys (created_at);
 
--- Central's commands that were carried out here, so that one which comes twice acts once.
+-- Central's commands that were carried out here: one that arrives twice is applied once.
 CREATE TABLE commands (
     intent_id  TEXT    PRIMARY KEY,
     outcome    TEXT    NOT NULL,
@@ -125,5 +119,5 @@ CREATE TABLE facts (
 ) STRICT;
 
 INSERT INTO facts (name, value) VALUES
-    ('incarnation', lower(hex(randomblob(16)))),            -- another one means that the file was replaced
+    ('incarnation', lower(hex(randomblob(16)))),            -- a different one means that the file was replaced
     ('change_sequence', 0);

@@ -57,7 +57,7 @@ class DatabaseCarrier:
         try:
             write = decode_write(message.payload)
             statement = _statement(definition, write)
-            values = _values(statement, write.parameters, message.call_id or message.message_id)
+            values = _values(statement, write.parameters, message.message_id)
         except InvalidInput as error:
             return Refused(error.code, error.message)
         try:

@@ -60,8 +60,7 @@ class ExternalCarrier:
         except ConfigError as error:
             # A matter of this site's files, not of the call: it stays until they are right.
             return NotNow(str(error))
-        call_id = message.call_id or message.message_id
-        headers = _headers(definition, secrets, call, call_id)
+        headers = _headers(definition, secrets, call, message.message_id)
         scrub = Scrubber(secrets.values())
         try:
             answer = await self._request(client, definition, call, headers)

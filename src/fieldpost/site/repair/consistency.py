@@ -16,17 +16,17 @@ WHERE name = 'change_sequence'
 """
 
 _DROP_ENDED = """
-DELETE FROM calls WHERE call_id IN (SELECT call_id FROM tracking WHERE terminal_at IS NOT NULL)
+DELETE FROM calls WHERE message_id IN (SELECT call_id FROM tracking WHERE terminal_at IS NOT NULL)
 """
 
 _TRACK_UNTRACKED = """
 INSERT INTO tracking (call_id, category, target_summary, status, retry_count, last_error, created_at, updated_at,
     version, change_sequence)
-SELECT call_id, category, target, status, retry_count,
+SELECT message_id, category, target, status, retry_count,
     coalesce(last_error, CASE status WHEN 'parked' THEN 'parked; why was not kept' END), created_at, :now,
     1, (SELECT value FROM facts WHERE name = 'change_sequence') + row_number() OVER (ORDER BY sequence)
 FROM calls
-WHERE call_id NOT IN (SELECT call_id FROM tracking)
+WHERE message_id NOT IN (SELECT call_id FROM tracking)
 """
 
 _END_LOST = """
@@ -36,7 +36,7 @@ SET status = 'failed', terminal_at = :now, updated_at = :now, version = version 
     change_sequence = (SELECT value FROM facts WHERE name = 'change_sequence') + later.place
 FROM (
     SELECT call_id AS id, row_number() OVER (ORDER BY change_sequence) AS place FROM tracking
-    WHERE terminal_at IS NULL AND call_id NOT IN (SELECT call_id FROM calls)
+    WHERE terminal_at IS NULL AND call_id NOT IN (SELECT message_id FROM calls)
 ) AS later
 WHERE later.id = call_id
 """

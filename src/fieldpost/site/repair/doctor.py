@@ -20,7 +20,6 @@ from fieldpost.core.times import from_microseconds, to_text
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.site.buffer.agent_lock import running_agent
 from fieldpost.site.buffer.connection import (
-    SCHEMA_VERSION,
     emptied,
     is_damage,
     log_of,
@@ -29,6 +28,7 @@ from fieldpost.site.buffer.connection import (
     salvage_mark,
     storage_error,
 )
+from fieldpost.site.buffer.schema import refusal_of, schema_version
 from fieldpost.site.config.folder import BUFFER_FILE, TOKEN_FILE, Folder, read_folder, read_token
 from fieldpost.site.repair.damage import damage_of_log
 
@@ -40,8 +40,6 @@ FINDINGS_MAX = 5
 REPAIR = "run `fieldpost site salvage`"
 
 _COUNTS = "SELECT category, status, count(*), min(created_at) FROM {table} GROUP BY category, status ORDER BY 1, 2"
-_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('calls', 'messages') ORDER BY name"
-"""Up to version 2 cached calls were among the messages."""
 _REJECTED = "SELECT count(*) FROM rejected"
 _OPERATIONS = "SELECT status, count(*) FROM tracking GROUP BY status ORDER BY 1"
 _EVENTS = "SELECT count(*) FROM events"
@@ -97,7 +95,7 @@ def _look_at_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Che
     try:
         connection = open_existing(path)
         try:
-            checks += [_library_check(), _schema_check(connection), _integrity_check(connection, path, is_quick)]
+            checks += [_library_check(), _schema_check(connection, path), _integrity_check(connection, path, is_quick)]
             if checks[-2].verdict is CheckVerdict.FAILING:
                 return checks, None
             contents = read_contents(connection)
@@ -116,7 +114,7 @@ def read_contents(connection: apsw.Connection) -> Contents:
     oldest: datetime | None = None
     connection.execute("BEGIN")
     try:
-        for (table,) in _rows(connection, _TABLES):
+        for table in ("calls", "messages"):
             for category, status, count, created_at in _rows(connection, _COUNTS.format(table=table)):
                 messages.setdefault(category, {})[status] = count
                 created = from_microseconds(created_at)
@@ -198,15 +196,15 @@ def _log_check(log: Path) -> Check:
     return Check("log", CheckVerdict.WARNING if is_long else CheckVerdict.OK, f"{_size(size)} of write-ahead log{hint}")
 
 
-def _schema_check(connection: apsw.Connection) -> Check:
+def _schema_check(connection: apsw.Connection, path: Path) -> Check:
+    if (refusal := refusal_of(connection, path)) is not None:
+        return _failed("schema", refusal)
     version = connection.pragma("user_version")
-    detail = f"the schema is {version}"
-    if version == SCHEMA_VERSION:
+    detail = f"schema version {version}"
+    if version == schema_version():
         return Check("schema", CheckVerdict.OK, detail)
-    if version < SCHEMA_VERSION:
-        what = f"; this version brings it to {SCHEMA_VERSION} when it next opens it"
-        return Check("schema", CheckVerdict.FAILING if version == 0 else CheckVerdict.WARNING, detail + what)
-    return Check("schema", CheckVerdict.FAILING, f"{detail}; this Fieldpost knows up to {SCHEMA_VERSION}")
+    verdict = CheckVerdict.FAILING if version == 0 else CheckVerdict.WARNING
+    return Check("schema", verdict, f"{detail}; it is upgraded to {schema_version()} when the buffer is next opened")
 
 
 def _library_check() -> Check:

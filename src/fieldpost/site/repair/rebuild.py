@@ -17,7 +17,6 @@ import apsw
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer.connection import connect, log_of
 from fieldpost.site.buffer.file_pages import Pages, judge_log
-from fieldpost.site.buffer.rows import table_of_message
 from fieldpost.site.repair.btrees import TreeRow, Trees
 from fieldpost.site.repair.consistency import mend
 
@@ -100,8 +99,7 @@ class _Filling:
             for row in rows:
                 if _is_schema(row.values):
                     continue
-                # The two tables of messages have the same columns; which of them it goes into, `_put` sees.
-                candidates = [t for t in TABLES if t != "calls" and _fits(row.values, self._columns[t])]
+                candidates = [table for table in TABLES if _fits(row.values, self._columns[table])]
                 damaged_rows += len(candidates) != 1 or not self._put(candidates[0], row)
         self._result.damaged_pages = max(self._result.damaged_pages, len(self._trees.damaged_pages))
         self._result.damaged_rows = max(self._result.damaged_rows, damaged_rows + self._trees.damaged_cells)
@@ -137,9 +135,6 @@ class _Filling:
         if table == "facts":
             return self._put_fact(values)
         is_message = table in ("messages", "calls")
-        if is_message:
-            # Up to version 2 cached calls were among the messages.
-            table = table_of_message(values.get("call_id"))
         try:
             if not self._insert(table, values) and is_message and not _has(self._connection, values["message_id"]):
                 # Its place in the order was given to another one after it had left an older log.

@@ -20,8 +20,8 @@ from fieldpost.core.times import from_microseconds, from_text, to_microseconds, 
 from fieldpost.link.codec import decode_as
 from fieldpost.link.messages import Item
 from fieldpost.site.buffer.committer import Committer
-from fieldpost.site.buffer.connection import SCHEMA_VERSION
-from fieldpost.site.buffer.rows import table_of_message
+from fieldpost.site.buffer.rows import table_of_category
+from fieldpost.site.buffer.schema import schema_version
 from fieldpost.site.repair.consistency import mend
 
 FORMAT_VERSION = 1
@@ -36,13 +36,13 @@ class ExportHead(msgspec.Struct, frozen=True, tag_field="t", tag="export", forbi
     site: str
     exported_at: str
     version: int = FORMAT_VERSION
-    schema: int = SCHEMA_VERSION
+    schema: int = 0
+    """The version of the buffer's layout, for people who read the file."""
 
 
 class MessageLine(msgspec.Struct, frozen=True, tag_field="t", tag="message", forbid_unknown_fields=True):
     message_id: str
     category: Literal["notification", "external_call", "database_write"]
-    call_id: str | None
     target: str
     payload: str
     status: Literal["pending", "retrying", "parked"]
@@ -119,7 +119,7 @@ def export(path: Path, site: str, now: datetime, out: IO[bytes]) -> Moved:
 
     def work(cursor: apsw.Cursor) -> Moved:
         counts = Counter[str]()
-        out.write(encode(ExportHead(site, to_text(now))) + b"\n")
+        out.write(encode(ExportHead(site, to_text(now), schema=schema_version())) + b"\n")
         cursor.execute("BEGIN")
         try:
             for table, kind, order in _TABLES:
@@ -219,8 +219,6 @@ def _check(number: int, line: TransferLine) -> None:
         if name in ("message_id", "call_id") and not is_id(value):
             raise _wrong(number, "must be an id: a UUID of version 7 in 36 lower-case characters", name)
     if isinstance(line, MessageLine):
-        if line.call_id not in (None, line.message_id):
-            raise _wrong(number, "must be the message's own id, or null for a notification", "call_id")
         _check_payload(number, line)
 
 
@@ -233,7 +231,7 @@ def _check_payload(number: int, line: MessageLine) -> None:
 
 
 def _table_of(line: TransferLine) -> str:
-    return table_of_message(line.call_id) if isinstance(line, MessageLine) else _COUNTED[type(line)]
+    return table_of_category(line.category) if isinstance(line, MessageLine) else _COUNTED[type(line)]
 
 
 def _told(names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:

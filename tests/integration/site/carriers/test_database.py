@@ -88,7 +88,6 @@ def message(write: DatabaseWrite, number: int = 1) -> Message:
     return Message(
         sequence=number,
         message_id=operation(number),
-        call_id=operation(number),
         category=Category.DATABASE_WRITE,
         target="plant",
         payload=encode(write),

@@ -47,7 +47,6 @@ def message(definition: External, method: str = "POST", path: str = "/orders", *
     return Message(
         sequence=1,
         message_id=OPERATION,
-        call_id=OPERATION,
         category=Category.EXTERNAL_CALL,
         target=definition.name,
         payload=encode(check_call(definition, method, path, **arguments)),
