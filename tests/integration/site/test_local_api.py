@@ -89,7 +89,7 @@ async def test_calls_and_writes_are_made_and_their_status_is_answered_without_ce
     assert (one.body["status"], one.body["target_summary"]) == ("retrying", "dead POST /")
     page = await local("GET", "/v1/calls", limit="2")
     rest = await local("GET", "/v1/calls", after=str(page.body["next_after"]))
-    ids = [record["call_id"] for record in page.body["operations"] + rest.body["operations"]]
+    ids = [record["call_id"] for record in page.body["calls"] + rest.body["calls"]]
     assert ids == [answer.body["call_id"] for answer in (made, waiting, written)]
 
 

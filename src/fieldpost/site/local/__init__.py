@@ -1,1 +1,1 @@
-"""THE SCRIPT API FOR OTHER LANGUAGES: the agent serves it to programs on its own machine, over HTTP."""
+"""The script API over HTTP, for programs in any language on the agent's machine."""

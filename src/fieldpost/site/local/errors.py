@@ -1,4 +1,4 @@
-"""Errors of the local API to HTTP, in one table: problem+json with the same codes as everywhere."""
+"""The local API's errors as HTTP responses: problem+json, with the error codes used everywhere."""
 
 import http
 
@@ -20,7 +20,7 @@ from fieldpost.site.local.schemas import LocalProblem
 
 RETRY_AFTER_S = 5
 
-# The first row that fits: the kind of error, and what its code begins with.
+# The first matching row applies: error class and prefix of its code.
 STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
     (InvalidInput, "http.content_type", 415),
     (InvalidInput, "http.too_large", 413),
@@ -42,7 +42,7 @@ def status_of(error: FieldpostError) -> int:
 
 
 def problem(error: FieldpostError) -> web.Response:
-    """The answer that tells of this error."""
+    """The response for this error."""
     status = status_of(error)
     body = LocalProblem(
         type=problem_type(error.code),
@@ -64,7 +64,7 @@ def problem(error: FieldpostError) -> web.Response:
 
 
 def http_problem(status: int, detail: str | None = None) -> web.Response:
-    """For what is wrong before any route of ours was found: an unknown path, a method that it does not know."""
+    """The response for errors before routing: an unknown path or a wrong method."""
     phrase = http.HTTPStatus(status).phrase
     code = {404: "http.no_such_path", 405: "http.method", 413: "http.too_large"}.get(status, "http.error")
     return response(

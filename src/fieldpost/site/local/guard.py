@@ -1,9 +1,9 @@
-"""Who may use the local API, and what a request may look like.
+"""Access control of the local API, and the checks every request must pass.
 
-Two doors. The Unix socket is a file that only the agent's user may open: whoever gets in may use it. The port of
-127.0.0.1 can be reached by every user of the machine, and by every page in their browsers: there the token is needed,
-and the host that is asked for must be this machine by name, so that a name of somebody else's which was pointed here
-(DNS rebinding) is refused. A browser says where its page came from (`Origin`), and no page has business here.
+The API has two listeners. Only the agent's user can open the Unix socket, so a request there needs no token. The port
+on 127.0.0.1 is reachable by every user of the machine and by every page in their browsers. A request there needs the
+token; its `Host` must name this machine, which defeats DNS rebinding; and it must not have an `Origin`, which browsers
+send with requests from web pages.
 """
 
 import hmac
@@ -22,31 +22,31 @@ from fieldpost.site.local.errors import http_problem, problem
 
 TOKEN_FILE = "local.token"
 BODY_BYTES_MAX = 4 * 1024 * 1024
-"""A call's body of 1 MiB fits in here, however much of it JSON has to escape."""
+"""Large enough for a call's body of 1 MiB with every character escaped in JSON."""
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 OPEN_PATHS = ("/openapi.json",)
-"""What is served without a token: it tells nothing of this site."""
+"""Served without a token; they reveal nothing about this site."""
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
 def ensure_token(folder: Path) -> str:
-    """The token of the local API; made at the first start, readable by the agent's user alone.
+    """The token of the local API. Created at the first start, readable only by the agent's user.
 
-    Raises ConfigError when the file cannot be used, or other users can read it.
+    Raises ConfigError if the file cannot be used or other users can read it.
     """
     file = folder / TOKEN_FILE
     with suppress(FileNotFoundError):
         if file.stat().st_size == 0:
-            # Left by a start that a power cut or a full disk ended.
+            # An earlier start was cut off by a power failure or a full disk.
             file.unlink()
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return _read_token(file)
     except OSError as error:
-        raise ConfigError("local.token", f"{file} cannot be made: {error.strerror or error}") from None
+        raise ConfigError("local.token", f"{file} cannot be created: {error.strerror or error}") from None
     token = issue("local", os.urandom(40)).text
     try:
         with os.fdopen(handle, "w", encoding="ascii") as stream:
@@ -59,7 +59,7 @@ def ensure_token(folder: Path) -> str:
 
 
 def guard(token: str, *, is_port: bool) -> Middleware:
-    """Lets in whoever may come, and makes a problem of whatever goes wrong behind it."""
+    """Middleware that checks access and turns every failure into a problem response."""
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -75,7 +75,7 @@ def guard(token: str, *, is_port: bool) -> Middleware:
             answer = http_problem(error.status)
         except Exception:
             _log.exception("local.failed", method=request.method, path=request.path)
-            answer = http_problem(500, "this is a bug; the agent's log tells more")
+            answer = http_problem(500, "internal error; see the agent's log")
         answer.headers.update(_HEADERS)
         return answer
 
@@ -83,12 +83,12 @@ def guard(token: str, *, is_port: bool) -> Middleware:
 
 
 async def read_json(request: web.Request) -> bytes:
-    """The body of a request that says it is JSON in UTF-8, within the limit."""
+    """The request body. Raises InvalidInput if it is not declared as JSON in UTF-8 or exceeds the limit."""
     charset = (request.charset or "utf-8").lower()
     if request.content_type != "application/json" or charset not in ("utf-8", "utf8"):
         raise InvalidInput("http.content_type", "the body must be application/json in UTF-8", field="Content-Type")
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise InvalidInput("http.content_encoding", "the body must come as it is", field="Content-Encoding")
+        raise InvalidInput("http.content_encoding", "the body must not be compressed", field="Content-Encoding")
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
@@ -99,17 +99,21 @@ def _check_host(request: web.Request) -> None:
     name, _, port = request.headers.get("Host", "").rpartition(":")
     asked = name if port.isdecimal() and name else request.headers.get("Host", "")
     if asked.lower() not in HOSTS:
-        raise Denied("local.host", f"this is served as {HOSTS[0]}, not as {asked[:64]!r}", field="Host")
+        raise Denied("local.host", f"Host must be one of {', '.join(HOSTS)}, got {asked[:64]!r}", field="Host")
     if "Origin" in request.headers:
-        raise Denied("local.origin", "web pages are not served", field="Origin")
+        raise Denied("local.origin", "requests from web pages are not allowed", field="Origin")
 
 
 def _check_token(request: web.Request, token: str) -> None:
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or len(request.headers.getall("Authorization")) != 1:
-        raise Denied("auth.missing", "no token was shown", hint=f"Authorization: Bearer and what {TOKEN_FILE} holds")
+        raise Denied(
+            "auth.missing",
+            "the request has no token",
+            hint=f"send Authorization: Bearer with the token in {TOKEN_FILE}",
+        )
     if not hmac.compare_digest(given.strip().encode(), token.encode()):
-        raise Denied("auth.unknown", "this token is not the one of this site's local API")
+        raise Denied("auth.unknown", "the token is not the token of this site's local API")
 
 
 def _read_token(file: Path) -> str:
@@ -119,7 +123,9 @@ def _read_token(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("local.token", f"{file} cannot be read: {error}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigError("local.token_open", f"{file} is open to other users", hint=f"chmod 600 {file}")
+        raise ConfigError("local.token_open", f"{file} can be read by other users", hint=f"chmod 600 {file}")
     if prefix_of(token, "local") is None:
-        raise ConfigError("local.token", f"{file} holds no token", hint="remove it; the next start makes a new one")
+        raise ConfigError(
+            "local.token", f"{file} does not contain a token", hint="remove it; the next start creates a new one"
+        )
     return token

@@ -1,4 +1,4 @@
-"""What the local API does, one handler per route: each is a thin way into `Site`, run on a thread of its own.
+"""The handlers of the local API: one thin function per route, run on a worker thread, over `Site`.
 
 A handler's docstring is its description in the OpenAPI document.
 """
@@ -38,7 +38,7 @@ from fieldpost.site.local.schemas import (
     SentNotification,
     event_view,
     notification_view,
-    operation_view,
+    call_view,
 )
 from fieldpost.site.site import Site
 
@@ -46,14 +46,14 @@ LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
 THREADS = 16
 WAITING_MAX = 64
-"""So many calls, writes and questions may wait for a thread; the next is put off."""
+"""How many calls, writes and status queries may wait for a thread; further ones get 503."""
 
 T = TypeVar("T")
 B = TypeVar("B", bound=msgspec.Struct)
 
 
 class Handlers:
-    """One site's handlers. What only touches the buffer never waits behind a slow external system."""
+    """The handlers of one site. Requests that need only the buffer never wait behind a slow external system."""
 
     def __init__(self, folder: Folder, site: Site, buffer: Buffer, health: Callable[[], ForwardHealth]) -> None:
         self._folder = folder
@@ -69,7 +69,7 @@ class Handlers:
         self._slow.shutdown(wait=False, cancel_futures=True)
 
     async def send(self, request: web.Request) -> SentNotification:
-        """Send a notification. It is on this machine's disk when this answers; nothing waits for central."""
+        """Send a notification. The response means that it is on this machine's disk; it does not wait for central."""
         body = await _read(request, Send)
 
         def work() -> SentNotification:
@@ -79,15 +79,15 @@ class Handlers:
         return await self._run(self._quick, work)
 
     async def notification(self, request: web.Request) -> NotificationView:
-        """Where a notification stands. While it is in this site's buffer that is answered here, then by central."""
+        """The status of a notification: from this site while it is in the buffer, from central after that."""
         notification_id = request.match_info["notification_id"]
         return await self._run_slowly(lambda: notification_view(self._site.notify.status(notification_id)))
 
     async def call(self, request: web.Request) -> CallView:
-        """Call an external system that `site.toml` defines. It is buffered first and tried at once.
+        """Call an external system that `site.toml` defines. The call is buffered first and attempted immediately.
 
-        The answer tells whether it arrived (`delivered`) or will be tried again (`retrying`). A call that the system
-        refuses for good is answered by a problem with the status 502.
+        The status is `delivered`, or `retrying` if the agent will retry it. If the system refuses the call for good, the
+        response is a problem with status 502.
         """
         body = await _read(request, ExternalCallBody)
         system = request.match_info["system"]
@@ -102,40 +102,40 @@ class Handlers:
                 body=_content(body),
                 **_provenance(body),
             )
-            return operation_view(self._site.tracking.status(call_id))
+            return call_view(self._site.tracking.status(call_id))
 
         return await self._run_slowly(work)
 
     async def write(self, request: web.Request) -> CallView:
-        """Write through a database connection that `site.toml` defines. It is buffered first and tried at once."""
+        """Write to a database that `site.toml` defines. The write is buffered first and attempted immediately."""
         body = await _read(request, DatabaseWriteBody)
         connection = request.match_info["connection"]
 
         def work() -> CallView:
             given = _provenance(body)
             call_id = self._site.database(connection).write(body.statement, body.parameters, **given)
-            return operation_view(self._site.tracking.status(call_id))
+            return call_view(self._site.tracking.status(call_id))
 
         return await self._run_slowly(work)
 
-    async def operation(self, request: web.Request) -> CallView:
-        """Where a call or a write stands; always answered at this site."""
+    async def cached_call(self, request: web.Request) -> CallView:
+        """The status of an external call or database write. Never needs central."""
         call_id = request.match_info["call_id"]
-        return await self._run(self._quick, lambda: operation_view(self._site.tracking.status(call_id)))
+        return await self._run(self._quick, lambda: call_view(self._site.tracking.status(call_id)))
 
-    async def operations(self, request: web.Request) -> LocalCallPage:
-        """Calls and writes in the order of their last change, `after` a place in that order."""
+    async def cached_calls(self, request: web.Request) -> LocalCallPage:
+        """External calls and database writes by last change, starting after the change sequence `after`."""
         query = _query(request, "after", "limit")
         after, limit = _whole(query, "after", 0, 1 << 62), _limit(query)
 
         def work() -> LocalCallPage:
             found = self._site.tracking.changed_since(after, limit)
-            return LocalCallPage([operation_view(one) for one in found], found[-1].change_sequence if found else after)
+            return LocalCallPage([call_view(one) for one in found], found[-1].change_sequence if found else after)
 
         return await self._run(self._quick, work)
 
     async def events(self, request: web.Request) -> EventPage:
-        """The site's event log, newest first. `words` must all occur in an entry's text."""
+        """The site's event log, newest first. All `words` must occur in the text of an entry."""
         query = _query(request, *EVENT_QUERY)
         wanted, limit = event_filter({name: value for name, value in query.items() if name in FIELDS}), _limit(query)
         before = _whole(query, "before", 0, 1 << 62) or None
@@ -147,7 +147,7 @@ class Handlers:
         return await self._run(self._quick, work)
 
     async def site(self, request: web.Request) -> LocalSiteView:
-        """How this site is: what waits, since when, and how forwarding to central goes."""
+        """The state of this site: waiting messages, their age, and the link to central."""
         _query(request)
 
         def work() -> LocalSiteView:
@@ -183,7 +183,9 @@ class Handlers:
     @contextmanager
     def _place(self) -> Iterator[None]:
         if self._waiting >= WAITING_MAX:
-            raise Unavailable("local.busy", f"{WAITING_MAX} calls are under way already", hint="try again in a moment")
+            raise Unavailable(
+                "local.busy", f"{WAITING_MAX} calls are already in progress", hint="try again in a moment"
+            )
         self._waiting += 1
         try:
             yield
@@ -204,7 +206,7 @@ async def _read(request: web.Request, kind: type[B]) -> B:
         at = re.search(r"at `\$\.?([^`]*)`", str(error))
         named = re.search(r"field `([^`]*)`", str(error))
         field = next((found[1] for found in (at, named) if found and found[1]), None)
-        raise InvalidInput("body.invalid", f"the body does not fit: {error}", field=field) from None
+        raise InvalidInput("body.invalid", f"the body is invalid: {error}", field=field) from None
 
 
 def _provenance(body: Any) -> dict[str, Any]:
@@ -223,13 +225,13 @@ def _content(body: ExternalCallBody) -> str | bytes | None:
 
 
 def _query(request: web.Request, *known: str) -> dict[str, str]:
-    """The query's parameters; one that is not known, or stands there twice, is refused."""
+    """The query parameters. Raises InvalidInput for an unknown or repeated one."""
     given: dict[str, str] = {}
     for name, value in request.query.items():
         if name not in known:
-            raise InvalidInput("query.unknown", f"there is no parameter {name[:64]!r} here", field=name[:64])
+            raise InvalidInput("query.unknown", f"unknown query parameter {name[:64]!r}", field=name[:64])
         if name in given:
-            raise InvalidInput("query.twice", f"{name} stands there twice", field=name)
+            raise InvalidInput("query.twice", f"{name} is given twice", field=name)
         given[name] = value
     return given
 

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the local API, made from its table of routes."""
+"""The OpenAPI 3.1 document of the local API, generated from its routes."""
 
 import inspect
 import re
@@ -12,16 +12,16 @@ from fieldpost.site.local.routes import ROUTES, LocalRoute
 from fieldpost.site.local.schemas import LocalProblem
 
 PROBLEMS = {
-    "400": "the request is malformed: no JSON, or not what JSON may hold",
-    "401": "no token was shown, or another one (only on the port)",
-    "403": "asked for under another name, or by a web page",
-    "404": "there is no such thing",
-    "409": "the key was used before, for something else",
+    "400": "the request is malformed or its body is not valid JSON",
+    "401": "the token is missing or wrong (only on the port)",
+    "403": "wrong Host, or a request from a web page",
+    "404": "not found",
+    "409": "the key was used before with different content",
     "413": "the body is too large",
     "415": "the body is not JSON",
-    "422": "what was given breaks a rule; `field` names it",
+    "422": "a value is invalid; `field` names it",
     "502": "the external system refused it for good",
-    "503": "not now; try again",
+    "503": "temporarily unavailable; try again",
 }
 ALWAYS = ("400", "401", "403", "422", "503")
 
@@ -50,7 +50,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Fieldpost at a site",
             "version": fieldpost.__version__,
-            "description": "What scripts do by the Python library, for programs in any language on the same machine.",
+            "description": "The script API for programs in any language on the same machine.",
         },
         "servers": [{"url": "http://127.0.0.1:{port}", "variables": {"port": {"default": "8026"}}}],
         "security": [{"token": []}],
@@ -61,7 +61,7 @@ def document() -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "What the file local.token holds. Not needed on the Unix socket.",
+                    "description": "The token in the file local.token. Not needed on the Unix socket.",
                 }
             },
         },
@@ -71,7 +71,7 @@ def document() -> dict[str, Any]:
 def _operation(route: LocalRoute) -> dict[str, Any]:
     text = " ".join((inspect.getdoc(route.handler) or "").split())
     summary, _, _ = text.partition(". ")
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": summary.removesuffix("."),
         "description": text,
@@ -79,8 +79,8 @@ def _operation(route: LocalRoute) -> dict[str, Any]:
         "responses": _responses(route),
     }
     if route.takes is not None:
-        told["requestBody"] = {"required": True, "content": _content("application/json", route.takes)}
-    return told
+        operation["requestBody"] = {"required": True, "content": _content("application/json", route.takes)}
+    return operation
 
 
 def _parameters(route: LocalRoute) -> list[dict[str, Any]]:

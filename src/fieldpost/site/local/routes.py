@@ -1,4 +1,4 @@
-"""The local API as one table: what is not in it cannot be reached, and the OpenAPI document is made from it."""
+"""The routes of the local API, in one table. The OpenAPI document is generated from it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from fieldpost.site.local.schemas import (
 
 @dataclass(frozen=True, slots=True)
 class LocalRoute:
-    """One row. `takes` is the struct of its body, `gives` that of its answer."""
+    """One route. `takes` is the struct of the request body, `gives` that of the response."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class LocalRoute:
         return str(getattr(self.handler, "__name__", ""))
 
     def bound(self, handlers: Handlers) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """What aiohttp calls."""
+        """The handler for aiohttp."""
 
         async def serve(request: web.Request) -> web.Response:
             return _json(await self.handler(handlers, request), self.status)
@@ -51,8 +51,8 @@ ROUTES: tuple[LocalRoute, ...] = (
     LocalRoute("GET", "/v1/notifications/{notification_id}", Handlers.notification, NotificationView),
     LocalRoute("POST", "/v1/external/{system}/calls", Handlers.call, CallView, ExternalCallBody, status=201),
     LocalRoute("POST", "/v1/databases/{connection}/writes", Handlers.write, CallView, DatabaseWriteBody, status=201),
-    LocalRoute("GET", "/v1/calls", Handlers.operations, LocalCallPage, query=("after", "limit")),
-    LocalRoute("GET", "/v1/calls/{call_id}", Handlers.operation, CallView),
+    LocalRoute("GET", "/v1/calls", Handlers.cached_calls, LocalCallPage, query=("after", "limit")),
+    LocalRoute("GET", "/v1/calls/{call_id}", Handlers.cached_call, CallView),
     LocalRoute("GET", "/v1/events", Handlers.events, EventPage, query=EVENT_QUERY),
     LocalRoute("GET", "/v1/site", Handlers.site, LocalSiteView),
 )

@@ -1,4 +1,4 @@
-"""What the local API takes and gives, as structs: the OpenAPI document is made from them."""
+"""Request and response bodies of the local API. The OpenAPI document is generated from these structs."""
 
 from typing import Any, TypeVar
 
@@ -13,16 +13,16 @@ V = TypeVar("V", bound=msgspec.Struct)
 
 
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all bodies may hold; a field that nobody knows is refused by its name."""
+    """Fields that all request bodies share. Unknown fields are rejected."""
 
     key: str | None = None
-    """Your own name for it: made again with the same key and content it is the same one, with the same id."""
+    """Idempotency key: a repeated request with the same key and content returns the same id."""
     instance: str | None = None
-    """Which machine or unit it is about."""
+    """The machine or unit concerned."""
     script: str | None = None
-    """Which script or program it comes from."""
+    """The script or program that sends this."""
     execution_id: str | None = None
-    """The run of that script."""
+    """The run of the script."""
     parent_execution_id: str | None = None
     """The run that started this run."""
 
@@ -31,7 +31,7 @@ class Send(_Body, frozen=True, kw_only=True):
     """One notification."""
 
     list_name: str
-    """Whom to notify. Any list; central knows who that is."""
+    """The list to notify. Lists are defined at central."""
     subject: str
     """One line, at most 998 bytes of UTF-8."""
     body: str = ""
@@ -39,28 +39,28 @@ class Send(_Body, frozen=True, kw_only=True):
 
 
 class ExternalCallBody(_Body, frozen=True, kw_only=True):
-    """One call of an external system; at most one of `json`, `body` and `body_base64`."""
+    """One call of an external system, with at most one of `json`, `body` and `body_base64`."""
 
     method: str
     """GET, POST, PUT, PATCH or DELETE."""
     path: str
-    """Below the system's URL, beginning with a slash."""
+    """The path below the system's URL; starts with a slash."""
     query: dict[str, Any] | None = None
-    """Names and values: texts, numbers, truth values, or lists of them."""
+    """Names and values: strings, numbers, booleans, or lists of them."""
     headers: dict[str, str] | None = None
     json: Any = None
-    """What to send as JSON."""
+    """A body to send as JSON."""
     body: str | None = None
-    """What to send as text."""
+    """A body to send as text."""
     body_base64: str | None = None
-    """What to send as bytes."""
+    """A binary body, in base64."""
 
 
 class DatabaseWriteBody(_Body, frozen=True, kw_only=True):
-    """One write through a database connection."""
+    """One write to a database."""
 
     statement: str
-    """The name of a statement that `site.toml` defines, or SQL where the connection allows it."""
+    """The name of a statement in `site.toml`, or SQL if the connection allows it."""
     parameters: dict[str, str | int | float | bool | None] | None = None
 
 
@@ -71,7 +71,7 @@ class SentNotification(msgspec.Struct, frozen=True):
 
 
 class NotificationView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a notification stands; `forwarding` and `rejected` are this site's words, the others central's."""
+    """The status of a notification. `forwarding` and `rejected` come from this site, the others from central."""
 
     notification_id: str
     status: str
@@ -83,13 +83,13 @@ class NotificationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an external call or a database write stands."""
+    """The status of an external call or a database write."""
 
     call_id: str
     category: str
     target_summary: str
     status: str
-    """`delivered`; `pending` or `retrying`: it will be tried again; `parked`: it waits for a person; `failed`;
+    """`pending` or `retrying` (will be retried), `parked` (waits for a person), `delivered`, `failed` or
     `discarded`."""
     retry_count: int
     last_error: str | None
@@ -106,11 +106,11 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalCallPage(msgspec.Struct, frozen=True):
-    """Some of the calls and writes, in the order of their last change."""
+    """One page of external calls and database writes, by last change."""
 
-    operations: list[CallView]
+    calls: list[CallView]
     next_after: int
-    """Ask with `after` this to read on, now or later: what has changed meanwhile comes then."""
+    """Pass as `after` to read on, now or later; later changes are included."""
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,15 +129,15 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Some of the event log, newest first."""
+    """One page of the event log, newest first."""
 
     events: list[EventView]
     next_before: int | None
-    """Ask with `before` this for older ones; null when there are none."""
+    """Pass as `before` to read older events; null on the last page."""
 
 
 class LinkView(msgspec.Struct, frozen=True, kw_only=True):
-    """How forwarding to central goes."""
+    """The state of the link to central."""
 
     is_ok: bool
     error_code: str | None
@@ -147,13 +147,13 @@ class LinkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalSiteView(msgspec.Struct, frozen=True, kw_only=True):
-    """How this site is."""
+    """The state of this site."""
 
     site: str
     central_url: str
     version: str
     waiting: dict[str, int]
-    """How many messages wait, by category."""
+    """Waiting messages by category."""
     parked: int
     rejected: int
     oldest_created_at: str | None
@@ -161,10 +161,10 @@ class LocalSiteView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalProblem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The body of every answer that is not a success (RFC 9457)."""
+    """The body of every error response (RFC 9457)."""
 
     type: str
-    """`urn:fieldpost:error:` and the code."""
+    """`urn:fieldpost:error:` followed by the code."""
     title: str
     status: int
     code: str
@@ -174,9 +174,9 @@ class LocalProblem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     field: str | None = None
     hint: str | None = None
     call_id: str | None = None
-    """Of a call that was refused for good: its status is `failed`."""
+    """The call that the target refused for good; its status is `failed`."""
     http_status: int | None = None
-    """What the external system answered to it."""
+    """The HTTP status that the external system returned."""
 
 
 def notification_view(status: NotificationStatus) -> NotificationView:
@@ -191,7 +191,7 @@ def notification_view(status: NotificationStatus) -> NotificationView:
     )
 
 
-def operation_view(record: CallRecord) -> CallView:
+def call_view(record: CallRecord) -> CallView:
     return _view(CallView, record)
 
 
@@ -200,7 +200,7 @@ def event_view(entry: SiteEvent) -> EventView:
 
 
 def _view(kind: type[V], record: object) -> V:
-    """The struct's fields from a record that has the same, with times as text."""
+    """A view struct filled from the attributes of a record, with times as text."""
     return kind(**{name: _text(getattr(record, name)) for name in kind.__struct_fields__})
 
 

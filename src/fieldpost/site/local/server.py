@@ -1,6 +1,6 @@
-"""Serves the local API for as long as the agent runs: on a Unix socket, and on a port of 127.0.0.1 if one is set.
+"""Serves the local API while the agent runs: on a Unix socket, and on a port of 127.0.0.1 if one is configured.
 
-Forwarding never depends on it: an address that cannot be had is told once and tried again.
+Forwarding does not depend on it: if an address cannot be bound, the server logs a warning once and retries.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
 class LocalApi:
-    """One of the agent's parts."""
+    """The server of the local API, one of the agent's tasks."""
 
     def __init__(self, folder: Folder, buffer: Buffer, clock: Clock, health: Callable[[], ForwardHealth]) -> None:
         self._folder = folder
@@ -45,9 +45,8 @@ class LocalApi:
         self._addresses: list[str] = []
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Serve until told to stop; what is being answered then may finish."""
-        doors = [door for door, is_wanted in self._doors() if is_wanted]
-        opening = [asyncio.create_task(self._open(door)) for door in doors]
+        """Serve until `stopping` is set; requests in progress may finish."""
+        opening = [asyncio.create_task(self._open(bind)) for bind, is_wanted in self._listeners() if is_wanted]
         try:
             await stopping.wait()
         finally:
@@ -60,7 +59,7 @@ class LocalApi:
             self._addresses.clear()
 
     async def close(self) -> None:
-        """Give back what is held open."""
+        """Remove the socket and end the worker threads."""
         with suppress(FileNotFoundError):
             (self._folder.path / SOCKET_FILE).unlink()
         self._handlers.close()
@@ -68,23 +67,23 @@ class LocalApi:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it is served at present."""
+        """The addresses that are being served."""
         return tuple(self._addresses)
 
-    def _doors(self) -> "list[tuple[Door, bool]]":
+    def _listeners(self) -> "list[tuple[Bind, bool]]":
         options = self._folder.local
         return [
             (self._bind_socket, options.socket and hasattr(socket, "AF_UNIX")),
             (self._bind_port, options.port != 0),
         ]
 
-    async def _open(self, door: "Door") -> None:
-        """Open this door, however often that takes."""
-        is_told = False
+    async def _open(self, bind: "Bind") -> None:
+        """Start one listener; retry until it succeeds."""
+        is_logged = False
         while True:
             try:
                 token = ensure_token(self._folder.path)
-                bound, address = door()
+                bound, address = bind()
                 runner = web.AppRunner(
                     self._application(token, is_port=bound.family == socket.AF_INET),
                     access_log=None,
@@ -95,9 +94,9 @@ class LocalApi:
                 self._runners.append(runner)
                 await web.SockSite(runner, bound).start()
             except (OSError, ConfigError) as error:
-                if not is_told:
+                if not is_logged:
                     _log.warning("local.not_served", error=str(error))
-                is_told = True
+                is_logged = True
                 await self._clock.sleep(AGAIN_S)
             else:
                 self._addresses.append(address)
@@ -106,10 +105,10 @@ class LocalApi:
 
     def _bind_socket(self) -> tuple[socket.socket, str]:
         path = self._folder.path / SOCKET_FILE
-        # Left by an agent that was killed: nobody listens there, since the folder's lock is ours.
+        # Left by an agent that was killed. Nobody listens there: this agent holds the lock of the folder.
         path.unlink(missing_ok=True)
         bound = socket.socket(socket.AF_UNIX)
-        # The file is made by binding, so its mode has to be right from the start.
+        # Binding creates the file, so the mode must be set beforehand.
         before = os.umask(0o177)
         try:
             bound.bind(_short(path))
@@ -145,10 +144,10 @@ class LocalApi:
         return application
 
 
-Door = Callable[[], tuple[socket.socket, str]]
+Bind = Callable[[], tuple[socket.socket, str]]
 
 
 def _short(path: Path) -> str:
-    """The socket's path as it fits: an address holds about a hundred bytes, and a relative path may be shorter."""
+    """The shorter of the absolute and the relative path: a socket address holds about 100 bytes."""
     relative = os.path.relpath(path)
     return min(str(path), relative, key=len)
