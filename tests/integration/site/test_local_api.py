@@ -343,6 +343,6 @@ async def test_an_agent_serves_it_and_by_default_on_the_socket_alone(tmp_path: P
     assert (folder.local.socket, folder.local.port) == (True, 0)
     buffer = Buffer(folder.buffer_path)
     api = LocalApi(folder, buffer, SystemClock(), ForwardHealth)
-    assert [is_wanted for _, is_wanted in api._doors()] == [True, False]
+    assert [is_wanted for _, is_wanted in api._listeners()] == [True, False]
     await api.close()
     buffer.close()

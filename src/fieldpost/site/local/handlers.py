@@ -36,9 +36,9 @@ from fieldpost.site.local.schemas import (
     NotificationView,
     Send,
     SentNotification,
+    call_view,
     event_view,
     notification_view,
-    call_view,
 )
 from fieldpost.site.site import Site
 
@@ -86,8 +86,8 @@ class Handlers:
     async def call(self, request: web.Request) -> CallView:
         """Call an external system that `site.toml` defines. The call is buffered first and attempted immediately.
 
-        The status is `delivered`, or `retrying` if the agent will retry it. If the system refuses the call for good, the
-        response is a problem with status 502.
+        The status is `delivered`, or `retrying` if the agent will retry the call. If the system refuses it for good,
+        the response is a problem with status 502.
         """
         body = await _read(request, ExternalCallBody)
         system = request.match_info["system"]
