@@ -81,7 +81,7 @@ async def main(url: str, now: datetime) -> None:
     serving = asyncio.create_task(server.serve())
     await store.write(_forget)
     hashed = await passwords.hash(PASSWORD)
-    await store.write(identities.add_operator, NAME, hashed, Role.ADMIN.value, clock.now())
+    await store.write(identities.add_user, NAME, hashed, Role.ADMIN.value, clock.now())
     session = await operate.logins.log_in(NAME, PASSWORD, Origin("127.0.0.1", "bench"))
     token = await operate.tokens.add(Actor(NAME, Role.ADMIN), "bench", Role.VIEWER, life=timedelta(days=1))
     link = await operate.users.reset_password(Actor(NAME, Role.ADMIN), NAME)
@@ -97,10 +97,10 @@ async def main(url: str, now: datetime) -> None:
 
 def _forget(conn: Connection) -> None:
     for statement in (
-        "delete from login_links where operator_name = :name",
+        "delete from login_links where user_name = :name",
         "delete from tokens where owner = :name",
-        "delete from operators where name = :name",
-        "delete from audit where actor = :name and kind = 'operator_act'",
+        "delete from users where name = :name",
+        "delete from audit where actor = :name and kind = 'operator_action'",
     ):
         conn.execute(text(statement), {"name": NAME})
     # Time begins anew with each run, and what is kept of logins would lie in the future.

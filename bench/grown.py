@@ -372,7 +372,7 @@ def _statements(d: _Dialect, rows: int, now: int) -> Iterator[str]:
     yield f"""
         insert into audit (event_id, occurred_at, ingested_at, correlation_id, channel, kind, status, source_site_id,
             actor, target, request_summary)
-        select {d.event}, terminal_at, terminal_at, notification_id, 'notification', 'operator_act', 'discarded',
+        select {d.event}, terminal_at, terminal_at, notification_id, 'notification', 'operator_action', 'discarded',
             source_site_id, case when created_at < {old} then 'anna' else 'bert' end, list_name, 'discard'
         from notifications n cross join (select '9' as mark) as e
         where status = 'discarded'

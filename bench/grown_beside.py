@@ -81,7 +81,7 @@ def bulk_action_id(number: int) -> str:
 def statements(d: Dialect, at: datetime) -> Iterator[str]:
     """Whatever an earlier version of this put there goes first."""
     now = to_microseconds(at)
-    yield "delete from audit where kind = 'operator_act'"
+    yield "delete from audit where kind = 'operator_action'"
     yield from (f"delete from {table} where {_story_of(d)}" for table in ("attempts", "targets", "notifications"))
     yield f"delete from audit where {_story_of(d, 'correlation_id')}"
     yield from (f"delete from {table}" for table in TABLES)
@@ -176,7 +176,7 @@ def _acts(d: Dialect, now: int) -> Iterator[str]:
     yield f"""
         insert into audit (event_id, occurred_at, ingested_at, channel, kind, status, actor, target, request_summary,
             extra)
-        select {d.id.format("0000000d-0000", "n")}, {acted}, {acted}, 'api_inbound', 'operator_act', 'submitted',
+        select {d.id.format("0000000d-0000", "n")}, {acted}, {acted}, 'api_inbound', 'operator_action', 'submitted',
             'person-' || (n % 20), 'ops' || (n % 100), 'list.change', {_json(d, {"targets": 3})}
         from {d.numbers.format(ACTS)}
     """
@@ -190,7 +190,7 @@ def _acts(d: Dialect, now: int) -> Iterator[str]:
         from {d.numbers.format(BULK_ACTS)}
     """
     yield f"""
-        insert into bulk_action_rows (action_id, place, notification_id, version, outcome, settled_at)
+        insert into bulk_action_rows (action_id, position, notification_id, version, outcome, settled_at)
         select {d.id.format("0000000c-0000", "1")}, n, {d.id.format("0000000e-0000", "n")}, 1, 'done',
             {d.moment.format(now)}
         from {d.numbers.format(BULK_ROWS)}

@@ -46,7 +46,7 @@ async def test_a_bulk_retry_survives_the_death_of_its_node(cluster: Cluster) -> 
     assert (ended["status"], ended["total"], ended["done"]) == ("finished", COUNT, COUNT)
     acts = await cluster.query(
         "select count(*) as entries, count(distinct correlation_id) as rows from audit"
-        " where kind = 'operator_act' and correlation_id is not null"
+        " where kind = 'operator_action' and correlation_id is not null"
     )
     assert [dict(row) for row in acts] == [{"entries": COUNT, "rows": COUNT}], "each once"
     assert verdict.is_whole

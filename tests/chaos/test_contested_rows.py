@@ -46,7 +46,7 @@ async def acts_told(cluster: Cluster) -> dict[str, list[str]]:
     told: dict[str, list[str]] = {}
     for row in await cluster.query(
         "select correlation_id::text as id, status from audit"
-        " where kind = 'operator_act' and correlation_id is not null order by occurred_at, event_id"
+        " where kind = 'operator_action' and correlation_id is not null order by occurred_at, event_id"
     ):
         told.setdefault(row["id"], []).append(row["status"])
     return told

@@ -294,7 +294,7 @@ def frames_of(page: Page) -> list[str]:
 
 
 async def retries(front: Front, notification_id: str) -> int:
-    return sum(line.startswith("operator_act") for line in await front.centre.story(notification_id))
+    return sum(line.startswith("operator_action") for line in await front.centre.story(notification_id))
 
 
 @asynccontextmanager

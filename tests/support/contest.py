@@ -116,14 +116,14 @@ async def check(centre: Centre, result: Result, purged: set[str]) -> None:
     """One winner for each row, the audit tells of it and of nothing else, and the row is as it left it."""
     told, left = await stories(centre), await standings(centre)
     for notification_id, won in result.won.items():
-        acts = [entry for entry in told[notification_id] if entry[0] == "operator_act"]
+        acts = [entry for entry in told[notification_id] if entry[0] == "operator_action"]
         if notification_id in purged:
             assert (won, acts) == ([], []), notification_id
             continue
         assert len(won) == 1, notification_id
         if won == ["retry"]:
-            assert acts == [("operator_act", "submitted", "retryer")]
+            assert acts == [("operator_action", "submitted", "retryer")]
             assert left[notification_id] == (Status.PARKED, 2, 2), "it was tried again, and failed again"
         else:
-            assert acts == [("operator_act", "discarded", "discarder")]
+            assert acts == [("operator_action", "discarded", "discarder")]
             assert left[notification_id] == (Status.DISCARDED, 1, 1)

@@ -160,6 +160,6 @@ async def _add_account(front: Front, role: Role) -> None:
     store, now = front.centre.store, front.centre.clock.now()
     hashed = _hashed(front.password(role.value))
     token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
-    await store.write(identities.add_operator, role.value, hashed, role.value, now)
+    await store.write(identities.add_user, role.value, hashed, role.value, now)
     await store.write(identities.add_token, "api", token.prefix, token.digest, role.value, role.value, now)
     front.tokens[role.value] = token.text

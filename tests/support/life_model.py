@@ -171,10 +171,10 @@ class Row:
             self.due_at = self.cycle_started_at = now
             self.terminal_at = None
             self.targets = {a: "due" if was == "failed" else was for a, was in self.targets.items()}
-            self.story["operator_act submitted"] += 1
+            self.story["operator_action submitted"] += 1
         else:
             self.status, self.terminal_at = "discarded", now
-            self.story["operator_act discarded"] += 1
+            self.story["operator_action discarded"] += 1
 
     @property
     def due(self) -> list[str]:
@@ -201,10 +201,10 @@ def contradictions(row: Row) -> list[str]:
         "every end is told, on time or late": (
             told["notify_deliver attempted"] + told["notify_deliver skipped"] == len(ends)
         ),
-        "every cycle but the first began with an operator": row.cycle == 1 + told["operator_act submitted"],
+        "every cycle but the first began with an operator": row.cycle == 1 + told["operator_action submitted"],
         "every cycle but this one ended parked": (parked == row.cycle - 1 + (row.status in ("parked", "discarded"))),
         "delivered is told exactly when it is": told["notify_deliver delivered"] == (row.status == "delivered"),
-        "discarded is told exactly when it is": told["operator_act discarded"] == (row.status == "discarded"),
+        "discarded is told exactly when it is": told["operator_action discarded"] == (row.status == "discarded"),
         "a terminal row is in nobody's hands": row.status in LIVE or row.owner is None,
         "nothing is due on a terminal row": row.status in LIVE or not row.due,
         "no cycle has more failures than its policy": row.retry_count <= ATTEMPTS_MAX,

@@ -25,7 +25,7 @@ class AuditKind(StrEnum):
     INBOUND_AUTH_FAILURE = "inbound_auth_failure"
     CACHED_SUBMIT = "cached_submit"
     CACHED_RESOLVE = "cached_resolve"
-    OPERATOR_ACT = "operator_act"
+    OPERATOR_ACTION = "operator_action"
 
 
 class AuditStatus(StrEnum):
@@ -57,11 +57,10 @@ class AuditEntry:
     source_instance_id: str | None = None
     source_script: str | None = None
     target: str | None = None
-    http_status: int | None = None
     duration_ms: int | None = None
     error_message: str | None = None
-    error_detail: str | None = None
     request_summary: str | None = None
     response_summary: str | None = None
-    payload_truncated: bool = False
     extra: dict[str, object] | None = None
+    bulk_action_id: str | None = None
+    """The bulk action that changed the notification."""

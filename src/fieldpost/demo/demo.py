@@ -24,6 +24,7 @@ from fieldpost.demo.follow import Follower
 from fieldpost.demo.inbox import Inbox
 from fieldpost.demo.lock import DemoLock
 from fieldpost.demo.mail_store import MailStore
+from fieldpost.demo.old_data import offer_removal
 from fieldpost.demo.processes import Processes
 from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.setup import furnish
@@ -55,19 +56,23 @@ class DemoOptions:
 
 def run_demo(options: DemoOptions) -> int:
     """Run until Ctrl-C, or until the check is done; the exit code."""
+    if not options.store and not (options.is_check and options.folder is None):
+        offer_removal(_folder_of(options))
     return asyncio.run(_run(options))
 
 
 async def _run(options: DemoOptions) -> int:
     is_temporary = options.is_check and options.folder is None
-    folder = (
-        Path(tempfile.mkdtemp(prefix="fieldpost-demo-")) if is_temporary else options.folder or Path("fieldpost-demo")
-    )
+    folder = Path(tempfile.mkdtemp(prefix="fieldpost-demo-")) if is_temporary else _folder_of(options)
     demo = Demo(options, folder, SystemClock())
     code = await demo.run()
     if is_temporary and code == 0:
         shutil.rmtree(folder, ignore_errors=True)
     return code
+
+
+def _folder_of(options: DemoOptions) -> Path:
+    return options.folder or Path("fieldpost-demo")
 
 
 class Demo:

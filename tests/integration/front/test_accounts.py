@@ -173,15 +173,15 @@ async def test_logging_out_ends_the_session_at_central(front: Front) -> None:
 
 async def test_a_session_follows_the_role_that_its_owner_has_now(front: Front) -> None:
     session = await front.operate.logins.log_in("operator", front.password("operator"))
-    await front.centre.execute("update operators set role = 'viewer' where name = 'operator'")
+    await front.centre.execute("update users set role = 'viewer' where name = 'operator'")
     assert await front.operate.accounts.by_session(session.token) == Actor("operator", Role.VIEWER)
 
 
 async def test_a_token_is_worth_no_more_than_its_owner_is_now(front: Front) -> None:
     accounts, token = front.operate.accounts, front.tokens["admin"]
-    await front.centre.execute("update operators set role = 'operator' where name = 'admin'")
+    await front.centre.execute("update users set role = 'operator' where name = 'admin'")
     assert await accounts.by_api_token(token) == Actor("admin", Role.OPERATOR)
-    await front.centre.execute("update operators set disabled_at = created_at where name = 'admin'")
+    await front.centre.execute("update users set disabled_at = created_at where name = 'admin'")
     assert await accounts.by_api_token(token) is None
 
 

@@ -28,7 +28,7 @@ async def test_a_notifications_story_is_found_by_its_id_without_its_body(front: 
         assert "night shift" not in answer.text
         told = [(one["kind"], one["status"], one["actor"]) for one in answer.json()["entries"]]
     assert told == [
-        ("operator_act", "discarded", "operator"),
+        ("operator_action", "discarded", "operator"),
         ("notify_deliver", "parked", "system"),
         ("notify_deliver", "attempted", "system"),
         ("notify_send", "submitted", told[-1][2]),
@@ -41,7 +41,7 @@ async def test_acts_are_found_by_who_did_them_and_on_what(front: Front) -> None:
     async with front.client("viewer") as client:
         newest, *_ = await entries(client, actor="admin", target="ops")
         assert newest["request_summary"] == "list.remove"
-        assert {one["kind"] for one in await entries(client, target="ops")} == {"operator_act"}
+        assert {one["kind"] for one in await entries(client, target="ops")} == {"operator_action"}
         assert [one["status"] for one in await entries(client, status="parked")] == ["parked"]
         assert await entries(client, actor="nobody") == []
 
@@ -94,9 +94,9 @@ async def test_only_an_admin_carries_the_log_away_and_that_is_in_it(front: Front
         async with front.client(role) as client:
             assert (await client.get("/api/v1/export/audit")).status_code == 403
     async with front.client("admin") as client:
-        assert await entries(client, kind="operator_act", target="audit") == []
+        assert await entries(client, kind="operator_action", target="audit") == []
         assert (await client.get("/api/v1/export/audit", params={"status": "parked"})).status_code == 200
-        [told] = await entries(client, kind="operator_act", target="audit")
+        [told] = await entries(client, kind="operator_action", target="audit")
     assert (told["actor"], told["request_summary"]) == ("admin", "audit.export")
     assert told["extra"]["filter"] == {"status": ["parked"]}  # type: ignore[index]
 

@@ -184,5 +184,5 @@ async def test_a_refused_change_leaves_no_audit_entry(front: Front) -> None:
 
 
 def audited_acts(conn: Connection) -> list[tuple[str, str, str]]:
-    query = "select request_summary, target, actor from audit where kind = 'operator_act'"
+    query = "select request_summary, target, actor from audit where kind = 'operator_action'"
     return sorted((row.request_summary, row.target, row.actor) for row in conn.execute(text(query)))

@@ -249,7 +249,7 @@ async def test_a_list_moved_to_another_channel_leaves_the_breaker_of_the_old_one
 
 
 def acts_by_import(conn: Connection) -> set[tuple[str, str]]:
-    found = conn.execute(text("select request_summary, target, extra from audit where kind = 'operator_act'"))
+    found = conn.execute(text("select request_summary, target, extra from audit where kind = 'operator_action'"))
     acts = [(row.request_summary, row.target, row.extra) for row in found]
     loaded = [(act, target, json.loads(extra) if isinstance(extra, str) else extra) for act, target, extra in acts]
     return {(act, target) for act, target, extra in loaded if extra and extra.get("by") == "import"}

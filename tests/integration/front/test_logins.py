@@ -225,7 +225,7 @@ async def test_one_sees_and_ends_ones_own_sessions_and_nobody_elses(front: Front
     second = await logins.log_in("viewer", front.password("viewer"), Origin("192.0.2.9", "x" * 5000))
     found = await logins.sessions(VIEWER)
     assert [one.address for one in found] == ["192.0.2.9", "192.0.2.7"]
-    assert len(found[0].agent or "") <= 256
+    assert len(found[0].user_agent or "") <= 256
     stranger = Actor("operator", Role.OPERATOR)
     for actor, prefix in ((stranger, found[1].prefix), (VIEWER, "nonsense")):
         with pytest.raises(Exception, match="no such session"):
@@ -278,7 +278,7 @@ async def test_what_counts_for_nothing_any_more_is_purged_and_nothing_else(front
     assert await Purge(centre.store, front.clock, leader, options).sweep()
     owners = await centre.rows("select kind, owner from tokens where kind <> 'api' order by kind")
     assert owners == [("session", "operator"), ("site", "plant-7")]
-    assert await centre.rows("select operator_name from login_links") == [("operator",)]
+    assert await centre.rows("select user_name from login_links") == [("operator",)]
     assert len(await centre.rows("select key from login_delays")) == 1
 
 
@@ -293,5 +293,5 @@ async def fail(
 
 
 async def acts(front: Front) -> list[tuple[str, str]]:
-    rows = await front.centre.rows("select request_summary, actor from audit where kind = 'operator_act'")
+    rows = await front.centre.rows("select request_summary, actor from audit where kind = 'operator_action'")
     return [(str(row[0]), str(row[1])) for row in rows]

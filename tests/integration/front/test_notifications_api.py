@@ -82,7 +82,7 @@ async def test_what_an_operator_does_is_audited_under_his_name(front: Front, ver
     parked = await front.park()
     await act(front, verb, parked, (await front.centre.get(parked)).version)
     entry = (await front.centre.audit(parked))[-1]
-    assert (entry.kind, entry.status, entry.actor) == ("operator_act", status, "operator")
+    assert (entry.kind, entry.status, entry.actor) == ("operator_action", status, "operator")
     assert entry.correlation_id == parked
 
 

@@ -30,7 +30,7 @@ async def test_a_user_is_added_comes_in_is_changed_and_removed_and_all_of_it_is_
     with pytest.raises(NotFound):
         await users.get(ADMIN, "anna")
     found = await front.centre.rows(
-        "select request_summary, actor, target from audit where kind = 'operator_act' order by occurred_at, event_id"
+        "select request_summary, actor, target from audit where kind = 'operator_action' order by occurred_at, event_id"
     )
     assert sorted(found) == sorted(
         [

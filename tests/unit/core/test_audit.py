@@ -29,7 +29,7 @@ def test_channels_and_statuses_are_the_ledgers() -> None:
 
 
 def test_kinds_are_the_ledgers_and_one_for_what_operators_do() -> None:
-    assert {kind.value for kind in AuditKind} == ours(KINDS) | {"operator_act"}
+    assert {kind.value for kind in AuditKind} == ours(KINDS) | {"operator_action"}
 
 
 def test_an_entry_has_the_ledgers_fields() -> None:

@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 ALL = {
     "from": "2026-11-15T07:00:00.000000Z",
     "to": "2026-11-15T08:00:00.000000Z",
-    "kind": ["operator_act"],
+    "kind": ["operator_action"],
     "status": ["parked", "failed"],
     "channel": "api_inbound",
     "actor": "anna",
@@ -67,7 +67,7 @@ def test_what_says_nothing_is_refused_by_its_field(given: dict[str, str], code: 
 
 def test_who_asks_for_an_actor_or_a_target_asks_for_acts_unless_he_names_a_kind() -> None:
     sent = entry(kind=AuditKind.NOTIFY_SEND, actor="pump.py", target="operators")
-    act = entry(kind=AuditKind.OPERATOR_ACT, actor="anna", target="operators")
+    act = entry(kind=AuditKind.OPERATOR_ACTION, actor="anna", target="operators")
     assert [parse({"target": "operators"}).fits(one) for one in (sent, act)] == [False, True]
     assert parse({"actor": "pump.py", "kind": "notify_send"}).fits(sent)
     assert parse({"channel": "api_inbound"}).judged_kinds == ACTS
@@ -77,7 +77,7 @@ def test_who_asks_for_an_actor_or_a_target_asks_for_acts_unless_he_names_a_kind(
 def test_what_is_about_an_id_is_also_the_act_that_has_it_for_its_target() -> None:
     wanted = parse({"about": ID})
     assert wanted.fits(entry(correlation_id=ID))
-    assert wanted.fits(entry(kind=AuditKind.OPERATOR_ACT, target=ID))
+    assert wanted.fits(entry(kind=AuditKind.OPERATOR_ACTION, target=ID))
     assert not wanted.fits(entry(target=ID))
     assert not wanted.fits(entry())
 

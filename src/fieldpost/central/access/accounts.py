@@ -16,7 +16,7 @@ from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.audit_trail import record
 from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.store.accounts import identities, logins
-from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
 from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.store import Store
@@ -71,7 +71,7 @@ class Accounts:
         the link was lost or has expired, there is another.
         """
         now = self._clock.now()
-        people = await self._store.read(identities.all_operators)
+        people = await self._store.read(identities.all_users)
         if people:
             return await self._another_link(people, now)
         token, link = issue("api"), issue("link")
@@ -134,7 +134,7 @@ class Accounts:
         found = await self._store.read_one(identities.get_tokens, "site", prefixes)
         return [found.get(prefix) for prefix in prefixes]
 
-    async def _bearer(self, token: str, kind: str) -> tuple[TokenRecord, OperatorRecord] | None:
+    async def _bearer(self, token: str, kind: str) -> tuple[TokenRecord, UserRecord] | None:
         prefix = credentials.prefix_of(token, kind)
         found = None if prefix is None else await self._store.read_one(identities.get_bearer, kind, prefix)
         if found is None or not self._is_good(token, found[0]) or found[1].disabled_at is not None:
@@ -160,7 +160,7 @@ class Accounts:
             # To look is still possible where nothing can be written; it is noted the next time.
             del self._used[token.prefix]
 
-    async def _another_link(self, people: list[OperatorRecord], now: datetime) -> FirstAccount | None:
+    async def _another_link(self, people: list[UserRecord], now: datetime) -> FirstAccount | None:
         has_entered = any(one.password_hash is not None or one.subject is not None for one in people)
         if has_entered or all(one.name != ADMIN_NAME for one in people) or await self._store.read(logins.has_link, now):
             return None
@@ -185,10 +185,10 @@ def issue(kind: str) -> IssuedToken:
 def _add_first(
     conn: Connection, password_hash: str | None, token: IssuedToken, link: LinkRecord, entry: AuditEntry
 ) -> bool:
-    if identities.has_operators(conn):
+    if identities.has_users(conn):
         return False
     at, role = entry.occurred_at, Role.ADMIN.value
-    identities.add_operator(conn, ADMIN_NAME, password_hash, role, at, created_by=entry.actor)
+    identities.add_user(conn, ADMIN_NAME, password_hash, role, at, created_by=entry.actor)
     identities.add_token(
         conn, "api", token.prefix, token.digest, ADMIN_NAME, role, at, name=FIRST_TOKEN, created_by=entry.actor
     )

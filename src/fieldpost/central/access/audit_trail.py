@@ -49,7 +49,7 @@ def record(actor: Actor, act: str, target: str, now: datetime, extra: Mapping[st
     return AuditEntry(
         event_id=event_id(now),
         occurred_at=now,
-        kind=AuditKind.OPERATOR_ACT,
+        kind=AuditKind.OPERATOR_ACTION,
         status=AuditStatus.SUBMITTED,
         channel=AuditChannel.API_INBOUND,
         actor=actor.name,

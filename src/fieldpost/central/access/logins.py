@@ -17,7 +17,7 @@ from fieldpost.central.access.accounts import issue
 from fieldpost.central.access.audit_trail import record
 from fieldpost.central.access.passwords import Passwords
 from fieldpost.central.store.accounts import identities, logins
-from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
@@ -80,7 +80,7 @@ class Logins:
             raise _refused(name, origin)
         return await self.open(operator, origin, "password")
 
-    async def open(self, operator: OperatorRecord, origin: Origin, by: str) -> NewSession:
+    async def open(self, operator: UserRecord, origin: Origin, by: str) -> NewSession:
         """A session for somebody who has shown who he is."""
         now = self._clock.now()
         actor = Actor(operator.name, Role(operator.role))
@@ -121,7 +121,7 @@ class Logins:
 
     async def has_password(self, actor: Actor) -> bool:
         """Whether one logs in by a password here, and not only elsewhere."""
-        found = await self._store.read(identities.get_operator, actor.name)
+        found = await self._store.read(identities.get_user, actor.name)
         return found is not None and found.password_hash is not None
 
     async def change_password(self, actor: Actor, old: str, new: str, origin: Origin | None = None) -> NewSession:
@@ -144,14 +144,14 @@ class Logins:
 
     async def whose_link(self, link: str) -> str:
         """The name of the person whose one-time link this is. NotFound when it is none, or none any more."""
-        return (await self._find_link(link)).operator_name
+        return (await self._find_link(link)).user_name
 
     async def use_link(self, link: str, password: str, origin: Origin | None = None) -> NewSession:
         """The password is chosen, the link is used up, sessions from before end, and this is a new one."""
         found = await self._find_link(link)
-        check_password(password, found.operator_name)
+        check_password(password, found.user_name)
         hashed = await self._passwords.hash(password)
-        operator = await self._store.read(identities.get_operator, found.operator_name)
+        operator = await self._store.read(identities.get_user, found.user_name)
         if operator is None or operator.disabled_at is not None:
             raise _no_link()
         actor = Actor(operator.name, Role(operator.role))
@@ -168,7 +168,7 @@ class Logins:
             raise _no_link()
         return found
 
-    async def _try(self, name: str, password: str, origin: Origin) -> OperatorRecord | None:
+    async def _try(self, name: str, password: str, origin: Origin) -> UserRecord | None:
         """The account, if this is its password; what it costs is the same if there is none."""
         now = self._clock.now()
         account, address = account_key(name), _address_key(origin.address)
@@ -179,7 +179,7 @@ class Logins:
         if wait > timedelta(0):
             log.warning("login.delayed", name=_shown(name), address=origin.address, wait_s=wait.total_seconds())
             raise TooManyLogins(wait)
-        operator = await self._store.read(identities.get_operator, name) if is_user_name(name) else None
+        operator = await self._store.read(identities.get_user, name) if is_user_name(name) else None
         is_right = await self._passwords.matches(operator.password_hash if operator else None, password)
         if operator is None or not is_right:
             return None
@@ -230,7 +230,7 @@ def _open(
         now,
         expires_at,
         address=origin.address or None,
-        agent=truncate(origin.agent, AGENT_BYTES_MAX) or None,
+        user_agent=truncate(origin.agent, AGENT_BYTES_MAX) or None,
     )
     identities.logged_in(conn, actor.name, now)
     audit.add(conn, [entry])

@@ -28,7 +28,7 @@ from fieldpost.central.access.id_token import BadToken, Claims, PublicKey, Unkno
 from fieldpost.central.access.logins import Logins, NewSession, Origin
 from fieldpost.central.access.oidc_options import OidcOptions
 from fieldpost.central.store.accounts import identities
-from fieldpost.central.store.accounts.identities import OperatorRecord
+from fieldpost.central.store.accounts.identities import UserRecord
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.clock import Clock
@@ -120,7 +120,7 @@ class Oidc:
             raise Denied("oidc.no_role", "the identity provider knows you, but gives you no role here")
         return await self._logins.open(await self._person(claims, role), origin, "identity provider")
 
-    async def _person(self, claims: Claims, role: Role) -> OperatorRecord:
+    async def _person(self, claims: Claims, role: Role) -> UserRecord:
         subject = f"{self._options.issuer} {claims['sub']}"
         found = await self._store.read(identities.get_by_subject, subject)
         now = self._clock.now()
@@ -231,18 +231,18 @@ class Oidc:
 
 
 def _add(conn: Connection, name: str, role: Role, subject: str, entry: AuditEntry) -> None:
-    if identities.get_operator(conn, name) is not None:
+    if identities.get_user(conn, name) is not None:
         raise Conflict(
             "oidc.name_taken",
             f"there is a user named {name!r} here already, who is not known by the identity provider",
             hint="ask an administrator to remove that one",
         )
-    identities.add_operator(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor, subject=subject)
+    identities.add_user(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor, subject=subject)
     audit.add(conn, [entry])
 
 
-def _change(conn: Connection, seen: OperatorRecord, role: Role, entry: AuditEntry) -> None:
-    if not identities.change_operator(conn, seen.name, seen.version, {"role": role.value}):
+def _change(conn: Connection, seen: UserRecord, role: Role, entry: AuditEntry) -> None:
+    if not identities.change_user(conn, seen.name, seen.version, {"role": role.value}):
         raise Conflict("user.changed", f"user {seen.name!r} was changed meanwhile", hint="log in again")
     identities.revoke_all(conn, "session", seen.name, entry.occurred_at)
     audit.add(conn, [entry])

@@ -89,7 +89,7 @@ def _add(
     expires_at: datetime | None,
     entry: AuditEntry,
 ) -> None:
-    found = identities.get_operator(conn, owner) if is_user_name(owner) else None
+    found = identities.get_user(conn, owner) if is_user_name(owner) else None
     if found is None:
         raise NotFound("user.unknown", f"there is no user named {owner[:64]!r}")
     if not Role(found.role).includes(role):

@@ -9,7 +9,7 @@ from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.accounts import issue, link_path
 from fieldpost.central.access.audit_trail import KEEP, Keep, commit, record, require
 from fieldpost.central.store.accounts import identities, logins
-from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
@@ -19,7 +19,7 @@ from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, NotFound
 from fieldpost.core.login import check_user_name, is_user_name
 
-__all__ = ["Link", "OperatorRecord", "TokenRecord", "Users"]
+__all__ = ["Link", "TokenRecord", "UserRecord", "Users"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,20 @@ class Users:
         await commit(self._store, f"user {name!r}", _add, name, role, stored, entry)
         return link
 
-    async def all(self, actor: Actor) -> list[OperatorRecord]:
+    async def all(self, actor: Actor) -> list[UserRecord]:
         require(actor, Role.ADMIN, "user.list")
-        return await self._store.read(identities.all_operators)
+        return await self._store.read(identities.all_users)
 
-    async def get(self, actor: Actor, name: str) -> OperatorRecord:
+    async def get(self, actor: Actor, name: str) -> UserRecord:
         require(actor, Role.ADMIN, "user.show")
-        found = await self._store.read(identities.get_operator, name) if is_user_name(name) else None
+        found = await self._store.read(identities.get_user, name) if is_user_name(name) else None
         if found is None:
             raise _unknown(name)
         return found
 
     async def change(
         self, actor: Actor, name: str, version: int, *, role: Role | Keep = KEEP, is_disabled: bool | Keep = KEEP
-    ) -> OperatorRecord:
+    ) -> UserRecord:
         """Another role, or shut out and let in again; either ends the person's sessions.
 
         Who is disabled has neither session nor token; tokens live again when he is let in.
@@ -129,9 +129,9 @@ def _unknown(name: str) -> NotFound:
 
 
 def _add(conn: Connection, name: str, role: Role, link: LinkRecord, entry: AuditEntry) -> None:
-    if identities.get_operator(conn, name) is not None:
+    if identities.get_user(conn, name) is not None:
         raise Conflict("user.exists", f"there is a user named {name!r} already")
-    identities.add_operator(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor)
+    identities.add_user(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor)
     logins.add_link(conn, link)
     audit.add(conn, [entry])
 
@@ -140,8 +140,8 @@ def _change(conn: Connection, name: str, version: int, values: dict[str, object]
     if values:
         is_admin_after = values.get("role", "admin") == "admin" and values.get("disabled_at") is None
         _keep_an_admin(conn, name, is_admin_after)
-    if not identities.change_operator(conn, name, version, values):
-        if identities.get_operator(conn, name) is None:
+    if not identities.change_user(conn, name, version, values):
+        if identities.get_user(conn, name) is None:
             raise _unknown(name)
         raise Conflict(
             "user.changed", f"user {name!r} was changed by somebody else meanwhile", hint="look again, then try again"
@@ -155,7 +155,7 @@ def _change(conn: Connection, name: str, version: int, values: dict[str, object]
 
 def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
     _keep_an_admin(conn, name, False)
-    if not identities.remove_operator(conn, name):
+    if not identities.remove_user(conn, name):
         raise _unknown(name)
     for kind in ("session", "api"):
         identities.revoke_all(conn, kind, name, entry.occurred_at)

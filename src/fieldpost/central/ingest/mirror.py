@@ -190,7 +190,7 @@ def _with_refused(mirror: Mirror, refused: Counter[str]) -> Mirror:
     return replace(
         mirror,
         refused_count=mirror.refused_count + refused.total(),
-        trouble=truncate(f"invalid rows were skipped: {codes}"),
+        last_refusal=truncate(f"invalid rows were skipped: {codes}"),
     )
 
 

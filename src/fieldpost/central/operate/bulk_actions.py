@@ -192,11 +192,11 @@ def _start(
     selection: list[ActRow] = []
     if chosen:
         there = rows.without_bodies(conn, [one.notification_id for one in chosen])
-        for place, one in enumerate(chosen, 1):
+        for position, one in enumerate(chosen, 1):
             n = there.get(one.notification_id)
             version = one.version if one.version is not None else n.version if n else None
             error_key = fingerprint_key(n.last_error) if n and n.last_error else None
-            selection.append(ActRow(place, one.notification_id, version, error_key))
+            selection.append(ActRow(position, one.notification_id, version, error_key))
         act = replace(act, status=BulkStatus.RUNNING, total=len(selection))
     bulk_actions.add(conn, act, selection)
     audit.add(conn, [entry])

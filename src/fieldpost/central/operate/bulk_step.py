@@ -67,8 +67,8 @@ def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
         conn,
         act.action_id,
         [
-            ActRow(place, n.notification_id, n.version, fingerprint_key(n.last_error) if n.last_error else None)
-            for place, n in enumerate(parked, act.total + 1)
+            ActRow(position, n.notification_id, n.version, fingerprint_key(n.last_error) if n.last_error else None)
+            for position, n in enumerate(parked, act.total + 1)
         ],
     )
     act = replace(act, total=act.total + len(parked))
@@ -97,14 +97,14 @@ def _change(conn: Connection, act: BulkAction, batch: Sequence[ActRow], at: date
             except Conflict:
                 continue  # not parked any more; its outcome says how it stands
     changed = rows.change_many(conn, changes, at)
-    summary = f"bulk {act.verb.value} {act.action_id}: {act.reason}"
     audit.add_for_notifications(
         conn,
         None,
         [
-            audit.NotificationEntry(event, i, at, AuditKind.OPERATOR_ACT, status, act.actor, request=summary)
+            audit.NotificationEntry(event, i, at, AuditKind.OPERATOR_ACTION, status, act.actor, request=act.reason)
             for event, i in zip(new_ids(at, os.urandom(10 * len(changed))), sorted(changed), strict=True)
         ],
+        bulk_action_id=act.action_id,
     )
     refused = [row.notification_id for row in batch if row.notification_id not in changed]
     current = {i: n.status for i, n in rows.without_bodies(conn, refused).items()}

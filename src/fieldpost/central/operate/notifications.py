@@ -79,7 +79,7 @@ def _change(
     if seen.version != version or not rows.change(conn, seen, transition, at):
         current = _get(conn, notification_id)
         raise NotAsSeen("notification.changed", f"it was changed meanwhile and is now {current.status.value}", current)
-    entry = audit.NotificationEntry(event, notification_id, at, AuditKind.OPERATOR_ACT, status, actor.name)
+    entry = audit.NotificationEntry(event, notification_id, at, AuditKind.OPERATOR_ACTION, status, actor.name)
     audit.add_for_notifications(conn, None, [entry])
     return _get(conn, notification_id)
 

@@ -123,7 +123,7 @@ def _story(
     found = rows.rows_of(conn, action_id, after=after, limit=limit + 1, outcome=outcome)
     page = found[:limit]
     there = records.without_bodies(conn, [row.notification_id for row in page])
-    end = str(page[-1].place) if len(found) > limit else None
+    end = str(page[-1].position) if len(found) > limit else None
     return ActStory(act, RowPage(tuple(page), end), there, moment(conn, now))
 
 

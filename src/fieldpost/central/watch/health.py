@@ -124,6 +124,9 @@ def migrations_check(schema: SchemaState) -> Check:
         return Check(
             "migrations", CheckVerdict.WARNING, f"the schema is {schema.current}, newer than this version's own"
         )
+    if schema.is_unreleased:
+        detail = f"the schema is {schema.current}, from before the first release: start with an empty database"
+        return Check("migrations", CheckVerdict.FAILING, detail)
     detail = f"the schema is {schema.current or 'not there'}, this version needs {schema.wanted}"
     return Check("migrations", CheckVerdict.FAILING, detail)
 

@@ -1,6 +1,5 @@
 """The way of one notification from the script that sent it to the inbox: as steps in order of time, and as stops."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -166,24 +165,19 @@ def _attempt(number: int, attempt: AttemptRecord) -> Step:
 
 
 def _acts(entries: tuple[AuditEntry, ...]) -> list[Step]:
-    return [_act(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACT]
+    return [_act(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACTION]
 
 
 def _act(entry: AuditEntry) -> Step:
     words = {AuditStatus.SUBMITTED: "Retried", AuditStatus.DISCARDED: "Discarded"}
-    of_many = _BULK.fullmatch(entry.request_summary or "")
     return Step(
         tone=Tone.PLAIN,
         title=f"{words.get(entry.status, 'Changed')} by {entry.actor}",
         at=entry.occurred_at,
-        note=of_many["reason"] if of_many else entry.request_summary,
+        note=entry.request_summary,
         begins_cycle=entry.status is AuditStatus.SUBMITTED,
-        action_id=of_many["action_id"] if of_many else None,
+        action_id=entry.bulk_action_id,
     )
-
-
-_BULK = re.compile(r"bulk (retry|discard) (?P<action_id>[0-9a-f-]{36}): (?P<reason>.*)", re.DOTALL)
-"""As a bulk action writes what it did into the audit log."""
 
 
 def _end(n: Notification) -> list[Step]:

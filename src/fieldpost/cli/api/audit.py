@@ -21,7 +21,7 @@ AuditFromOption = Annotated[
 AuditToOption = Annotated[str | None, typer.Option("--to", help="What happened before.", show_default=False)]
 KindOption = Annotated[
     list[str] | None,
-    typer.Option(help="Only these: operator_act, notify_send, notify_deliver, …; repeatable.", show_default=False),
+    typer.Option(help="Only these: operator_action, notify_send, notify_deliver, …; repeatable.", show_default=False),
 ]
 AuditStatusOption = Annotated[
     list[str] | None,

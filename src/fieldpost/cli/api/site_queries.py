@@ -65,7 +65,7 @@ def health_fields(one: dict[str, Any]) -> list[tuple[str, object]]:
         ("open intents", one["open_intents"]),
         ("mirror whole", moment(mirror.get("reconciled_at"))),
         ("buffer replaced", moment(mirror.get("replaced_at"))),
-        ("mirror trouble", mirror.get("trouble")),
+        ("last refusal", mirror.get("last_refusal")),
     ]
 
 

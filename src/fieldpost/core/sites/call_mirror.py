@@ -97,7 +97,7 @@ class Mirror:
     replaced_count: int = 0
     refused_count: int = 0
     """Rows that could not be taken, since they broke a rule."""
-    trouble: str | None = None
+    last_refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

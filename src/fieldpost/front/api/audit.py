@@ -40,14 +40,12 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
     source_instance_id: str | None
     source_script: str | None
     target: str | None
-    http_status: int | None
     duration_ms: int | None
     error_message: str | None
-    error_detail: str | None
     request_summary: str | None
     response_summary: str | None
-    payload_truncated: bool
     extra: dict[str, object] | None
+    bulk_action_id: str | None
 
 
 class AuditLines(msgspec.Struct, frozen=True):

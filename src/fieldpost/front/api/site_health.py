@@ -23,7 +23,7 @@ class MirrorView(msgspec.Struct, frozen=True, kw_only=True):
     replaced_at: str | None
     replaced_count: int
     refused_count: int
-    trouble: str | None
+    last_refusal: str | None
 
 
 class SiteHealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,5 +174,5 @@ def _mirror(mirror: Mirror) -> MirrorView:
         replaced_at=to_text(mirror.replaced_at) if mirror.replaced_at else None,
         replaced_count=mirror.replaced_count,
         refused_count=mirror.refused_count,
-        trouble=mirror.trouble,
+        last_refusal=mirror.last_refusal,
     )

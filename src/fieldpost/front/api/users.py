@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fieldpost.central.access.audit_trail import KEEP
-from fieldpost.central.access.users import Link, OperatorRecord, TokenRecord
+from fieldpost.central.access.users import Link, TokenRecord, UserRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.times import to_text
@@ -166,7 +166,7 @@ def _link_view(link: Link) -> OneTimeLinkView:
     return OneTimeLinkView(link.name, link.path, to_text(link.expires_at))
 
 
-def _view(found: OperatorRecord) -> UserView:
+def _view(found: UserRecord) -> UserView:
     return UserView(
         name=found.name,
         role=found.role,
@@ -188,5 +188,5 @@ def _session_view(found: TokenRecord) -> SessionView:
         last_used_at=to_text(found.last_used_at or found.created_at),
         expires_at=to_text(found.expires_at) if found.expires_at else None,
         address=found.address,
-        agent=found.agent,
+        agent=found.user_agent,
     )

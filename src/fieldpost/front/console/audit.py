@@ -1,6 +1,5 @@
 """The audit log: who did what, and what became of it; searched by what stands in the address, and carried away."""
 
-import re
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
@@ -20,7 +19,7 @@ from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
 PATH = "/audit"
 AuditFields = dict[str, list[str]]
 EVERYTHING: AuditFields = {}
-ACTS: AuditFields = {"kind": [AuditKind.OPERATOR_ACT.value]}
+ACTS: AuditFields = {"kind": [AuditKind.OPERATOR_ACTION.value]}
 TROUBLE: AuditFields = {"status": [word.value for word in ERRORS]}
 VIEWS = (("Everything", EVERYTHING), ("What people did", ACTS), ("Errors", TROUBLE))
 _TONES = {
@@ -31,8 +30,6 @@ _TONES = {
     AuditStatus.SKIPPED: ("gone", "–"),
     AuditStatus.ATTEMPTED: ("calm", "↻"),
 }
-_BULK = re.compile(r"(?P<verb>bulk \w+) (?P<act>[0-9a-f-]{36}): (?P<reason>.*)", re.DOTALL)
-"""How an entry about one notification names the bulk action that it was part of."""
 _PLACES = {"list": "/lists", "channel": "/channels", "site": "/sites", "bulk": "/bulk-actions"}
 """Where one finds what an act (named noun.verb) was on."""
 
@@ -115,14 +112,11 @@ def _is_view(asked: Asked[AuditFilter], fields: AuditFields) -> bool:
 
 def _line(entry: AuditEntry, request: PageRequest) -> AuditRow:
     tone, glyph = _TONES.get(entry.status, ("", ""))
-    said = _what(entry)
-    bulk = _BULK.fullmatch(said)
-    told = entry.error_message or entry.response_summary or _reason(entry)
     return AuditRow(
         entry,
-        bulk["verb"] if bulk else said,
-        f"/bulk-actions/{bulk['act']}" if bulk else None,
-        bulk["reason"] if bulk else told,
+        _what(entry),
+        f"/bulk-actions/{entry.bulk_action_id}" if entry.bulk_action_id else None,
+        entry.error_message or entry.response_summary or _reason(entry),
         tone,
         glyph,
         _target_path(entry, request),
@@ -133,17 +127,17 @@ def _line(entry: AuditEntry, request: PageRequest) -> AuditRow:
 
 
 def _what(entry: AuditEntry) -> str:
-    if entry.request_summary:
+    if entry.request_summary and not entry.bulk_action_id:
         return entry.request_summary
-    if entry.kind is AuditKind.OPERATOR_ACT:
-        # An act on one notification is told by what it made of it.
-        return "discard" if entry.status is AuditStatus.DISCARDED else "retry"
+    if entry.kind is AuditKind.OPERATOR_ACTION:
+        verb = "discard" if entry.status is AuditStatus.DISCARDED else "retry"
+        return f"bulk {verb}" if entry.bulk_action_id else verb
     return entry.kind.value.replace("_", " ")
 
 
 def _reason(entry: AuditEntry) -> str | None:
     """Why, where whoever acted has said so."""
-    reason = (entry.extra or {}).get("reason")
+    reason = entry.request_summary if entry.bulk_action_id else (entry.extra or {}).get("reason")
     return None if reason is None else str(reason)
 
 

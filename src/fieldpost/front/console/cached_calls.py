@@ -185,7 +185,7 @@ def is_behind(state: SiteState) -> bool:
     mirror = state.mirror
     if state.link is not LinkState.ONLINE or mirror is None:
         return True
-    return mirror.high > mirror.cursor or mirror.is_rereading or mirror.trouble is not None
+    return mirror.high > mirror.cursor or mirror.is_rereading or mirror.last_refusal is not None
 
 
 def call_path(call: CachedCall) -> str:

@@ -145,7 +145,7 @@ async def _too_late(request: PageRequest, form: dict[str, str], error: NotAsSeen
 
 def _what_happened(detail: Detail, error: NotAsSeen) -> str:
     done = {AuditStatus.SUBMITTED: "retried", AuditStatus.DISCARDED: "discarded"}
-    acts = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACT and e.status in done]
+    acts = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACTION and e.status in done]
     who = f" {acts[-1].actor} has {done[acts[-1].status]} it." if acts else ""
     return f"Nothing was done: {error.message}.{who} This is how it stands now."
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from fieldpost.central.access.users import Link, OperatorRecord
+from fieldpost.central.access.users import Link, UserRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.front.auth import Access
@@ -110,7 +110,7 @@ def errors_at(field: str, error: FieldpostError) -> dict[str, str]:
     return {field: found[""]} if "" in found else found
 
 
-def is_last_admin(user: OperatorRecord, users: Sequence[OperatorRecord]) -> bool:
+def is_last_admin(user: UserRecord, users: Sequence[UserRecord]) -> bool:
     """Whether nobody could set anything up any more without this one."""
     return [one.name for one in users if one.role == Role.ADMIN and one.disabled_at is None] == [user.name]
 

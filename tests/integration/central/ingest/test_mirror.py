@@ -166,8 +166,8 @@ async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_nei
     assert await status_of(centre, one) == "pending"
     mirror = await mirror_of(centre)
     assert mirror.refused_count == len(bad)
-    assert mirror.trouble is not None
-    assert "operation.bad_id (1)" in mirror.trouble
+    assert mirror.last_refusal is not None
+    assert "operation.bad_id (1)" in mirror.last_refusal
     assert mirror.cursor == told.until
 
 

@@ -39,11 +39,11 @@ async def test_a_reset_is_audited_with_the_operators_name(mailing: Centre) -> No
 
     def acts(conn: object) -> list[tuple[str, str, str]]:
         found = conn.exec_driver_sql(  # type: ignore[attr-defined]
-            "select actor, target, request_summary from audit where kind = 'operator_act'"
+            "select actor, target, request_summary from audit where kind = 'operator_action'"
         )
         return [tuple(row) for row in found]
 
-    assert AuditKind.OPERATOR_ACT == "operator_act"
+    assert AuditKind.OPERATOR_ACTION == "operator_action"
     assert await mailing.store.read(acts) == [("ada", "channel:mail", "breaker.reset")]
 
 

@@ -81,8 +81,8 @@ async def test_a_bulk_retry_brings_all_that_fits_back_and_audits_each_with_name_
         n = await mailing.get(i)
         assert (n.status, n.cycle, n.retry_count, n.last_error) == (Status.PENDING, 2, 0, None)
         entry = (await mailing.audit(i))[-1]
-        assert (entry.kind, entry.status, entry.actor) == ("operator_act", "submitted", "olga")
-        assert entry.request_summary == f"bulk retry {act.action_id}: the server is mended"
+        assert (entry.kind, entry.status, entry.actor) == ("operator_action", "submitted", "olga")
+        assert (entry.request_summary, entry.bulk_action_id) == ("the server is mended", act.action_id)
     assert {(await mailing.get(i)).status for i in others} == {Status.PARKED}
     await mailing.deliver()
     assert {(await mailing.get(i)).status for i in ids} == {Status.DELIVERED}
@@ -194,7 +194,7 @@ async def test_any_node_goes_on_where_another_was_killed(
     assert (await act_of(mailing, act)).status is BulkStatus.FINISHED
     for i in ids:
         assert (await mailing.get(i)).cycle == 2
-        assert (await mailing.story(i)).count("operator_act submitted") == 1
+        assert (await mailing.story(i)).count("operator_action submitted") == 1
 
 
 async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing_twice(
@@ -206,7 +206,7 @@ async def test_a_turn_that_ran_twice_since_its_commit_was_not_heard_does_nothing
     while await turn(mailing):
         await turn(mailing)
     for i in ids:
-        assert (await mailing.story(i)).count("operator_act submitted") == 1
+        assert (await mailing.story(i)).count("operator_action submitted") == 1
 
 
 async def test_a_cancelled_act_does_nothing_more_and_what_was_done_stays(

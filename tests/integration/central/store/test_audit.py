@@ -62,15 +62,13 @@ async def test_an_entry_of_its_own_comes_back_as_it_was_written(centre: Centre, 
     entry = AuditEntry(
         event_id=event_id,
         occurred_at=clock.now(),
-        kind=AuditKind.OPERATOR_ACT,
+        kind=AuditKind.OPERATOR_ACTION,
         status=AuditStatus.SUBMITTED,
         actor="anna",
         channel=AuditChannel.API_INBOUND,
         correlation_id=about,
-        http_status=409,
-        error_detail="detail",
         request_summary="request",
-        payload_truncated=True,
+        bulk_action_id=event_id,
         extra={"reason": "bulk — Störung", "count": 3},
     )
     await centre.store.write(audit.add, [entry])

@@ -34,7 +34,7 @@ def some_entries(clock: ManualClock, count: int, rng: random.Random) -> list[Aud
         AuditEntry(
             event_id=event_id,
             occurred_at=clock.now() + timedelta(seconds=rng.randrange(20)),
-            kind=rng.choice([*AuditKind, AuditKind.NOTIFY_DELIVER, AuditKind.OPERATOR_ACT]),
+            kind=rng.choice([*AuditKind, AuditKind.NOTIFY_DELIVER, AuditKind.OPERATOR_ACTION]),
             status=rng.choice(list(AuditStatus)),
             actor=rng.choice(ACTORS),
             channel=rng.choice(list(AuditChannel)),
@@ -102,7 +102,7 @@ async def test_every_filter_finds_what_its_rule_says_newest_first_and_in_pages_o
 @pytest.mark.bad_input(45)
 async def test_signs_of_sql_are_looked_for_as_they_are(centre: Centre, clock: ManualClock) -> None:
     [entry] = some_entries(clock, 1, random.Random(1))
-    odd = replace(entry, kind=AuditKind.OPERATOR_ACT, actor="%_'; drop table audit --")
+    odd = replace(entry, kind=AuditKind.OPERATOR_ACTION, actor="%_'; drop table audit --")
     await centre.store.write(audit.add, [odd])
     assert await centre.store.read(all_of, parse({"actor": odd.actor}), 5) == [odd]
     assert await centre.store.read(all_of, parse({"actor": "%"}), 5) == []
@@ -121,10 +121,10 @@ async def grown(centre: Centre) -> Centre:
     [
         ({}, "ix_audit_occurred_at"),
         ({"site": "rare"}, "ix_audit_site"),
-        ({"kind": "operator_act"}, "ix_audit_act"),
-        ({"actor": "anna"}, "ix_audit_act_actor"),
-        ({"target": "ops"}, "ix_audit_act_target"),
-        ({"status": "parked"}, "ix_audit_trouble"),
+        ({"kind": "operator_action"}, "ix_audit_action"),
+        ({"actor": "anna"}, "ix_audit_action_actor"),
+        ({"target": "ops"}, "ix_audit_action_target"),
+        ({"status": "parked"}, "ix_audit_failure"),
         ({"about": "01936f3e-7f7c-7000-8000-000000000001"}, "ix_audit_correlation_id"),
     ],
 )
@@ -162,7 +162,7 @@ def _fill(conn: Connection) -> None:
     event = "'{}-0000-7000-8000-' || " + ("lpad(to_hex(n), 12, '0')" if is_postgresql else "lower(printf('%012x', n))")
     for mark, count, kind, status, actor, target, site, about in (
         ("00000000", MANY, "notify_deliver", "delivered", "system", "ops", "plant-7", None),
-        ("00000001", 3, "operator_act", "submitted", "anna", "ops", None, None),
+        ("00000001", 3, "operator_action", "submitted", "anna", "ops", None, None),
         ("00000002", 3, "notify_deliver", "parked", "system", "ops", "rare", "01936f3e-7f7c-7000-8000-000000000001"),
     ):
         when = at if count == MANY else ("timestamptz '2025-12-31Z'" if is_postgresql else "1767139200000000")

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.store.accounts import identities
-from fieldpost.central.store.accounts.identities import OperatorRecord, TokenRecord
+from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.figures import nodes
 from fieldpost.central.store.figures.nodes import NodeRecord
 from fieldpost.central.store.sites import sites
@@ -56,17 +56,17 @@ async def test_a_site_is_known_by_name_and_by_when_it_was_heard(centre: Centre, 
 
 
 async def test_an_operator_has_a_password_hash_and_a_known_role(centre: Centre, clock: ManualClock) -> None:
-    assert not await centre.store.read(identities.has_operators)
+    assert not await centre.store.read(identities.has_users)
     with pytest.raises(IntegrityError):
-        await centre.store.write(identities.add_operator, "anna", "hash", "king", clock.now())
-    await centre.store.write(identities.add_operator, "anna", "hash", "operator", clock.now())
-    assert await centre.store.read(identities.has_operators)
+        await centre.store.write(identities.add_user, "anna", "hash", "king", clock.now())
+    await centre.store.write(identities.add_user, "anna", "hash", "operator", clock.now())
+    assert await centre.store.read(identities.has_users)
     assert await centre.store.write(identities.set_password, "anna", "newer")
     assert not await centre.store.write(identities.set_password, "bert", "newer")
-    assert await centre.store.read(identities.get_operator, "anna") == OperatorRecord(
+    assert await centre.store.read(identities.get_user, "anna") == UserRecord(
         "anna", "newer", "operator", clock.now(), version=2
     )
-    assert await centre.store.read(identities.get_operator, "bert") is None
+    assert await centre.store.read(identities.get_user, "bert") is None
 
 
 async def test_a_node_says_that_it_lives_until_it_stops(centre: Centre, clock: ManualClock) -> None:

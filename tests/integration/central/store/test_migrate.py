@@ -1,4 +1,4 @@
-"""Migrations: they lead exactly to tables.py, once, forward only, and for several nodes at a time."""
+"""Migrations: the first leads exactly to the tables of `schema/`; a made-up next release upgrades a filled database."""
 
 import asyncio
 import re
@@ -10,13 +10,19 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
 
+from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.engine.store import Store, open_store
-from fieldpost.central.store.schema.migrate import upgrade, upgrade_async
+from fieldpost.central.store.schema.migrate import VERSIONS, upgrade, upgrade_async
 from fieldpost.central.store.schema.tables import metadata
 from fieldpost.core.errors import ConfigError
+from fieldpost.testing import ManualClock
+from support.centre import Centre
 from support.databases import PostgresDatabases, apart
 
+HERE = Path(__file__).parent
+NEXT = (VERSIONS, HERE / "next_version")
 POSTGRESQL_SCHEMA = """
     select 'column', table_name, column_name, data_type, is_nullable, column_default
     from information_schema.columns where table_schema = 'public'
@@ -62,7 +68,8 @@ def schema_of(conn: Connection) -> set[tuple[str, ...]]:
         if kind == "table":
             columns = conn.exec_driver_sql(f"pragma table_info({name})").all()
             keys = conn.exec_driver_sql(f"pragma foreign_key_list({name})").all()
-            checks = {" ".join(check.split()) for check in re.findall(r"CONSTRAINT \w+ CHECK \(.*\)", sql)}
+            parts = re.split(r", *(?=CONSTRAINT)|\s\)(?: WITHOUT ROWID)?$", " ".join(sql.split()))
+            checks = {part for part in parts if part and " CHECK (" in part}
             found |= {
                 (kind, name, str(sorted(map(str, columns))), str(sorted(map(str, keys)))),
                 *((c,) for c in checks),
@@ -123,15 +130,57 @@ def test_migrating_needs_no_loop(empty_store_url: str) -> None:
     apart(lambda: upgrade(empty_store_url))
 
 
-async def test_a_schema_of_a_newer_version_is_refused(store_url: str) -> None:
+@pytest.mark.parametrize(
+    ("revision", "code", "advice"),
+    [("m9999", "store.newer", "run that version"), ("0009", "store.unreleased", "new folder or an empty database")],
+)
+async def test_a_schema_that_no_migration_starts_from_is_refused(
+    store_url: str, revision: str, code: str, advice: str
+) -> None:
     async with opened(store_url) as store:
         before = await store.read(schema_of)
-        await store.write(lambda conn: conn.execute(text("update alembic_version set version_num = '9999'")).rowcount)
+        await store.write(
+            lambda conn: conn.execute(text("update alembic_version set version_num = :r"), {"r": revision}).rowcount
+        )
         with pytest.raises(ConfigError) as caught:
             await upgrade_async(store_url)
-        assert caught.value.code == "store.newer"
-        assert "9999" in caught.value.message
+        assert caught.value.code == code
+        assert revision in caught.value.message
+        assert advice in str(caught.value)
         assert await store.read(schema_of) == before
+
+
+@pytest.mark.req("DEC-05")
+async def test_the_next_version_upgrades_a_filled_database_of_this_one(
+    mailing: Centre, store_url: str, clock: ManualClock
+) -> None:
+    """Several nodes migrate at once; rows, targets and audit entries are as before, this version refuses the result."""
+    sent = await mailing.send()
+    await mailing.deliver()
+    waiting = await mailing.send()
+    await mailing.store.write(identities.add_user, "anna", "hash", "admin", clock.now())
+    before = [await mailing.get(sent), await mailing.get(waiting)]
+    story = await mailing.story(sent)
+    await asyncio.gather(*(upgrade_async(store_url, NEXT) for _ in range(3)))
+    assert [await mailing.get(sent), await mailing.get(waiting)] == before
+    assert await mailing.story(sent) == story
+    assert await mailing.rows("select severity from notifications") == [("info",), ("info",)]
+    assert await mailing.rows("select name, role from users where name = 'anna'") == [("anna", "admin")]
+    assert len(await mailing.rows("select channel_name from channels where settings is not null")) == 1
+    assert await mailing.rows("select version_num from alembic_version") == [("m0002",)]
+    with pytest.raises(ConfigError) as caught:
+        await upgrade_async(store_url)
+    assert caught.value.code == "store.newer"
+
+
+async def test_a_migration_that_fails_changes_nothing(mailing: Centre, store_url: str) -> None:
+    sent = await mailing.send()
+    before = await mailing.store.read(schema_of)
+    with pytest.raises(DBAPIError, match="no_such_column"):
+        await upgrade_async(store_url, (VERSIONS, HERE / "broken_version"))
+    assert await mailing.store.read(schema_of) == before
+    assert await mailing.rows("select version_num from alembic_version") == [("m0001",)]
+    assert (await mailing.get(sent)).notification_id == sent
 
 
 @pytest.mark.req("DEC-05")

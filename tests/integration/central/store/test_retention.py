@@ -140,7 +140,7 @@ async def test_audit_entries_stay_with_their_row_and_go_after_it(mailing: Centre
     parked_at_site = AuditEntry(
         event_id=new_id(clock.now(), bytes(10)),
         occurred_at=clock.now(),
-        kind=AuditKind.OPERATOR_ACT,
+        kind=AuditKind.OPERATOR_ACTION,
         status=AuditStatus.SUBMITTED,
         actor="admin",
     )

@@ -50,10 +50,11 @@ def test_nobody_leads_is_a_warning(lease: Lease | None, verdict: CheckVerdict) -
 @pytest.mark.parametrize(
     ("schema", "verdict"),
     [
-        (SchemaState("0002", "0002", is_newer=False), CheckVerdict.OK),
-        (SchemaState("0001", "0002", is_newer=False), CheckVerdict.FAILING),
-        (SchemaState(None, "0002", is_newer=False), CheckVerdict.FAILING),
-        (SchemaState("0009", "0002", is_newer=True), CheckVerdict.WARNING),
+        (SchemaState("m0002", "m0002", is_newer=False), CheckVerdict.OK),
+        (SchemaState("m0001", "m0002", is_newer=False), CheckVerdict.FAILING),
+        (SchemaState(None, "m0002", is_newer=False), CheckVerdict.FAILING),
+        (SchemaState("m0009", "m0002", is_newer=True), CheckVerdict.WARNING),
+        (SchemaState("0009", "m0002", is_newer=False, is_unreleased=True), CheckVerdict.FAILING),
     ],
 )
 def test_an_old_schema_fails_and_a_newer_one_warns(schema: SchemaState, verdict: CheckVerdict) -> None:

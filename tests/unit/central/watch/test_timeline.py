@@ -35,7 +35,7 @@ def attempt(minute: int, outcome: str | None, **more: object) -> AttemptRecord:
 
 def act(minute: int, status: AuditStatus) -> AuditEntry:
     at = T0 + timedelta(minutes=minute)
-    return AuditEntry(event_id="x", occurred_at=at, kind=AuditKind.OPERATOR_ACT, status=status, actor="maria")
+    return AuditEntry(event_id="x", occurred_at=at, kind=AuditKind.OPERATOR_ACTION, status=status, actor="maria")
 
 
 def titles(n: Notification, attempts: tuple[AttemptRecord, ...] = (), acts: tuple[AuditEntry, ...] = ()) -> list[str]:
@@ -101,7 +101,7 @@ def test_a_time_that_the_site_could_not_tell_is_quoted() -> None:
 
 def test_each_retry_by_a_person_begins_a_cycle_and_says_why() -> None:
     action_id = "0198c8a0-0000-7000-8000-0000000000aa"
-    again = replace(act(3, AuditStatus.SUBMITTED), request_summary=f"bulk retry {action_id}: the relay is back")
+    again = replace(act(3, AuditStatus.SUBMITTED), request_summary="the relay is back", bulk_action_id=action_id)
     steps = timeline(replace(PENDING, cycle=2), (attempt(1, "permanent_failure"), attempt(4, None)), (again,))
     first, second = cycles(steps)
     assert [step.title for step in first][-1] == "Attempt 1: failed for good"

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.account_tables import operators, tokens
+from fieldpost.central.store.schema.account_tables import tokens, users
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class TokenRecord:
     name: str | None = None
     created_by: str | None = None
     address: str | None = None
-    agent: str | None = None
+    user_agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorRecord:
+class UserRecord:
     name: str
     password_hash: str | None
     role: str
@@ -50,11 +50,11 @@ _tokens = Statement(
     lists={"prefixes": "text"},
     result={column.name: column.type for column in _TOKEN_COLUMNS},
 )
-_OPERATOR_COLUMNS = [operators.c[name] for name in OperatorRecord.__dataclass_fields__]
+_OPERATOR_COLUMNS = [users.c[name] for name in UserRecord.__dataclass_fields__]
 # One statement, since every request of a person begins with it.
 _bearer = (
     select(*_TOKEN_COLUMNS, *_OPERATOR_COLUMNS)
-    .join_from(tokens, operators, operators.c.name == tokens.c.owner)
+    .join_from(tokens, users, users.c.name == tokens.c.owner)
     .where(tokens.c.kind == bindparam("kind"), tokens.c.prefix == bindparam("prefix"))
 )
 
@@ -72,7 +72,7 @@ def add_token(
     name: str | None = None,
     created_by: str | None = None,
     address: str | None = None,
-    agent: str | None = None,
+    user_agent: str | None = None,
 ) -> None:
     conn.execute(
         insert(tokens).values(
@@ -86,7 +86,7 @@ def add_token(
             name=name,
             created_by=created_by,
             address=address,
-            agent=agent,
+            user_agent=user_agent,
         )
     )
 
@@ -101,11 +101,11 @@ def get_tokens(conn: Connection, kind: str, prefixes: Sequence[str]) -> dict[str
     return {row.prefix: TokenRecord(**row._mapping) for row in _tokens.run(conn, kind=kind, prefixes=list(prefixes))}
 
 
-def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, OperatorRecord] | None:
+def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, UserRecord] | None:
     """A token of a person's, with the person as he is now."""
     row = conn.execute(_bearer, {"kind": kind, "prefix": prefix}).first()
     count = len(_TOKEN_COLUMNS)
-    return (TokenRecord(*row[:count]), OperatorRecord(*row[count:])) if row else None
+    return (TokenRecord(*row[:count]), UserRecord(*row[count:])) if row else None
 
 
 def live_tokens(conn: Connection, kind: str, now: datetime, owner: str | None = None) -> list[TokenRecord]:
@@ -149,7 +149,7 @@ def purge_sessions(conn: Connection, span: PurgeRange) -> PurgedBatch:
     return PurgedBatch(deleted, span.after if deleted >= span.limit else None)
 
 
-def add_operator(
+def add_user(
     conn: Connection,
     name: str,
     password_hash: str | None,
@@ -160,7 +160,7 @@ def add_operator(
     subject: str | None = None,
 ) -> None:
     conn.execute(
-        insert(operators).values(
+        insert(users).values(
             name=name,
             password_hash=password_hash,
             role=role,
@@ -171,51 +171,51 @@ def add_operator(
     )
 
 
-def get_operator(conn: Connection, name: str) -> OperatorRecord | None:
-    row = conn.execute(select(*_OPERATOR_COLUMNS).where(operators.c.name == name)).first()
-    return OperatorRecord(*row) if row else None
+def get_user(conn: Connection, name: str) -> UserRecord | None:
+    row = conn.execute(select(*_OPERATOR_COLUMNS).where(users.c.name == name)).first()
+    return UserRecord(*row) if row else None
 
 
-def get_by_subject(conn: Connection, subject: str) -> OperatorRecord | None:
-    row = conn.execute(select(*_OPERATOR_COLUMNS).where(operators.c.subject == subject)).first()
-    return OperatorRecord(*row) if row else None
+def get_by_subject(conn: Connection, subject: str) -> UserRecord | None:
+    row = conn.execute(select(*_OPERATOR_COLUMNS).where(users.c.subject == subject)).first()
+    return UserRecord(*row) if row else None
 
 
-def all_operators(conn: Connection) -> list[OperatorRecord]:
-    return [OperatorRecord(*row) for row in conn.execute(select(*_OPERATOR_COLUMNS).order_by(operators.c.name))]
+def all_users(conn: Connection) -> list[UserRecord]:
+    return [UserRecord(*row) for row in conn.execute(select(*_OPERATOR_COLUMNS).order_by(users.c.name))]
 
 
 def lock_admins(conn: Connection) -> list[str]:
     """The administrators who may act, held until the transaction ends: two who remove each other come one by one."""
-    query = select(operators.c.name).where(operators.c.role == "admin", operators.c.disabled_at.is_(None))
-    return list(conn.execute(query.order_by(operators.c.name).with_for_update()).scalars())
+    query = select(users.c.name).where(users.c.role == "admin", users.c.disabled_at.is_(None))
+    return list(conn.execute(query.order_by(users.c.name).with_for_update()).scalars())
 
 
-def change_operator(conn: Connection, name: str, version: int, values: Mapping[str, Any]) -> bool:
+def change_user(conn: Connection, name: str, version: int, values: Mapping[str, Any]) -> bool:
     """Compare-and-set: False when the account is not as it was seen."""
-    changed = update(operators).where(operators.c.name == name, operators.c.version == version)
+    changed = update(users).where(users.c.name == name, users.c.version == version)
     return conn.execute(changed.values(**values, version=version + 1)).rowcount == 1
 
 
-def remove_operator(conn: Connection, name: str) -> bool:
-    return conn.execute(delete(operators).where(operators.c.name == name)).rowcount == 1
+def remove_user(conn: Connection, name: str) -> bool:
+    return conn.execute(delete(users).where(users.c.name == name)).rowcount == 1
 
 
 def set_password(conn: Connection, name: str, password_hash: str, *, seen: str | None = None) -> bool:
     """A new password; with `seen` only in the place of that one."""
-    changed = update(operators).where(operators.c.name == name)
+    changed = update(users).where(users.c.name == name)
     if seen is not None:
-        changed = changed.where(operators.c.password_hash == seen)
-    values = {"password_hash": password_hash, "version": operators.c.version + 1}
+        changed = changed.where(users.c.password_hash == seen)
+    values = {"password_hash": password_hash, "version": users.c.version + 1}
     return conn.execute(changed.values(**values)).rowcount == 1
 
 
 def logged_in(conn: Connection, name: str, now: datetime) -> None:
-    conn.execute(update(operators).where(operators.c.name == name).values(last_login_at=now))
+    conn.execute(update(users).where(users.c.name == name).values(last_login_at=now))
 
 
-def has_operators(conn: Connection) -> bool:
-    return bool(conn.execute(select(func.count()).select_from(operators)).scalar())
+def has_users(conn: Connection) -> bool:
+    return bool(conn.execute(select(func.count()).select_from(users)).scalar())
 
 
 def _revoke(conn: Connection, now: datetime, *conditions: ColumnElement[bool]) -> int:

@@ -19,7 +19,7 @@ class LinkRecord:
 
     prefix: str
     digest: bytes
-    operator_name: str
+    user_name: str
     created_by: str
     created_at: datetime
     expires_at: datetime
@@ -79,7 +79,7 @@ def succeeded(conn: Connection, account: str, others: list[str], now: datetime) 
 
 def add_link(conn: Connection, link: LinkRecord) -> None:
     """In the place of any that the person had."""
-    end_links(conn, link.operator_name, link.created_at)
+    end_links(conn, link.user_name, link.created_at)
     conn.execute(insert(login_links).values({name: getattr(link, name) for name in LinkRecord.__dataclass_fields__}))
 
 
@@ -96,8 +96,8 @@ def use_link(conn: Connection, prefix: str, now: datetime) -> bool:
     return conn.execute(used.values(ended_at=now)).rowcount == 1
 
 
-def end_links(conn: Connection, operator_name: str, now: datetime) -> None:
-    ended = update(login_links).where(login_links.c.operator_name == operator_name, login_links.c.ended_at.is_(None))
+def end_links(conn: Connection, user_name: str, now: datetime) -> None:
+    ended = update(login_links).where(login_links.c.user_name == user_name, login_links.c.ended_at.is_(None))
     conn.execute(ended.values(ended_at=now))
 
 

@@ -45,21 +45,23 @@ _add = Statement(
     """
     insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id, channel,
         kind, status, source_site_id, source_node, source_instance_id, source_script, actor, target, duration_ms,
-        error_message, response_summary, request_summary)
+        error_message, response_summary, request_summary, bulk_action_id)
     select u.event_id, coalesce(u.occurred_at, n.created_at), coalesce(u.occurred_at, n.created_at), n.notification_id,
         n.origin_execution_id, n.origin_parent_execution_id, 'notification', u.kind, u.status, n.source_site_id, :node,
         n.source_instance_id, n.source_script, coalesce(u.actor, n.source_script, n.source_site_id), n.list_name,
-        u.duration_ms, u.error, u.response, u.request
+        u.duration_ms, u.error, u.response, u.request, :bulk_action_id
     from {rows} join notifications n on n.notification_id = u.notification_id
     """,
     rows=_ROWS,
 )
 
 
-def add_for_notifications(conn: Connection, node: str | None, entries: Sequence[NotificationEntry]) -> None:
+def add_for_notifications(
+    conn: Connection, node: str | None, entries: Sequence[NotificationEntry], bulk_action_id: str | None = None
+) -> None:
     """Append entries about notifications that have a row."""
     if entries:
-        _add.run(conn, entries, node=node)
+        _add.run(conn, entries, node=node, bulk_action_id=bulk_action_id)
 
 
 def add(conn: Connection, entries: Sequence[AuditEntry]) -> None:

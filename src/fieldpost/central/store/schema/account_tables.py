@@ -20,14 +20,14 @@ tokens = Table(
     Column("name", Text),  # what its owner calls it
     Column("created_by", Text),
     Column("address", Text),  # where a session was opened from, and by which browser
-    Column("agent", Text),
+    Column("user_agent", Text),
     CheckConstraint("kind in ('site', 'api', 'session')", "kind"),
     CheckConstraint("(kind = 'site') = (role is null)", "role"),
     Index("ix_tokens_owner", "kind", "owner"),
 )
 
-operators = Table(
-    "operators",
+users = Table(
+    "users",
     metadata,
     Column("name", Text, primary_key=True),
     Column("password_hash", Text),  # none until a one-time link was used, or where the identity provider knows him
@@ -39,7 +39,7 @@ operators = Table(
     Column("subject", Text),  # whom the identity provider means: issuer and subject
     Column("version", BigInteger, nullable=False, server_default="1"),
     CheckConstraint("role in ('viewer', 'operator', 'admin')", "role"),
-    Index("ix_operators_subject", "subject", unique=True),
+    Index("ix_users_subject", "subject", unique=True),
 )
 
 login_links = Table(
@@ -47,12 +47,12 @@ login_links = Table(
     metadata,
     Column("prefix", Text, primary_key=True),
     Column("digest", LargeBinary, nullable=False),
-    Column("operator_name", Text, ForeignKey("operators.name", ondelete="CASCADE"), nullable=False),
+    Column("user_name", Text, ForeignKey("users.name", ondelete="CASCADE"), nullable=False),
     Column("created_by", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment, nullable=False),
     Column("ended_at", Moment),  # when it was used, or replaced by another
-    Index("ix_login_links_operator_name", "operator_name"),
+    Index("ix_login_links_user_name", "user_name"),
 )
 
 login_delays = Table(

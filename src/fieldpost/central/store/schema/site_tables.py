@@ -34,7 +34,7 @@ site_mirrors = Table(
     Column("replaced_at", Moment),
     Column("replaced_count", Integer, nullable=False, server_default="0"),
     Column("refused_count", BigInteger, nullable=False, server_default="0"),
-    Column("trouble", Text),
+    Column("last_refusal", Text),
     CheckConstraint("cursor >= 0 and round >= 1 and replaced_count >= 0 and refused_count >= 0", "counts"),
 )
 

@@ -32,8 +32,8 @@ IS_SUSPECT = "due_at is not null and orphan_count > 0"
 IS_UNDELIVERED = "status <> 'delivered'"
 IS_TERMINAL = "terminal_at is not null"
 IS_WAITING = "due_at is not null"
-IS_ACT = "kind not in ('notify_send', 'notify_deliver')"
-IS_TROUBLE = "status in ('failed', 'parked', 'discarded', 'skipped')"
+IS_ACTION = "kind not in ('notify_send', 'notify_deliver')"
+IS_FAILURE = "status in ('failed', 'parked', 'discarded', 'skipped')"
 
 notifications = Table(
     "notifications",
@@ -178,18 +178,16 @@ audit = Table(
     Column("source_script", Text),
     Column("actor", Text, nullable=False),
     Column("target", Text),
-    Column("http_status", Integer),
     Column("duration_ms", BigInteger),
     Column("error_message", Text),
-    Column("error_detail", Text),
     Column("request_summary", Text),
     Column("response_summary", Text),
-    Column("payload_truncated", Boolean, nullable=False, server_default=text("false")),
     Column("extra", Json),
+    Column("bulk_action_id", Id),
     CheckConstraint("channel in ('api_outbound', 'db_outbound', 'notification', 'api_inbound')", "channel"),
     CheckConstraint(
         "kind in ('api_call', 'api_call_cached', 'db_write', 'db_write_cached', 'notify_send', 'notify_deliver',"
-        " 'inbound_request', 'inbound_auth_failure', 'cached_submit', 'cached_resolve', 'operator_act')",
+        " 'inbound_request', 'inbound_auth_failure', 'cached_submit', 'cached_resolve', 'operator_action')",
         "kind",
     ),
     CheckConstraint(
@@ -201,10 +199,18 @@ audit = Table(
     # Most entries tell of deliveries that went well. What people look for is rare, and has small indexes of its own,
     # which cost a delivery nothing; by its site every entry is found.
     Index("ix_audit_site", "source_site_id", "occurred_at"),
-    Index("ix_audit_act", "occurred_at", postgresql_where=text(IS_ACT), sqlite_where=text(IS_ACT)),
-    Index("ix_audit_act_actor", "actor", "occurred_at", postgresql_where=text(IS_ACT), sqlite_where=text(IS_ACT)),
-    Index("ix_audit_act_target", "target", "occurred_at", postgresql_where=text(IS_ACT), sqlite_where=text(IS_ACT)),
-    Index("ix_audit_trouble", "occurred_at", postgresql_where=text(IS_TROUBLE), sqlite_where=text(IS_TROUBLE)),
+    Index("ix_audit_action", "occurred_at", postgresql_where=text(IS_ACTION), sqlite_where=text(IS_ACTION)),
+    Index(
+        "ix_audit_action_actor", "actor", "occurred_at", postgresql_where=text(IS_ACTION), sqlite_where=text(IS_ACTION)
+    ),
+    Index(
+        "ix_audit_action_target",
+        "target",
+        "occurred_at",
+        postgresql_where=text(IS_ACTION),
+        sqlite_where=text(IS_ACTION),
+    ),
+    Index("ix_audit_failure", "occurred_at", postgresql_where=text(IS_FAILURE), sqlite_where=text(IS_FAILURE)),
 )
 
 breakers = Table(
@@ -400,7 +406,7 @@ bulk_action_rows = Table(
     "bulk_action_rows",
     metadata,
     Column("action_id", Id, ForeignKey("bulk_actions.action_id", ondelete="CASCADE"), primary_key=True),
-    Column("place", Integer, primary_key=True, autoincrement=False),  # 1, 2, 3, …: the order they are worked off in
+    Column("position", Integer, primary_key=True, autoincrement=False),  # 1, 2, 3, …: the order they are worked off in
     Column("notification_id", Id, nullable=False),  # no foreign key: what is purged stays in the record of the act
     Column("version", BigInteger),  # null for what was not there
     Column("error_key", Text),

@@ -26,7 +26,7 @@ from sqlalchemy import Boolean, Connection, Integer
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.notifications.audit import to_entry
-from fieldpost.central.store.schema.tables import IS_ACT, IS_TROUBLE, audit
+from fieldpost.central.store.schema.tables import IS_ACTION, IS_FAILURE, audit
 from fieldpost.core.audit import AuditEntry, AuditStatus
 from fieldpost.core.search.audit_filter import ACTS, ERRORS, AuditFilter
 from fieldpost.core.search.page_key import PageKey
@@ -98,16 +98,16 @@ _WAYS: Mapping[str, Statement] = {
     "about": _walking(
         _arm("ix_audit_correlation_id", "correlation_id = :about"),
         _arm(
-            "ix_audit_act_target",
-            f"{IS_ACT} and (correlation_id is null or correlation_id <> :about)",
+            "ix_audit_action_target",
+            f"{IS_ACTION} and (correlation_id is null or correlation_id <> :about)",
             key="target",
             given="about_text",
         ),
     ),
-    "target": _walking(_arm("ix_audit_act_target", IS_ACT, key="target", given="target")),
-    "actor": _walking(_arm("ix_audit_act_actor", IS_ACT, key="actor", given="actor")),
-    "act": _walking(_arm("ix_audit_act", IS_ACT)),
-    "trouble": _walking(_arm("ix_audit_trouble", IS_TROUBLE)),
+    "target": _walking(_arm("ix_audit_action_target", IS_ACTION, key="target", given="target")),
+    "actor": _walking(_arm("ix_audit_action_actor", IS_ACTION, key="actor", given="actor")),
+    "act": _walking(_arm("ix_audit_action", IS_ACTION)),
+    "trouble": _walking(_arm("ix_audit_failure", IS_FAILURE)),
     "site": _walking(_arm("ix_audit_site", key="source_site_id", given="site")),
     "moment": _walking(_arm("ix_audit_occurred_at")),
 }

@@ -21,7 +21,7 @@ from fieldpost.core.search.page_key import PageKey
 class ActRow:
     """One notification of an act; `version` is the one seen, None for one that was not there."""
 
-    place: int
+    position: int
     notification_id: str
     version: int | None
     error_key: str | None
@@ -62,7 +62,7 @@ _ACT: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] = {
 }
 _COLUMNS = ", ".join(_ACT)
 _ROW = {
-    "place": Integer,
+    "position": Integer,
     "notification_id": Id,
     "version": Integer,
     "error_key": Text,
@@ -108,7 +108,12 @@ _cancel = Statement(
     """
 )
 
-_NEW_ROW: Mapping[str, ParameterKind] = {"place": "int", "notification_id": "id", "version": "int", "error_key": "text"}
+_NEW_ROW: Mapping[str, ParameterKind] = {
+    "position": "int",
+    "notification_id": "id",
+    "version": "int",
+    "error_key": "text",
+}
 _add_rows = Statement(
     f"""
     insert into bulk_action_rows (action_id, {", ".join(_NEW_ROW)})
@@ -119,33 +124,33 @@ _add_rows = Statement(
 _rows = Statement(
     f"""
     select {", ".join(_ROW)} from bulk_action_rows
-    where action_id = :action_id and place > :after and (cast(:outcome as text) is null or outcome = :outcome)
-    order by place limit :limit
+    where action_id = :action_id and position > :after and (cast(:outcome as text) is null or outcome = :outcome)
+    order by position limit :limit
     """,
     result=_ROW,
 )
 _settle = Statement(
     """
     update bulk_action_rows set outcome = u.outcome, current_status = u.current_status, settled_at = :at
-    from {rows} where bulk_action_rows.action_id = :action_id and bulk_action_rows.place = u.place
+    from {rows} where bulk_action_rows.action_id = :action_id and bulk_action_rows.position = u.position
     """,
-    rows={"place": "int", "outcome": "text", "current_status": "text"},
+    rows={"position": "int", "outcome": "text", "current_status": "text"},
 )
 _tried = Statement(
     """
     select r.error_key, n.status, n.last_error from bulk_action_rows r
     join notifications n on n.notification_id = r.notification_id
-    where r.action_id = :action_id and r.place <= :end and r.outcome = 'done'
+    where r.action_id = :action_id and r.position <= :end and r.outcome = 'done'
     """,
     result={"error_key": Text, "status": Text, "last_error": Text},
 )
 # The rows first, in batches: an act may have been about a hundred thousand.
 _purge_rows = Statement(
     """
-    delete from bulk_action_rows where (action_id, place) in (
-        select r.action_id, r.place from bulk_actions a join bulk_action_rows r on r.action_id = a.action_id
+    delete from bulk_action_rows where (action_id, position) in (
+        select r.action_id, r.position from bulk_actions a join bulk_action_rows r on r.action_id = a.action_id
         where a.ended_at < :cutoff limit :limit
-    ) returning place
+    ) returning position
     """
 )
 _purge_acts = Statement(
@@ -165,7 +170,9 @@ def add(conn: Connection, act: BulkAction, rows: Sequence[ActRow] = ()) -> None:
 
 def add_rows(conn: Connection, action_id: str, rows: Sequence[ActRow]) -> None:
     if rows:
-        _add_rows.run(conn, [(r.place, r.notification_id, r.version, r.error_key) for r in rows], action_id=action_id)
+        _add_rows.run(
+            conn, [(r.position, r.notification_id, r.version, r.error_key) for r in rows], action_id=action_id
+        )
 
 
 def get(conn: Connection, action_id: str) -> BulkAction | None:
@@ -174,7 +181,7 @@ def get(conn: Connection, action_id: str) -> BulkAction | None:
 
 
 def newest(conn: Connection, limit: int, before: PageKey | None = None) -> list[BulkAction]:
-    """The acts that began before this place, newest first."""
+    """The acts that began before this position, newest first."""
     at, action_id = before or TOP
     return [_act(row) for row in _newest.run(conn, at=at, action_id=action_id, limit=limit)]
 
@@ -224,13 +231,13 @@ def cancel(conn: Connection, action_id: str, note: str, at: datetime) -> bool:
 def rows_of(
     conn: Connection, action_id: str, *, after: int = 0, limit: int, outcome: RowOutcome | None = None
 ) -> list[ActRow]:
-    """The act's rows behind this place, in their order."""
+    """The act's rows behind this position, in their order."""
     return [_row(row) for row in _rows.run(conn, action_id=action_id, after=after, limit=limit, outcome=outcome)]
 
 
 def settle(conn: Connection, act: BulkAction, rows: Sequence[ActRow], at: datetime) -> BulkAction:
     """Write the outcomes of these rows; the act with them counted."""
-    _settle.run(conn, [(r.place, r.outcome, r.current_status) for r in rows], action_id=act.action_id, at=at)
+    _settle.run(conn, [(r.position, r.outcome, r.current_status) for r in rows], action_id=act.action_id, at=at)
     outcomes = [row.outcome for row in rows]
     return replace(
         act,

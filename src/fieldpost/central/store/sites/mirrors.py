@@ -24,7 +24,7 @@ _ROWS: Mapping[str, ParameterKind] = {
     "replaced_at": "moment",
     "replaced_count": "int",
     "refused_count": "int",
-    "trouble": "text",
+    "last_refusal": "text",
 }
 _save = Statement(
     f"""

@@ -1,0 +1,72 @@
+"""A demo folder from before the first release: removed after a yes on a terminal, else refused with the command."""
+
+import fcntl
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from fieldpost.central.store.engine.store import parse_url, sqlite_engine
+from fieldpost.central.store.schema.migrate import upgrade
+from fieldpost.core.errors import ConfigError
+from fieldpost.demo.old_data import offer_removal
+
+OFFER = (
+    "import sys, pathlib; from fieldpost.demo.old_data import offer_removal; offer_removal(pathlib.Path(sys.argv[1]))"
+)
+
+
+def demo_folder(folder: Path, revision: str) -> Path:
+    (folder / "central").mkdir(parents=True)
+    url = f"sqlite:///{folder / 'central' / 'central.db'}"
+    upgrade(url)
+    engine = sqlite_engine(parse_url(url))
+    with engine.begin() as conn:
+        conn.execute(text("update alembic_version set version_num = :revision"), {"revision": revision})
+    engine.dispose()
+    return folder
+
+
+def answer_on_a_terminal(folder: Path, answer: str) -> int:
+    controller, terminal = pty.openpty()
+    os.write(controller, f"{answer}\n".encode())
+    try:
+        return subprocess.run(
+            [sys.executable, "-c", OFFER, str(folder)], stdin=terminal, stdout=terminal, check=False
+        ).returncode
+    finally:
+        os.close(controller)
+        os.close(terminal)
+
+
+@pytest.mark.parametrize("revision", ["m0001", "m9999"])
+def test_data_of_a_release_stays(tmp_path: Path, revision: str) -> None:
+    offer_removal(tmp_path / "none")
+    folder = demo_folder(tmp_path / "demo", revision)
+    offer_removal(folder)
+    assert (folder / "central" / "central.db").exists()
+
+
+def test_without_a_terminal_the_command_that_removes_it_is_named(tmp_path: Path) -> None:
+    folder = demo_folder(tmp_path / "my demo", "0009")
+    with pytest.raises(ConfigError) as caught:
+        offer_removal(folder)
+    assert caught.value.code == "demo.unreleased"
+    assert f"rm -r '{folder}'" in (caught.value.hint or "")
+    assert folder.exists()
+
+
+def test_on_a_terminal_a_yes_removes_it_and_anything_else_does_not(tmp_path: Path) -> None:
+    folder = demo_folder(tmp_path / "demo", "0009")
+    assert answer_on_a_terminal(folder, "no") != 0
+    assert folder.exists()
+    with (folder / "demo.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert answer_on_a_terminal(folder, "y") != 0, "another demo works there"
+    assert folder.exists()
+    assert answer_on_a_terminal(folder, "y") == 0
+    assert not folder.exists()
