@@ -268,7 +268,7 @@ async def test_a_node_whose_dispatcher_is_silent_is_not_ready(front: Front, cloc
 
 
 async def test_a_schema_that_is_not_this_versions_is_told(front: Front) -> None:
-    await front.centre.execute("update alembic_version set version_num = '9999'")
+    await front.centre.execute("update alembic_version set version_num = 'm9999'")
     assert (await checks(front))[2]["migrations"] == "warning"
     await front.centre.execute("update alembic_version set version_num = '0001'")
     status, _, found = await checks(front)
