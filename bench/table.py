@@ -33,7 +33,7 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 
 BY = Thresholds()
 CLAIM = 100

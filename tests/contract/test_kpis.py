@@ -24,7 +24,7 @@ from fieldpost.core import kpi
 from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import KPIS, NOTHING, KpiCall, KpiRow, Thresholds
 from fieldpost.core.notification import Status
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.sites.message import CallStatus
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)

@@ -38,8 +38,8 @@ from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status, Target
 from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure, fold
-from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.sites.health import Freshness
 from fieldpost.core.sites.intent import IntentKind
 from fieldpost.core.times import to_text

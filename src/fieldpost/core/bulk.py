@@ -15,8 +15,8 @@ from enum import StrEnum
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Status
-from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.notification_filter import Filter
 
 STAGE_ENDS = (1, 11)
 """How many notifications a retry in stages has tried after its first and its second stage; then come the rest."""

@@ -44,13 +44,13 @@ def is_label(text: str) -> bool:
     return True
 
 
-def check_subject(value: object) -> str:
+def check_subject(value: object, field: str = "subject") -> str:
     # Fast path: printable ASCII passes all the rules below.
     if type(value) is str and len(value) <= SUBJECT_BYTES_MAX and value.isascii() and value.isprintable():
         return value
-    text = _check_text(value, "subject", SUBJECT_BYTES_MAX)
+    text = _check_text(value, field, SUBJECT_BYTES_MAX)
     if _LINE_BREAK.search(text):
-        raise InvalidInput("text.line_break", "subject must not contain a line break", field="subject")
+        raise InvalidInput("text.line_break", f"{field} must not contain a line break", field=field)
     return text
 
 

@@ -81,7 +81,7 @@ async def test_limits_orders_and_parameters_that_there_are_not_are_refused(front
         f"{name}=a&{name}=b": (422, "query.twice", name)
         for name in ("limit", "cursor", "site", "list", "type", "subject", "from", "to", "stuck", "overdue", "error")
     }
-    cases |= {f"status={text}": (422, "status.unknown", "status") for text in ("PARKED", "", "forwarding", "0")}
+    cases |= {f"status={text}": (422, "filter.choice", "status") for text in ("PARKED", "", "forwarding", "0")}
     cases |= {
         f"{name}={text}": (422, "filter.truth", name)
         for name in ("stuck", "overdue")

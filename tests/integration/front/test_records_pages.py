@@ -84,7 +84,7 @@ async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_stays_typed
     async with visiting(front, "viewer") as visitor:
         text = await visitor.look("/audit", about="12", actor="anna")
         assert visitor.page.status_code == 422
-        assert "About must be the id of a notification" in text
+        assert "About must be an id of 36 characters" in text
         assert 'value="12"' in visitor.page.text
         assert 'value="anna"' in visitor.page.text
 

@@ -98,8 +98,8 @@ async def test_calls_are_found_by_every_filter_and_page_by_page(front: Front, ca
 
 async def test_a_question_that_makes_no_sense_is_refused_by_its_field(front: Front) -> None:
     for query, code in (
-        ({"status": "sleeping"}, "status.unknown"),
-        ({"category": "notification"}, "filter.category"),
+        ({"status": "sleeping"}, "filter.choice"),
+        ({"category": "notification"}, "filter.choice"),
         ({"from": "yesterday"}, "filter.time"),
         ({"from": "2026-11-15T08:00:00Z", "to": "2026-11-14T08:00:00Z"}, "filter.range"),
         ({"target": "+++"}, "filter.words"),
@@ -109,7 +109,7 @@ async def test_a_question_that_makes_no_sense_is_refused_by_its_field(front: Fro
     ):
         assert (await ask(front, "cached-calls", 422, **query))["code"] == code
     assert (await ask(front, "cached-calls", 400, cursor="nonsense"))["code"] == "cursor.invalid"
-    assert (await ask(front, "intents", 422, state="asleep"))["code"] == "state.unknown"
+    assert (await ask(front, "intents", 422, state="asleep"))["code"] == "filter.choice"
 
 
 async def test_a_stuck_call_is_shown_as_stuck(front: Front, calls: Calls, clock: ManualClock) -> None:

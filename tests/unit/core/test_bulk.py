@@ -8,8 +8,8 @@ import pytest
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, Judgement, Tried, judge, parked_only
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Status
-from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.notification_filter import Filter
 
 NOW = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 BUSY = fingerprint_key("451 server 7 is busy")

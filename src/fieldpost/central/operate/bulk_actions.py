@@ -23,8 +23,8 @@ from fieldpost.core.audit import AuditEntry
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, parked_only
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound, Unavailable
 from fieldpost.core.ids import is_id, new_id, parse_notification_id
-from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.text import check_label
 
 SELECTION_MAX = 5000

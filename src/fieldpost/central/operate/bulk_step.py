@@ -23,8 +23,8 @@ from fieldpost.core.errors import Conflict
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification, Status
-from fieldpost.core.search.filters import parse
 from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.notification_filter import Filter
 
 GATHER_MAX = 1000
 BATCH = 200
@@ -61,7 +61,7 @@ def turn(conn: Connection, action_id: str, *, now: datetime | None) -> Turned | 
 def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
     act = found.act
     assert act.wanted is not None, "what is about a selection has nothing to gather"
-    page = notifications.find(conn, parse(act.wanted), limit=GATHER_MAX, before=found.gathered_to)
+    page = notifications.find(conn, Filter.parse(act.wanted), limit=GATHER_MAX, before=found.gathered_to)
     parked = [n for n in page.notifications if n.terminal_at is not None and n.terminal_at <= act.as_of]
     bulk_actions.add_rows(
         conn,

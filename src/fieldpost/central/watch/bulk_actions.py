@@ -18,7 +18,7 @@ from fieldpost.core.bulk import BulkAction, RowOutcome, parked_only
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Summary
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 
 __all__ = ["ActPage", "ActRow", "ActStory", "BulkActionReader", "BulkPreview", "RowPage"]

@@ -1,33 +1,24 @@
 """The cached calls of all sites as these report them, and what operators have asked for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import cached_calls, intents, mirrors
-from fieldpost.central.store.sites.cached_calls import CallFilter
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
-from fieldpost.core.search.filters import parse_range
-from fieldpost.core.search.tokens import TOKENS_MAX, tokenize
+from fieldpost.core.search.call_filter import CallFilter
 from fieldpost.core.sites.call_mirror import CachedCall, Mirror
 from fieldpost.core.sites.intent import Intent, IntentState
-from fieldpost.core.sites.message import CallStatus, Category
-from fieldpost.core.text import check_label, is_label
-
-W = TypeVar("W", bound=StrEnum)
+from fieldpost.core.text import is_label
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
-FIELDS = ("site", "category", "status", "from", "to", "target", "stuck")
-"""What the calls can be narrowed by; only `status` may be given more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +56,15 @@ class CachedCalls:
 
     async def page(
         self,
-        given: Mapping[str, str | Sequence[str]] | None = None,
+        wanted: CallFilter | None = None,
         *,
         limit: int = LIMIT_DEFAULT,
         cursor: str | None = None,
     ) -> CallPage:
         """A page of calls, or InvalidInput naming what is wrong with the question."""
-        wanted = parse(given or {})
         _check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
+        wanted = wanted or CallFilter()
         return await self._store.read(_page, wanted, limit, before, self.stuck_after, now=self._store.now())
 
     async def detail(self, site: str | None, call_id: str) -> CallDetail:
@@ -101,41 +92,17 @@ class CachedCalls:
         self,
         *,
         site: str | None = None,
-        states: Sequence[str] = (),
+        states: Sequence[IntentState] = (),
         limit: int = LIMIT_DEFAULT,
         cursor: str | None = None,
     ) -> IntentPage:
         """Intents, the newest first."""
         _check_limit(limit)
-        if site is not None:
-            check_label(site, "site")
-        asked = tuple(_word(IntentState, text, "state") for text in states)
         before = None if cursor is None else from_cursor(cursor)
-        found = await self._store.read(intents.find, site=site, states=asked, limit=limit + 1, before=before)
+        found = await self._store.read(intents.find, site=site, states=tuple(states), limit=limit + 1, before=before)
         shown = found[:limit]
         more = len(found) > limit
         return IntentPage(shown, to_cursor((shown[-1].created_at, shown[-1].intent_id)) if more else None)
-
-
-def parse(given: Mapping[str, str | Sequence[str]]) -> CallFilter:
-    """The filter that these fields say, or InvalidInput naming the field that says none."""
-    for name in given:
-        if name not in FIELDS:
-            raise InvalidInput("filter.unknown", f"there is no filter {name[:64]!r}", field=name[:64])
-    one = {name: value for name, value in given.items() if isinstance(value, str)}
-    asked = given.get("status", ())
-    since, until = parse_range(one)
-    return CallFilter(
-        site=check_label(one["site"], "site") if "site" in one else None,
-        category=_category(one["category"]) if "category" in one else None,
-        statuses=tuple(
-            dict.fromkeys(_word(CallStatus, text, "status") for text in ([asked] if isinstance(asked, str) else asked))
-        ),
-        since=since,
-        until=until,
-        target=_target(one["target"]) if "target" in one else None,
-        is_stuck=_truth(one["stuck"], "stuck") if "stuck" in one else False,
-    )
 
 
 def is_stuck(call: CachedCall, now: datetime, stuck_after: timedelta) -> bool:
@@ -178,32 +145,3 @@ def _detail(
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= LIMIT_MAX:
         raise InvalidInput("limit.range", f"limit must be from 1 to {LIMIT_MAX}", field="limit")
-
-
-def _word(kind: type[W], text: str, field: str) -> W:
-    try:
-        return kind(text)
-    except ValueError:
-        raise InvalidInput(
-            f"{field}.unknown", f"{field} must be one of {', '.join(kind)}, not {text[:64]!r}", field=field
-        ) from None
-
-
-def _category(text: str) -> Category:
-    found = _word(Category, text, "category")
-    if not found.is_tracked:
-        raise InvalidInput("filter.category", "notifications are no cached calls", field="category")
-    return found
-
-
-def _truth(text: str, field: str) -> bool:
-    if text not in ("true", "false"):
-        raise InvalidInput("filter.truth", f"{field} must be true or false", field=field)
-    return text == "true"
-
-
-def _target(text: str) -> str:
-    count = len(tokenize(check_label(text, "target")))
-    if not 1 <= count <= TOKENS_MAX:
-        raise InvalidInput("filter.words", f"target must hold 1 to {TOKENS_MAX} words to look for", field="target")
-    return text

@@ -24,8 +24,8 @@ from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds, is_stuck
 from fieldpost.core.lists import DeliveryPath, resolve
 from fieldpost.core.notification import Notification, Summary
-from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint, fingerprint_key
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 
 __all__ = [

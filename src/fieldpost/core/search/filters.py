@@ -1,122 +1,164 @@
-"""Filters of the list of notifications."""
+"""Filters of lists, declared once per noun.
+
+A `FilterField` describes one filter: its name, kind, help and choices. Query parameters and their OpenAPI description,
+options of the command line and fields of console forms derive from these declarations. `read_filters` converts given
+texts to values; the filter types (`Filter`, `AuditFilter`, `CallFilter`) are built from them.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from enum import StrEnum
+from typing import Any
 
+from fieldpost.core.audit import AuditChannel, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.kpi import Thresholds
-from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.search.fingerprint import fingerprint_key, is_fingerprint_key
+from fieldpost.core.ids import is_id
+from fieldpost.core.notification import Status
+from fieldpost.core.search.fingerprint import is_fingerprint_key
 from fieldpost.core.search.tokens import TOKENS_MAX, tokenize
+from fieldpost.core.sites.intent import IntentState
+from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.core.text import check_label, check_subject
 from fieldpost.core.times import from_text, to_text
 
-FIELDS = ("status", "type", "site", "list", "from", "to", "stuck", "overdue", "subject", "error")
-"""What a filter is called by in queries, forms and stored acts; only `status` may be given more than once."""
+GivenFilters = Mapping[str, str | Sequence[str]]
+"""Filter values as text, by field name; only a repeatable field takes several."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|\+00:00)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which notifications are asked for; what is not given is not filtered by. Made by `parse` from what people say."""
+class FilterKind(StrEnum):
+    """How the value of a filter is written and checked."""
 
-    statuses: tuple[Status, ...] = ()
-    type: str | None = None
-    site: str | None = None
-    list_name: str | None = None
-    since: datetime | None = None
-    """Arrived at central at this moment or later."""
-    until: datetime | None = None
-    """Arrived before this moment."""
-    is_stuck: bool = False
-    is_overdue: bool = False
-    overdue_before: datetime | None = None
-    """Free to be taken since before this moment, and not taken: what `resolved` makes of `is_overdue`."""
-    subject: str | None = None
-    """Words that the subject must hold."""
-    error_key: str | None = None
-    """The key of a group of errors (`fingerprint_key`); of parked ones, unless other statuses are asked for."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tokenize(self.subject) if self.subject is not None else ()
-
-    def fits_text(self, subject: str, error: str | None) -> bool:
-        """Whether subject and error fit: what no database judges, so that all judge alike."""
-        if self.subject is not None and not _words_of(self.subject) <= set(tokenize(subject)):
-            return False
-        return self.error_key is None or (error is not None and fingerprint_key(error) == self.error_key)
-
-    def resolved(self, now: datetime, by: Thresholds) -> "Filter | None":
-        """The same without `is_stuck` and `is_overdue`, as statuses and times; None when nothing at all can fit."""
-        if not self.is_stuck and not self.is_overdue:
-            return replace(self, statuses=self.statuses or ((Status.PARKED,) if self.error_key is not None else ()))
-        live = tuple(status for status in self.statuses or Status if status in LIVE)
-        if not live:
-            return None
-        stuck_before = now - by.stuck_after if self.is_stuck else None
-        overdue_before = now - by.overdue_after if self.is_overdue else None
-        # What is overdue has arrived before it could be taken.
-        until = min(at for at in (self.until, stuck_before, overdue_before) if at is not None)
-        return replace(
-            self, statuses=live, until=until, overdue_before=overdue_before, is_stuck=False, is_overdue=False
-        )
-
-    def fields(self) -> dict[str, str | list[str]]:
-        """What was given, by the names in FIELDS; `parse` makes the same filter of it."""
-        given: dict[str, str | list[str] | None] = {
-            "status": [status.value for status in self.statuses] or None,
-            "type": self.type,
-            "site": self.site,
-            "list": self.list_name,
-            "from": to_text(self.since) if self.since else None,
-            "to": to_text(self.until) if self.until else None,
-            "stuck": "true" if self.is_stuck else None,
-            "overdue": "true" if self.is_overdue else None,
-            "subject": self.subject,
-            "error": self.error_key,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+    TEXT = "text"
+    """A name of up to 256 bytes, compared as a whole."""
+    CHOICE = "choice"
+    """One of the field's choices."""
+    TIME = "time"
+    """An RFC 3339 time in UTC."""
+    FLAG = "flag"
+    """`true` or `false`."""
+    WORDS = "words"
+    """Up to 16 words, all of which must occur."""
+    ID = "id"
+    """A UUID."""
+    ERROR_GROUP = "error_group"
+    """The key of a group of equal errors."""
 
 
-def parse(given: Mapping[str, str | Sequence[str]]) -> Filter:
-    """The filter that these fields say, or InvalidInput naming the field that says none."""
-    for name in given:
-        if name not in FIELDS:
-            raise InvalidInput("filter.unknown", f"there is no filter {name[:64]!r}", field=name[:64])
-        if name != "status" and not isinstance(given[name], str):
-            raise InvalidInput("filter.one", f"{name} takes one value", field=name)
-    one = {name: value for name, value in given.items() if isinstance(value, str)}
-    asked = given.get("status", ())
-    since, until = parse_range(one)
-    return Filter(
-        statuses=tuple(dict.fromkeys(_status(text) for text in ([asked] if isinstance(asked, str) else asked))),
-        type=check_label(one["type"], "type") if "type" in one else None,
-        site=check_label(one["site"], "site") if "site" in one else None,
-        list_name=check_label(one["list"], "list") if "list" in one else None,
-        since=since,
-        until=until,
-        is_stuck=_is_true(one, "stuck"),
-        is_overdue=_is_true(one, "overdue"),
-        subject=_subject(one["subject"]) if "subject" in one else None,
-        error_key=_error_key(one["error"]) if "error" in one else None,
+@dataclass(frozen=True, slots=True)
+class FilterField:
+    """One filter of a list."""
+
+    name: str
+    """Its name in queries, forms, options and stored bulk actions."""
+    kind: FilterKind
+    help: str
+    """One phrase, without a period."""
+    attribute: str = ""
+    """The attribute of the filter type that holds the value; the name unless given."""
+    choices: tuple[str, ...] = ()
+    is_repeatable: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attribute", self.attribute or self.name)
+
+
+def _range(noun: str) -> tuple[FilterField, FilterField]:
+    return (
+        FilterField("from", FilterKind.TIME, f"{noun} at or after this time (UTC)", "since"),
+        FilterField("to", FilterKind.TIME, f"{noun} before this time (UTC)", "until"),
     )
 
 
-def parse_range(given: Mapping[str, str]) -> tuple[datetime | None, datetime | None]:
-    """What `from` and `to` say, or InvalidInput when one says no time, or both a range that runs backwards."""
-    since, until = (parse_moment(given[name], name) if name in given else None for name in ("from", "to"))
+def _choice(name: str, choices: Sequence[str], help: str, attribute: str = "", *, many: bool = False) -> FilterField:
+    return FilterField(name, FilterKind.CHOICE, help, attribute, tuple(choices), many)
+
+
+NOTIFICATION_FILTERS = (
+    _choice("status", tuple(Status), "Only notifications in this status", "statuses", many=True),
+    FilterField("type", FilterKind.TEXT, "Only notifications of this channel type"),
+    FilterField("site", FilterKind.TEXT, "Only notifications from this site or application"),
+    FilterField("list", FilterKind.TEXT, "Only notifications to this list", "list_name"),
+    *_range("Only notifications that arrived"),
+    FilterField("stuck", FilterKind.FLAG, "Only stuck notifications", "is_stuck"),
+    FilterField("overdue", FilterKind.FLAG, "Only overdue notifications", "is_overdue"),
+    FilterField("subject", FilterKind.WORDS, "Words that must all occur in the subject"),
+    FilterField("error", FilterKind.ERROR_GROUP, "Only this group of equal errors, by its key", "error_key"),
+)
+
+AUDIT_FILTERS = (
+    *_range("Only entries"),
+    _choice("kind", tuple(AuditKind), "Only entries of this kind", "kinds", many=True),
+    _choice("status", tuple(AuditStatus), "Only entries with this status", "statuses", many=True),
+    _choice("channel", tuple(AuditChannel), "Only entries of this channel"),
+    FilterField("actor", FilterKind.TEXT, "Only actions of this user or program"),
+    FilterField("target", FilterKind.TEXT, "Only actions on this list, channel, site or user"),
+    FilterField("site", FilterKind.TEXT, "Only entries about this site or application"),
+    FilterField("about", FilterKind.ID, "Only entries about this notification, cached call or bulk action"),
+)
+
+CALL_FILTERS = (
+    FilterField("site", FilterKind.TEXT, "Only calls of this site"),
+    _choice("category", [category for category in Category if category.is_tracked], "Only calls of this category"),
+    _choice("status", tuple(CallStatus), "Only calls in this status", "statuses", many=True),
+    *_range("Only calls that central first saw"),
+    FilterField("target", FilterKind.WORDS, "Words that must all occur in the target"),
+    FilterField("stuck", FilterKind.FLAG, "Only calls that are pending or retrying for too long", "is_stuck"),
+)
+
+INTENT_FILTERS = (
+    FilterField("site", FilterKind.TEXT, "Only intents for this site"),
+    _choice("state", tuple(IntentState), "Only intents in this state", "states", many=True),
+)
+
+
+def read_filters(declared: Sequence[FilterField], given: GivenFilters) -> dict[str, Any]:
+    """Convert given texts to values by attribute: times to datetimes, flags to booleans, repeatable fields to tuples.
+
+    Raises InvalidInput naming the first unknown or invalid field.
+    """
+    fields = {field.name: field for field in declared}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        field = fields.get(name)
+        if field is None:
+            raise InvalidInput("filter.unknown", f"unknown filter {name[:64]!r}", field=name[:64])
+        if field.is_repeatable:
+            texts = [value] if isinstance(value, str) else value
+            values[field.attribute] = tuple(dict.fromkeys(_read(field, text) for text in texts))
+        elif isinstance(value, str):
+            values[field.attribute] = _read(field, value)
+        else:
+            raise InvalidInput("filter.one", f"{name} takes one value", field=name)
+    since, until = values.get("since"), values.get("until")
     if since is not None and until is not None and since > until:
         raise InvalidInput("filter.range", "from must not be later than to", field="from")
-    return since, until
+    return values
+
+
+def write_filters(declared: Sequence[FilterField], wanted: object) -> dict[str, str | list[str]]:
+    """The fields of a filter that are set, as text: the inverse of `read_filters`."""
+    texts: dict[str, str | list[str]] = {}
+    for field in declared:
+        match getattr(wanted, field.attribute):
+            case None | False | ():
+                continue
+            case True:
+                texts[field.name] = "true"
+            case datetime() as time:
+                texts[field.name] = to_text(time)
+            case tuple() as values:
+                texts[field.name] = [str(value) for value in values]
+            case value:
+                texts[field.name] = str(value)
+    return texts
 
 
 def parse_moment(text: str, field: str) -> datetime:
-    """The time in UTC that this says, or InvalidInput naming the field."""
+    """Parse a time in UTC, or raise InvalidInput naming the field."""
     moment = from_text(text) if _TIME.fullmatch(text) else None
     if moment is None:
         raise InvalidInput(
@@ -125,48 +167,53 @@ def parse_moment(text: str, field: str) -> datetime:
             field=field,
             hint="write it as 2026-11-15T08:00:00Z",
         )
-    # Nothing arrived before computers counted.
+    # Stored times are microseconds since 1970; an earlier bound means the same as 1970.
     return max(moment, datetime(1970, 1, 1, tzinfo=UTC))
 
 
-@lru_cache(maxsize=64)
-def _words_of(asked: str) -> frozenset[str]:
-    """One search looks at thousands of subjects."""
-    return frozenset(tokenize(asked))
+def _read(field: FilterField, text: str) -> Any:
+    name = field.name
+    match field.kind:
+        case FilterKind.TEXT:
+            return check_label(text, name)
+        case FilterKind.CHOICE:
+            return _read_choice(field, text)
+        case FilterKind.TIME:
+            return parse_moment(text, name)
+        case FilterKind.FLAG:
+            if text not in ("true", "false"):
+                raise InvalidInput("filter.truth", f"{name} must be true or false, not {text[:64]!r}", field=name)
+            return text == "true"
+        case FilterKind.WORDS:
+            return _read_words(name, text)
+        case FilterKind.ID:
+            if not is_id(text):
+                raise InvalidInput("filter.id", f"{name} must be an id of 36 characters", field=name)
+            return text
+        case FilterKind.ERROR_GROUP:
+            if not is_fingerprint_key(text):
+                raise InvalidInput(
+                    "filter.error", f"{name} must be the key of an error group", field=name, hint="list the groups"
+                )
+            return text
 
 
-def _status(text: str) -> Status:
-    try:
-        return Status(text)
-    except ValueError:
-        known = ", ".join(Status)
-        raise InvalidInput(
-            "status.unknown", f"status must be one of {known}, not {text[:64]!r}", field="status"
-        ) from None
+def _read_choice(field: FilterField, text: str) -> str:
+    # The choice itself is returned: the member of an enumeration, not the equal text.
+    for choice in field.choices:
+        if choice == text:
+            return choice
+    known = ", ".join(field.choices)
+    raise InvalidInput("filter.choice", f"{field.name} must be one of {known}, not {text[:64]!r}", field=field.name)
 
 
-def _is_true(given: Mapping[str, str], field: str) -> bool:
-    text = given.get(field, "false")
-    if text not in ("true", "false"):
-        raise InvalidInput("filter.truth", f"{field} must be true or false, not {text[:64]!r}", field=field)
-    return text == "true"
-
-
-def _subject(text: str) -> str:
-    count = len(tokenize(check_subject(text)))
+def _read_words(name: str, text: str) -> str:
+    count = len(tokenize(check_subject(text, name)))
     if not 1 <= count <= TOKENS_MAX:
         raise InvalidInput(
             "filter.words",
-            f"subject must hold 1 to {TOKENS_MAX} words to look for, not {count}",
-            field="subject",
-            hint="words are made of letters and digits; signs between them are not looked at",
-        )
-    return text
-
-
-def _error_key(text: str) -> str:
-    if not is_fingerprint_key(text):
-        raise InvalidInput(
-            "filter.error", "error must be the key of a group of errors", field="error", hint="take one from the groups"
+            f"{name} must contain 1 to {TOKENS_MAX} words, got {count}",
+            field=name,
+            hint="words consist of letters and digits; other characters only separate them",
         )
     return text

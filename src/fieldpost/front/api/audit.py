@@ -2,25 +2,14 @@
 
 import msgspec
 
-from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.search.audit_filter import FIELDS, MANY, AuditFilter, parse
+from fieldpost.core.search.audit_filter import AuditFilter
+from fieldpost.core.search.filters import AUDIT_FILTERS
 from fieldpost.core.times import to_text
 from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
 from fieldpost.front.http.call import ApiAnswer, Call, Stream
-from fieldpost.front.http.endpoint_spec import ID, MOMENT, NAME, PAGED, Parameter, one_of, spec
-
-FILTERS = (
-    Parameter("from", MOMENT, "happened at this moment or later, in UTC"),
-    Parameter("to", MOMENT, "happened before this moment, in UTC"),
-    Parameter("kind", one_of(AuditKind), "only of these kinds", is_many=True),
-    Parameter("status", one_of(AuditStatus), "only with these statuses", is_many=True),
-    Parameter("channel", one_of(AuditChannel), "only of this channel"),
-    Parameter("actor", NAME, "only acts of this user or program"),
-    Parameter("target", NAME, "only acts on this: a list, a channel, a site, a user, …"),
-    Parameter("site", NAME, "only what came from this site or application"),
-    Parameter("about", ID, "only what is about this notification, cached call or bulk action"),
-)
+from fieldpost.front.http.endpoint_spec import PAGED, Parameter, filter_parameters, one_of, spec
 
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,14 +44,14 @@ class AuditLines(msgspec.Struct, frozen=True):
     as_of: str
 
 
-@spec(AuditLines, query=(*FILTERS, *PAGED))
+@spec(AuditLines, query=(*filter_parameters(AUDIT_FILTERS), *PAGED))
 async def page(call: Call) -> ApiAnswer:
     """A page of the audit log, newest first; filtered by `from` and `to`, `kind` and `status` (repeatable), `channel`,
     `actor` and `target` (of acts, unless a kind is given), `site`, and `about` (an id). While `next_cursor` is given
     there may be more, also on a page with fewer entries than `limit`; `searched_to` says how far back it looked."""
     query = call.query()
     cursor = query["cursor"][0] if "cursor" in query else None
-    found = await call.watch.audit.page(_filter(query), limit=call.limit(query), cursor=cursor)
+    found = await call.watch.audit.page(_filter(call), limit=call.limit(query), cursor=cursor)
     searched_to = to_text(found.searched_to) if found.searched_to else None
     return ApiAnswer(
         AuditLines([_line(one) for one in found.entries], found.next_cursor, searched_to, to_text(found.as_of))
@@ -71,7 +60,7 @@ async def page(call: Call) -> ApiAnswer:
 
 @spec(
     {"application/x-ndjson": None, "text/csv": None},
-    query=(*FILTERS, Parameter("format", one_of(FORMATS), "of the file; ndjson if not given")),
+    query=(*filter_parameters(AUDIT_FILTERS), Parameter("format", one_of(FORMATS), "of the file; ndjson if not given")),
 )
 async def export(call: Call) -> ApiAnswer:
     """All entries that fit the filter, newest first, as a file: `format` ndjson (one JSON object a line) or csv. Its
@@ -80,13 +69,13 @@ async def export(call: Call) -> ApiAnswer:
     format_ = query.get("format", ["ndjson"])[0]
     if format_ not in FORMATS:
         raise InvalidInput("export.format", f"format must be {' or '.join(FORMATS)}", field="format")
-    exported = await call.operate.audit.export(call.actor, _filter(query))
+    exported = await call.operate.audit.export(call.actor, _filter(call))
     headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
     return ApiAnswer(Stream(to_file(exported, format_), MEDIA_TYPES[format_]), headers=headers)
 
 
-def _filter(query: dict[str, list[str]]) -> AuditFilter:
-    return parse({name: values if name in MANY else values[0] for name, values in query.items() if name in FIELDS})
+def _filter(call: Call) -> AuditFilter:
+    return AuditFilter.parse(call.filters(AUDIT_FILTERS))
 
 
 def _line(entry: AuditEntry) -> AuditLine:

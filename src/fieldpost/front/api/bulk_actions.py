@@ -6,7 +6,8 @@ from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.watch.bulk_actions import ActRow
 from fieldpost.core.bulk import BulkAction, BulkVerb
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.search.filters import Filter, parse, parse_moment
+from fieldpost.core.search.filters import parse_moment
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.times import to_text
 from fieldpost.front.http.call import ApiAnswer, Body, Call
 from fieldpost.front.http.endpoint_spec import LIMITED, PAGED, Parameter, one_of, spec
@@ -84,7 +85,7 @@ class ActRowPage(msgspec.Struct, frozen=True):
 async def preview(call: Call) -> ApiAnswer:
     """How many parked notifications fit a `filter`; its `as_of`, given to the act, leaves out what parks later."""
     wanted = await call.read(Wanted)
-    found = await call.watch.bulk_actions.preview(parse(wanted.filter))
+    found = await call.watch.bulk_actions.preview(Filter.parse(wanted.filter))
     return ApiAnswer(PreviewView(found.count, found.is_whole, to_text(found.as_of)))
 
 
@@ -136,7 +137,7 @@ def _about(new: NewBulkAction) -> Filter | list[Chosen]:
     if (new.filter is None) == (new.notifications is None):
         raise InvalidInput("bulk.about", "either filter or notifications must say what it is about", field="filter")
     if new.filter is not None:
-        return parse(new.filter)
+        return Filter.parse(new.filter)
     return [Chosen(one.notification_id, one.version) for one in new.notifications or ()]
 
 

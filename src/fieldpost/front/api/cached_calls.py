@@ -4,24 +4,15 @@ from datetime import datetime
 
 import msgspec
 
-from fieldpost.central.watch.cached_calls import FIELDS, LIMIT_DEFAULT, is_stuck
+from fieldpost.central.watch.cached_calls import LIMIT_DEFAULT, is_stuck
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.call_filter import CallFilter
+from fieldpost.core.search.filters import CALL_FILTERS
 from fieldpost.core.sites.call_mirror import CachedCall
-from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.core.times import to_text
 from fieldpost.front.api.intents import IntentView, intent_view
 from fieldpost.front.http.call import ApiAnswer, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, spec
-
-FILTERS = (
-    Parameter("site", NAME, "only of this site"),
-    Parameter("category", one_of([c for c in Category if c.is_tracked]), "only of this category"),
-    Parameter("status", one_of(CallStatus), "only in these statuses", is_many=True),
-    Parameter("from", MOMENT, "issued at this moment or later, in UTC"),
-    Parameter("to", MOMENT, "issued before this moment, in UTC"),
-    Parameter("target", WORDS, "words that must all occur in the target"),
-    Parameter("stuck", one_of(("true", "false")), "only what is pending or retrying for too long"),
-)
+from fieldpost.front.http.endpoint_spec import NAME, PAGED, Parameter, filter_parameters, spec
 
 
 class CachedCallView(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,15 +55,15 @@ class CachedCallDetailView(msgspec.Struct, frozen=True):
     as_of: str
 
 
-@spec(CachedCallsView, query=(*FILTERS, *PAGED))
+@spec(CachedCallsView, query=(*filter_parameters(CALL_FILTERS), *PAGED))
 async def page(call: Call) -> ApiAnswer:
     """Cached calls, the newest first, narrowed by `site`, `category`, `status`, `from`, `to`, `stuck` and words in
     `target`."""
     query = call.query()
     limit = _number(query, "limit", LIMIT_DEFAULT)
     cursor = query["cursor"][0] if "cursor" in query else None
-    given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
-    found = await call.watch.cached_calls.page(given, limit=limit, cursor=cursor)
+    wanted = CallFilter.parse(call.filters(CALL_FILTERS))
+    found = await call.watch.cached_calls.page(wanted, limit=limit, cursor=cursor)
     return ApiAnswer(
         CachedCallsView([_view(one, call, found.as_of) for one in found.calls], found.next_cursor, to_text(found.as_of))
     )

@@ -6,10 +6,11 @@ import msgspec
 
 from fieldpost.central.watch.cached_calls import LIMIT_DEFAULT
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
+from fieldpost.core.search.filters import INTENT_FILTERS, read_filters
+from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.times import to_text
 from fieldpost.front.http.call import ApiAnswer, Body, Call
-from fieldpost.front.http.endpoint_spec import NAME, PAGED, Parameter, one_of, spec
+from fieldpost.front.http.endpoint_spec import PAGED, filter_parameters, spec
 
 
 class NewIntent(Body, frozen=True, kw_only=True):
@@ -63,11 +64,7 @@ async def give(call: Call) -> ApiAnswer:
 
 @spec(
     IntentsView,
-    query=(
-        Parameter("site", NAME, "only for this site"),
-        Parameter("state", one_of(IntentState), "only in these states", is_many=True),
-        *PAGED,
-    ),
+    query=(*filter_parameters(INTENT_FILTERS), *PAGED),
 )
 async def page(call: Call) -> ApiAnswer:
     """Intents, the newest first, narrowed by `site` and `state`."""
@@ -76,8 +73,7 @@ async def page(call: Call) -> ApiAnswer:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InvalidInput("query.number", "limit must be a whole number", field="limit")
     found = await call.watch.cached_calls.intents(
-        site=query["site"][0] if "site" in query else None,
-        states=query.get("state", ()),
+        **read_filters(INTENT_FILTERS, call.filters(INTENT_FILTERS)),
         limit=int(text),
         cursor=query["cursor"][0] if "cursor" in query else None,
     )

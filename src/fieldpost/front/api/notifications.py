@@ -7,24 +7,12 @@ import msgspec
 from fieldpost.central.watch.notifications import AttemptRecord, Detail, ErrorGroup, NotificationSummary
 from fieldpost.core.actor import Actor
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.notification import Notification, Status
-from fieldpost.core.search.filters import FIELDS, parse
+from fieldpost.core.notification import Notification
+from fieldpost.core.search.filters import NOTIFICATION_FILTERS
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.times import to_text
 from fieldpost.front.http.call import ApiAnswer, Body, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, NAME, PAGED, WORDS, Parameter, one_of, spec
-
-FILTERS = (
-    Parameter("status", one_of(Status), "only in these statuses", is_many=True),
-    Parameter("type", NAME, "only of this type"),
-    Parameter("site", NAME, "only from this site or application"),
-    Parameter("list", NAME, "only to this list"),
-    Parameter("from", MOMENT, "arrived at this moment or later, in UTC"),
-    Parameter("to", MOMENT, "arrived before this moment, in UTC"),
-    Parameter("stuck", one_of(("true", "false")), "only what is stuck"),
-    Parameter("overdue", one_of(("true", "false")), "only what is overdue"),
-    Parameter("subject", WORDS, "words that must all occur in the subject"),
-    Parameter("error", {"type": "string", "pattern": "^[0-9a-f]{12}$"}, "only this group of errors, by its key"),
-)
+from fieldpost.front.http.endpoint_spec import PAGED, filter_parameters, spec
 
 
 class NotificationLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,14 +121,14 @@ class Changed(msgspec.Struct, frozen=True):
     version: int
 
 
-@spec(NotificationPage, query=(*FILTERS, *PAGED))
+@spec(NotificationPage, query=(*filter_parameters(NOTIFICATION_FILTERS), *PAGED))
 async def page(call: Call) -> ApiAnswer:
     """A page, newest first; filtered by `status` (repeatable), `type`, `site`, `list`, `from` and `to` (arrival, in
     UTC), `stuck`, `overdue`, `subject` (words that must all occur) and `error` (a group's key); paged by `limit` and
     `cursor`. While `next_cursor` is given there may be more, also on a page with fewer notifications than `limit`."""
     query = call.query()
-    given = {name: values if name == "status" else values[0] for name, values in query.items() if name in FIELDS}
-    found = await call.watch.notifications.page(parse(given), limit=call.limit(query), cursor=_one(query, "cursor"))
+    wanted = Filter.parse(call.filters(NOTIFICATION_FILTERS))
+    found = await call.watch.notifications.page(wanted, limit=call.limit(query), cursor=_one(query, "cursor"))
     return ApiAnswer(
         NotificationPage(
             [NotificationLine(**_line(line)) for line in found.lines], found.next_cursor, to_text(found.as_of)

@@ -9,7 +9,8 @@ from starlette.responses import Response, StreamingResponse
 from fieldpost.core.actor import APP
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.search.audit_filter import ERRORS, FIELDS, MANY, AuditFilter, parse
+from fieldpost.core.search.audit_filter import ERRORS, AuditFilter
+from fieldpost.core.search.filters import AUDIT_FILTERS
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import Asked, address, read_filter
@@ -101,7 +102,7 @@ async def export(request: PageRequest) -> Response:
 
 
 def _asked(query: QueryParams) -> Asked[AuditFilter]:
-    return read_filter(query, FIELDS, parse, many=MANY)
+    return read_filter(query, AUDIT_FILTERS, AuditFilter.parse)
 
 
 def _is_view(asked: Asked[AuditFilter], fields: AuditFields) -> bool:

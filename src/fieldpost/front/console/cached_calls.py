@@ -9,11 +9,13 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
-from fieldpost.central.watch.cached_calls import FIELDS, CallPage, is_stuck, parse
+from fieldpost.central.watch.cached_calls import CallPage, is_stuck
 from fieldpost.central.watch.call_story import standing, story
 from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
+from fieldpost.core.search.call_filter import CallFilter
+from fieldpost.core.search.filters import CALL_FILTERS
 from fieldpost.core.sites.call_mirror import CachedCall
 from fieldpost.core.sites.health import LinkState
 from fieldpost.core.sites.intent import Intent, IntentKind
@@ -37,9 +39,9 @@ ID_LENGTH = 36
 
 async def page(request: PageRequest) -> Response:
     query = request.http.query_params
-    asked = read_filter(query, FIELDS, parse, many=("status",))
+    asked = read_filter(query, CALL_FILTERS, CallFilter.parse)
     cursor = query.get("cursor") or None
-    found = await request.backend.watch.cached_calls.page(asked.read, cursor=cursor) if asked.is_readable else None
+    found = await request.backend.watch.cached_calls.page(asked.wanted, cursor=cursor) if asked.is_readable else None
     fleet = await request.backend.watch.sites.all()
     figures = (await request.backend.watch.kpis.now()).total
     calls = found.calls if found else ()

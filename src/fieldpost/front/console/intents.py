@@ -7,10 +7,9 @@ from starlette.responses import Response
 
 from fieldpost.central.watch.cached_calls import LIMIT_MAX
 from fieldpost.central.watch.sites import Fleet
-from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.filters import INTENT_FILTERS, read_filters
 from fieldpost.core.sites.health import LinkState
 from fieldpost.core.sites.intent import Intent, IntentState
-from fieldpost.core.text import check_label
 from fieldpost.core.times import from_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.cached_calls import NOTICES
@@ -22,7 +21,6 @@ from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
 PATH = "/intents"
 OPEN = (IntentState.WAITING, IntentState.SENT)
 ENDED = (IntentState.DONE, IntentState.CANCELLED, IntentState.EXPIRED)
-FIELDS = ("site", "state")
 
 # What sites answer to a look, in the order in which it is read; what a newer site adds comes after.
 _COLUMNS = (
@@ -35,17 +33,18 @@ _TIMES = ("occurred_at", "rejected_at", "at", "created_at", "updated_at")
 
 async def page(request: PageRequest) -> Response:
     query = request.http.query_params
-    asked = read_filter(query, FIELDS, _parse)
-    site, state = asked.wanted.get("site"), asked.wanted.get("state")
+    asked = read_filter(query, INTENT_FILTERS, _parse)
+    site, states = asked.wanted.get("site"), asked.wanted.get("states", ())
     cursor = query.get("cursor") or None
     watch = request.backend.watch
-    wants = [state] if state else None
-    is_of_open, is_of_ended = (asked.is_readable and (state is None or state in some) for some in (OPEN, ENDED))
+    is_of_open, is_of_ended = (
+        asked.is_readable and (not states or any(state in some for state in states)) for some in (OPEN, ENDED)
+    )
     fleet = await watch.sites.all()
     opened: Sequence[Intent] = ()
     if is_of_open and cursor is None:
-        opened = (await watch.cached_calls.intents(site=site, states=wants or OPEN, limit=LIMIT_MAX)).intents
-    ended = await watch.cached_calls.intents(site=site, states=wants or ENDED, cursor=cursor) if is_of_ended else None
+        opened = (await watch.cached_calls.intents(site=site, states=states or OPEN, limit=LIMIT_MAX)).intents
+    ended = await watch.cached_calls.intents(site=site, states=states or ENDED, cursor=cursor) if is_of_ended else None
     return request.page(
         "intents.html",
         200 if asked.is_readable else 422,
@@ -122,13 +121,8 @@ def _by_site(opened: Sequence[Intent]) -> dict[str, list[Intent]]:
     return found
 
 
-def _parse(given: QueryFields) -> dict[str, str]:
-    one = {name: value for name, value in given.items() if isinstance(value, str)}
-    if "site" in one:
-        check_label(one["site"], "site")
-    if (state := one.get("state")) is not None and state not in list(IntentState):
-        raise InvalidInput("state.unknown", f"state must be one of {', '.join(IntentState)}", field="state")
-    return one
+def _parse(given: QueryFields) -> dict[str, Any]:
+    return read_filters(INTENT_FILTERS, given)
 
 
 ROUTES = (

@@ -12,7 +12,8 @@ from fieldpost.core.bulk import BulkVerb
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import parse_notification_id
 from fieldpost.core.notification import Status, Summary
-from fieldpost.core.search.filters import FIELDS, Filter, parse, parse_moment
+from fieldpost.core.search.filters import NOTIFICATION_FILTERS, parse_moment
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path
@@ -132,7 +133,8 @@ async def _of_selection(request: PageRequest, chosen: Sequence[Chosen]) -> BulkF
 
 
 def _filter(given: BulkFields) -> Filter:
-    return parse({name: given[name][-1] for name in FIELDS if _one(given, name)})
+    names = [field.name for field in NOTIFICATION_FILTERS]
+    return Filter.parse({name: given[name][-1] for name in names if _one(given, name)})
 
 
 def _chosen(given: BulkFields) -> tuple[Chosen, ...]:

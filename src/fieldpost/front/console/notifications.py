@@ -11,7 +11,8 @@ from fieldpost.central.watch.health import COUNT_MAX
 from fieldpost.central.watch.notifications import ErrorGroup, Page
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.search.filters import FIELDS, Filter, parse
+from fieldpost.core.search.filters import NOTIFICATION_FILTERS
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import Asked, address, read_filter, typed
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors
@@ -84,11 +85,11 @@ def _asked(request: PageRequest, now: datetime) -> tuple[Asked[Filter], str | No
     word = query.get("last") or None
     has_times = any(query.get(name, "").strip() for name in ("from", "to"))
     if word is None or has_times:
-        return read_filter(query, FIELDS, parse, many=("status",)), None
+        return read_filter(query, NOTIFICATION_FILTERS, Filter.parse), None
     if word in LAST:
         since = {"from": typed(now - LAST[word])}
-        return read_filter(query, FIELDS, parse, many=("status",), defaults=since), word
-    asked = read_filter(query, FIELDS, parse, many=("status",))
+        return read_filter(query, NOTIFICATION_FILTERS, Filter.parse, defaults=since), word
+    asked = read_filter(query, NOTIFICATION_FILTERS, Filter.parse)
     wrong = f"Last must be one of {', '.join(LAST)}, not {word[:64]!r}."
     return replace(asked, errors=asked.errors | {"last": wrong}), None
 

@@ -1,7 +1,7 @@
 """One call of the API: who calls, what he sends, and how a handler answers."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from fieldpost.central.watch.notifications import LIMIT_DEFAULT
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.filters import FilterField
 from fieldpost.front.auth import Access
 from fieldpost.front.backend import Backend
 from fieldpost.front.body import check_content_type, read_body
@@ -99,6 +100,15 @@ class Call:
                 raise InvalidInput("query.twice", f"{name} stands there twice", field=name)
             given.setdefault(name, []).append(value)
         return given
+
+    def filters(self, declared: Sequence[FilterField]) -> dict[str, str | list[str]]:
+        """The filters that the query gives, as text."""
+        query = self.query()
+        return {
+            field.name: query[field.name] if field.is_repeatable else query[field.name][0]
+            for field in declared
+            if field.name in query
+        }
 
     def limit(self, query: Mapping[str, list[str]]) -> int:
         """How many a page may hold, as the query has it."""

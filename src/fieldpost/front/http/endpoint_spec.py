@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fieldpost.core.search.filters import FilterField, FilterKind
+
 if TYPE_CHECKING:
     from fieldpost.front.http.call import ApiAnswer, Call
 
@@ -72,6 +74,31 @@ def spec(answer: object = None, status: int | None = None, **more: Any) -> Calla
 
 def promise_of(handler: object) -> Promise | None:
     return _promises.get(handler)
+
+
+def filter_parameters(declared: Iterable[FilterField]) -> tuple[Parameter, ...]:
+    """The query parameters of these filters."""
+    return tuple(
+        Parameter(field.name, _filter_schema(field), field.help, is_many=field.is_repeatable) for field in declared
+    )
+
+
+def _filter_schema(field: FilterField) -> JsonSchema:
+    match field.kind:
+        case FilterKind.TEXT:
+            return NAME
+        case FilterKind.CHOICE:
+            return one_of(field.choices)
+        case FilterKind.TIME:
+            return MOMENT
+        case FilterKind.FLAG:
+            return one_of(("true", "false"))
+        case FilterKind.WORDS:
+            return WORDS
+        case FilterKind.ID:
+            return ID
+        case FilterKind.ERROR_GROUP:
+            return {"type": "string", "pattern": "^[0-9a-f]{12}$"}
 
 
 def one_of(words: Iterable[str]) -> JsonSchema:

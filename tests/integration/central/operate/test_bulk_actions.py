@@ -17,7 +17,7 @@ from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 

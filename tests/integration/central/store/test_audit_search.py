@@ -15,7 +15,7 @@ from fieldpost.central.store.search import audit_entries
 from fieldpost.central.store.search.audit_entries import SCAN_MAX, find
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.ids import new_ids
-from fieldpost.core.search.audit_filter import AuditFilter, parse
+from fieldpost.core.search.audit_filter import AuditFilter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.testing import ManualClock
 from support.centre import Centre
@@ -104,8 +104,8 @@ async def test_signs_of_sql_are_looked_for_as_they_are(centre: Centre, clock: Ma
     [entry] = some_entries(clock, 1, random.Random(1))
     odd = replace(entry, kind=AuditKind.OPERATOR_ACTION, actor="%_'; drop table audit --")
     await centre.store.write(audit.add, [odd])
-    assert await centre.store.read(all_of, parse({"actor": odd.actor}), 5) == [odd]
-    assert await centre.store.read(all_of, parse({"actor": "%"}), 5) == []
+    assert await centre.store.read(all_of, AuditFilter.parse({"actor": odd.actor}), 5) == [odd]
+    assert await centre.store.read(all_of, AuditFilter.parse({"actor": "%"}), 5) == []
 
 
 @pytest.fixture
@@ -131,10 +131,10 @@ async def grown(centre: Centre) -> Centre:
 async def test_what_is_rare_is_found_at_once_by_an_index_of_its_own(
     grown: Centre, asked: dict[str, str], index: str
 ) -> None:
-    found = await grown.store.read(partial(find, limit=50), parse(asked))
+    found = await grown.store.read(partial(find, limit=50), AuditFilter.parse(asked))
     assert len(found.entries) == (50 if not asked else 3)
     assert (found.end is None) is bool(asked), "all of it in one look"
-    first, *_ = await grown.store.write(plans_of, partial(find, wanted=parse(asked), limit=50), "audit")
+    first, *_ = await grown.store.write(plans_of, partial(find, wanted=AuditFilter.parse(asked), limit=50), "audit")
     assert index in first
     assert "Seq Scan" not in first
     assert "SCAN audit\n" not in first + "\n"
@@ -142,7 +142,7 @@ async def test_what_is_rare_is_found_at_once_by_an_index_of_its_own(
 
 async def test_what_no_index_carries_is_looked_for_in_pieces(grown: Centre) -> None:
     """Each look has an end; whoever goes on from there finds it."""
-    wanted = parse({"kind": "notify_send", "actor": "nobody.py"})
+    wanted = AuditFilter.parse({"kind": "notify_send", "actor": "nobody.py"})
     first = await grown.store.read(partial(find, limit=50), wanted)
     assert first.entries == ()
     assert first.end is not None

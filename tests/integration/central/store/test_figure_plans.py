@@ -13,7 +13,7 @@ from fieldpost.central.store.notifications import retention
 from fieldpost.central.store.search import notifications
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of

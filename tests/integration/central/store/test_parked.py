@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 
 from fieldpost.central.store.search import parked
 from fieldpost.central.store.search.parked import Counted
-from fieldpost.core.search.filters import Filter
 from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of

@@ -13,7 +13,7 @@ from fieldpost.central.store.search import notifications, postings, terms
 from fieldpost.central.store.search.notifications import Found
 from fieldpost.core.ids import new_id
 from fieldpost.core.notification import Status, Summary
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.testing import ManualClock

@@ -12,7 +12,7 @@ from fieldpost.central.store.search import notifications, terms
 from fieldpost.central.upkeep import indexer as indexing
 from fieldpost.central.upkeep.indexer import AGE_MAX, ENOUGH, Indexer
 from fieldpost.central.upkeep.leader import Leader
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 

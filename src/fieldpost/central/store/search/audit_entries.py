@@ -28,7 +28,7 @@ from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.notifications.audit import to_entry
 from fieldpost.central.store.schema.tables import IS_ACTION, IS_FAILURE, audit
 from fieldpost.core.audit import AuditEntry, AuditStatus
-from fieldpost.core.search.audit_filter import ACTS, ERRORS, AuditFilter
+from fieldpost.core.search.audit_filter import ACTIONS, ERRORS, AuditFilter
 from fieldpost.core.search.page_key import PageKey
 
 SCAN_MAX = 5_000
@@ -151,8 +151,8 @@ def find(conn: Connection, wanted: AuditFilter, *, limit: int, before: PageKey |
 
 
 def _way(wanted: AuditFilter) -> str:
-    kinds = wanted.judged_kinds
-    is_act = bool(kinds) and set(kinds) <= set(ACTS)
+    kinds = wanted.selected_kinds
+    is_act = bool(kinds) and set(kinds) <= set(ACTIONS)
     if wanted.about is not None:
         return "about"
     if is_act and wanted.target is not None:
@@ -174,7 +174,7 @@ def _is_plain(wanted: AuditFilter, way: str) -> bool:
 
 
 def _judgement(wanted: AuditFilter) -> dict[str, Any]:
-    kinds = wanted.judged_kinds
+    kinds = wanted.selected_kinds
     return {
         "any_kind": not kinds,
         "kinds": [kind.value for kind in kinds],

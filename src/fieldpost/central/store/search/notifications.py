@@ -33,7 +33,7 @@ from fieldpost.central.store.schema.tables import IS_UNDELIVERED
 from fieldpost.central.store.search import terms
 from fieldpost.central.store.search.postings import places
 from fieldpost.core.notification import Status, Summary
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 
 SCAN_MAX = 2_500

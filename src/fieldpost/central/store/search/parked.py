@@ -16,7 +16,7 @@ from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.tables import IS_CLAIMABLE, IS_HELD, IS_UNDELIVERED
 from fieldpost.central.store.search.notifications import IN_RANGE, NEWEST_FIRST, bounds
 from fieldpost.core.notification import list_key
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 
 ERRORS_MAX = 20_000
 FITTING_MAX = 50_000

@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Integer, Row, Text
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.core.search.filters import Filter
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.times import from_microseconds, to_microseconds

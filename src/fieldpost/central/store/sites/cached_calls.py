@@ -5,7 +5,6 @@ in the same one (`core.cached_call.wins`); whatever else comes changes nothing, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, cached_calls
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds
+from fieldpost.core.search.call_filter import CallFilter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.call_mirror import CachedCall, CallReport, by_central
@@ -112,23 +112,6 @@ ENDED = DatedTable("cached_calls", "ended_at")
 """Calls that came to their end, by central's clock: they go as terminal notifications do."""
 GONE = DatedTable("cached_calls", "gone_at")
 """Calls that their sites no longer know."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFilter:
-    """Which calls are asked for; what is not given is not filtered by."""
-
-    site: str | None = None
-    category: Category | None = None
-    statuses: tuple[CallStatus, ...] = ()
-    since: datetime | None = None
-    """First seen by central at this moment or later."""
-    until: datetime | None = None
-    """First seen before this moment."""
-    target: str | None = None
-    """Words that the target's summary must hold."""
-    is_stuck: bool = False
-    """Pending or retrying since before a moment that whoever looks says."""
 
 
 def apply(

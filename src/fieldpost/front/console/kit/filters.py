@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.search.filters import FilterField
 from fieldpost.core.times import to_text
 from fieldpost.front.console.kit.request import field_errors
 from fieldpost.front.console.kit.times import moment_in, zone_of
@@ -43,16 +44,16 @@ class Asked(Generic[F]):
 
 def read_filter(
     query: QueryParams,
-    names: Sequence[str],
+    declared: Sequence[FilterField],
     parse: Callable[[QueryFields], F],
     *,
-    many: Sequence[str] = (),
     defaults: Mapping[str, str] | None = None,
 ) -> Asked[F]:
-    """What `parse` makes of the fields of these names; those in `many` may be repeated, or parted by commas.
+    """What `parse` makes of the declared fields; values of a repeatable field may also be separated by commas.
 
     A field left empty says nothing. `defaults` are for fields that were not given.
     """
+    names = [field.name for field in declared]
     given = {name: query[name].strip() for name in names if query.get(name, "").strip()}
     errors: dict[str, str] = {}
     zone = query.get("zone", "").strip()
@@ -65,7 +66,7 @@ def read_filter(
     if errors:
         # Times of an unknown zone are times that nobody meant.
         read = {name: value for name, value in read.items() if name not in TIMES}
-    for name in many:
+    for name in (field.name for field in declared if field.is_repeatable):
         values = [value.strip() for text in query.getlist(name) for value in text.split(",") if value.strip()]
         if values:
             read[name] = values

@@ -1,0 +1,73 @@
+"""The filter of a list of notifications."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+
+from fieldpost.core.kpi import Thresholds
+from fieldpost.core.notification import LIVE, Status
+from fieldpost.core.search.filters import NOTIFICATION_FILTERS, GivenFilters, read_filters, write_filters
+from fieldpost.core.search.fingerprint import fingerprint_key
+from fieldpost.core.search.tokens import tokenize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Selects notifications; fields that are not set select all."""
+
+    statuses: tuple[Status, ...] = ()
+    type: str | None = None
+    site: str | None = None
+    list_name: str | None = None
+    since: datetime | None = None
+    """Arrived at central at or after this time."""
+    until: datetime | None = None
+    """Arrived before this time."""
+    is_stuck: bool = False
+    is_overdue: bool = False
+    overdue_before: datetime | None = None
+    """Due and unclaimed since before this time; set by `resolved` in place of `is_overdue`."""
+    subject: str | None = None
+    """Words that must all occur in the subject."""
+    error_key: str | None = None
+    """The key of an error group (`fingerprint_key`). Selects parked notifications unless statuses are given."""
+
+    @classmethod
+    def parse(cls, given: GivenFilters) -> "Filter":
+        """Build the filter from field texts, or raise InvalidInput naming the field."""
+        return cls(**read_filters(NOTIFICATION_FILTERS, given))
+
+    def fields(self) -> dict[str, str | list[str]]:
+        """The fields that are set, as text; `parse` reads them back."""
+        return write_filters(NOTIFICATION_FILTERS, self)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tokenize(self.subject) if self.subject is not None else ()
+
+    def fits_text(self, subject: str, error: str | None) -> bool:
+        """Whether subject and error match. Decided here, not in SQL, so that all databases give the same result."""
+        if self.subject is not None and not _words_of(self.subject) <= set(tokenize(subject)):
+            return False
+        return self.error_key is None or (error is not None and fingerprint_key(error) == self.error_key)
+
+    def resolved(self, now: datetime, by: Thresholds) -> "Filter | None":
+        """The same filter with `is_stuck` and `is_overdue` replaced by statuses and times; None if no row can match."""
+        if not self.is_stuck and not self.is_overdue:
+            return replace(self, statuses=self.statuses or ((Status.PARKED,) if self.error_key is not None else ()))
+        live = tuple(status for status in self.statuses or Status if status in LIVE)
+        if not live:
+            return None
+        stuck_before = now - by.stuck_after if self.is_stuck else None
+        overdue_before = now - by.overdue_after if self.is_overdue else None
+        # An overdue notification arrived before it became due.
+        until = min(at for at in (self.until, stuck_before, overdue_before) if at is not None)
+        return replace(
+            self, statuses=live, until=until, overdue_before=overdue_before, is_stuck=False, is_overdue=False
+        )
+
+
+@lru_cache(maxsize=64)
+def _words_of(subject: str) -> frozenset[str]:
+    """The words of a filter's subject, cached: one search compares them with thousands of subjects."""
+    return frozenset(tokenize(subject))
