@@ -5,17 +5,17 @@ import sys
 
 SET_ASIDE = """
 import gc
-from fieldpost.run import loading
+from fieldpost.run import gc_tuning
 
 class Ring:
     pass
 
-loading.set_aside()
+gc_tuning.set_aside()
 kept = gc.get_freeze_count()
 ring = Ring()
 ring.itself = ring
 del ring
-print(kept > 1000, gc.get_threshold()[0] == loading.OBJECTS_BETWEEN, gc.isenabled(), gc.collect() > 0)
+print(kept > 1000, gc.get_threshold()[0] == gc_tuning.OBJECTS_BETWEEN, gc.isenabled(), gc.collect() > 0)
 """
 
 

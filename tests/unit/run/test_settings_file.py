@@ -74,7 +74,7 @@ def test_a_value_against_a_rule_is_refused_with_the_rule(tmp_path: Path) -> None
         b"[upkeep]\nterminal_retention_days = 1e9\n": ("upkeep.terminal_retention_days", "hundred years"),
         b"[central]\nport = 65536\n": ("central.port", "65535"),
         b"[front]\nitems_per_s = 0\n": ("front.items_per_s", "above 0"),
-        b"[ingest]\ncredits = 0\n": ("ingest.credits", "above 0"),
+        b"[ingest]\ncredits = 0\n": ("ingest.credits", "at least 1"),
     }
     for content, (key, rule) in cases.items():
         error = refused(file, content)

@@ -169,8 +169,8 @@ async def test_a_lone_attempt_has_no_probe_beside_it(mailing: Centre, clock: Man
 NODE = """
 import asyncio, os, random, signal, sys
 from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.store import claims
-from fieldpost.central.store.engine import open_store
+from fieldpost.central.store.notifications import claims
+from fieldpost.central.store.engine.store import open_store
 from fieldpost.clock import SystemClock
 from fieldpost.core.outcome import Delivered
 

@@ -12,7 +12,7 @@ from fieldpost.core.errors import Conflict
 
 HOLD = """
 import sys
-from fieldpost.central.store.lock import StoreLock
+from fieldpost.central.store.engine.lock import StoreLock
 with StoreLock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

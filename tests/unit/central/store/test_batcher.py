@@ -28,17 +28,17 @@ class Desk:
 
 async def test_who_is_alone_goes_at_once() -> None:
     desk = Desk()
-    assert await Batcher(desk.double).one(4) == 8
+    assert await Batcher(desk.double).submit(4) == 8
     assert desk.sets == [[4]]
 
 
 async def test_who_comes_meanwhile_goes_together_after_it_and_each_hears_its_own() -> None:
     desk = Desk(held=True)
     together = Batcher(desk.double, set_max=3)
-    asked = [asyncio.create_task(together.one(number)) for number in range(1)]
+    asked = [asyncio.create_task(together.submit(number)) for number in range(1)]
     while not desk.sets:
         await asyncio.sleep(0)
-    asked += [asyncio.create_task(together.one(number)) for number in range(1, 6)]
+    asked += [asyncio.create_task(together.submit(number)) for number in range(1, 6)]
     await asyncio.sleep(0)
     desk.go.set()
     assert await asyncio.gather(*asked) == [0, 2, 4, 6, 8, 10]
@@ -48,7 +48,7 @@ async def test_who_comes_meanwhile_goes_together_after_it_and_each_hears_its_own
 async def test_one_that_spoils_its_set_fails_alone() -> None:
     desk = Desk()
     together = Batcher(desk.double)
-    good, bad, other = await asyncio.gather(*map(together.one, (1, 13, 3)), return_exceptions=True)
+    good, bad, other = await asyncio.gather(*map(together.submit, (1, 13, 3)), return_exceptions=True)
     assert (good, other) == (2, 6)
     assert isinstance(bad, InvalidInput)
 
@@ -56,19 +56,19 @@ async def test_one_that_spoils_its_set_fails_alone() -> None:
 async def test_trouble_of_the_store_is_told_to_all_and_asked_once() -> None:
     desk = Desk()
     together = Batcher(desk.double)
-    heard = await asyncio.gather(*map(together.one, (1, 99, 3)), return_exceptions=True)
+    heard = await asyncio.gather(*map(together.submit, (1, 99, 3)), return_exceptions=True)
     assert [type(error) for error in heard] == [Unavailable] * 3
     assert desk.sets == [[1, 99, 3]]
-    assert await together.one(5) == 10
+    assert await together.submit(5) == 10
 
 
 async def test_who_gave_up_while_waiting_is_left_out() -> None:
     desk = Desk(held=True)
     together = Batcher(desk.double)
-    first = asyncio.create_task(together.one(1))
+    first = asyncio.create_task(together.submit(1))
     while not desk.sets:
         await asyncio.sleep(0)
-    gone, second = asyncio.create_task(together.one(2)), asyncio.create_task(together.one(3))
+    gone, second = asyncio.create_task(together.submit(2)), asyncio.create_task(together.submit(3))
     await asyncio.sleep(0)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
