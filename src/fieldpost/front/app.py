@@ -51,7 +51,7 @@ def create_app(
         Allowances(options, clock),
         links,
         command_sender,
-        ChangeFeed(watch.signals.marks),
+        ChangeFeed(watch.overview.change_tokens),
         options,
         effective_settings or EffectiveSettings(),
     )

@@ -1,7 +1,6 @@
-"""What `fieldpost doctor` looks at on a machine that runs central, or should: settings, disk, store, clock, schema,
-leader.
+"""The checks of `fieldpost doctor` on a machine that runs central: settings, disk, store, clock, schema, nodes, leader.
 
-It changes nothing. An embedded store that a running central works on is not opened; that central is asked instead.
+The doctor changes nothing. It does not open an embedded store that a running central holds; it asks that central.
 """
 
 import asyncio
@@ -19,6 +18,7 @@ from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.engine.store import Store, open_store, parse_url
 from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.central.watch.health import leader_check, migrations_check
+from fieldpost.central.watch.issues import lost_nodes
 from fieldpost.central.watch.nodes import Centre, NodeState, look
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, room_check
@@ -31,7 +31,7 @@ ASK_S = 5.0
 
 
 async def examine(settings: CentralSettings, clock: Clock | None = None, *, file: Path | None = None) -> Diagnosis:
-    """Look at everything; what cannot be looked at is a check that fails, not an error. The settings are of `file`."""
+    """Run all checks; one that cannot run is a failed check, not an error. `file` holds the settings."""
     exposed = exposure_check(file)
     found = await _examine(settings, clock or SystemClock())
     return Diagnosis((*([exposed] if exposed else []), *found))
@@ -44,21 +44,21 @@ async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
     database = Path(parsed.database or "") if is_embedded else None
     disk = disk_check(database.parent if database else Path(settings.central.folder))
     if database is not None and not database.exists():
-        missing = f"there is no database {database}: `fieldpost central` makes it at its first start"
+        missing = f"no database at {database}: `fieldpost central` creates it at its first start"
         return [disk, Check("store", CheckVerdict.FAILING, missing)]
     try:
         with StoreLock(url):
             return [disk, *await _of_store(url, is_embedded, clock)]
     except Conflict as held:
-        told = await asyncio.to_thread(_ask, settings.central.host, settings.central.port)
-        return [disk, Check("store", CheckVerdict.OK, f"{held.message}; it is asked instead"), *told]
+        answered = await asyncio.to_thread(_readiness_of, settings.central.host, settings.central.port)
+        return [disk, Check("store", CheckVerdict.OK, f"{held.message}; these are its own checks"), *answered]
 
 
 async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:
     store = open_store(url, clock if is_embedded else None)
     try:
         found = [await _clock_check(store, is_embedded, clock)]
-        found += await store.read(_look, store)
+        found += await store.read(_stored, store)
     except FieldpostError as error:
         return [Check("store", CheckVerdict.FAILING, error.message)]
     finally:
@@ -67,18 +67,16 @@ async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:
     return [Check("store", CheckVerdict.OK, f"the {kind} store answers"), *found]
 
 
-def _look(conn: Connection, store: Store) -> list[Check]:
+def _stored(conn: Connection, store: Store) -> list[Check]:
     schema = schema_of(conn)
     checks = [migrations_check(schema)]
     if schema.current is not None:
-        centre = look(conn, now=store.now())
-        checks += _nodes_checks(centre)
+        checks += _node_checks(look(conn, now=store.now()))
     return checks
 
 
-def _nodes_checks(centre: Centre) -> Iterator[Check]:
-    counts = {state: sum(node.state is state for node in centre.nodes) for state in NodeState}
-    running, lost = counts[NodeState.RUNNING], counts[NodeState.LOST]
+def _node_checks(centre: Centre) -> Iterator[Check]:
+    running, lost = sum(node.state is NodeState.RUNNING for node in centre.nodes), len(lost_nodes(centre))
     detail = f"{running} running, {lost} lost"
     yield Check("nodes", CheckVerdict.WARNING if lost or not running else CheckVerdict.OK, detail)
     if running:
@@ -87,7 +85,7 @@ def _nodes_checks(centre: Centre) -> Iterator[Check]:
 
 async def _clock_check(store: Store, is_embedded: bool, clock: Clock) -> Check:
     if is_embedded:
-        return Check("clock", CheckVerdict.OK, "the store goes by this machine's clock")
+        return Check("clock", CheckVerdict.OK, "the store uses the clock of this machine")
     before = clock.now()
     theirs = await store.read(moment, None)
     ours = before + (clock.now() - before) / 2
@@ -95,7 +93,7 @@ async def _clock_check(store: Store, is_embedded: bool, clock: Clock) -> Check:
 
 
 def clock_check(ahead: timedelta) -> Check:
-    """Leases and due times go by the database's clock, so a wrong one here shows in logs and ids only."""
+    """Leases and due times use the database's clock: a wrong clock here only affects logs and ids."""
     seconds = ahead.total_seconds()
     where = "ahead of" if seconds > 0 else "behind"
     detail = f"this machine's clock is {abs(seconds):.1f} s {where} the database's"
@@ -103,24 +101,24 @@ def clock_check(ahead: timedelta) -> Check:
 
 
 def disk_check(folder: Path) -> Check:
-    """How much room there is where central keeps its data."""
+    """Free disk space in the folder of central's data."""
     place = next((p for p in (folder.absolute(), *folder.absolute().parents) if p.exists()), Path("/"))
     try:
         free = shutil.disk_usage(place).free
     except OSError as error:
-        return Check("disk", CheckVerdict.FAILING, f"{place} cannot be looked at: {error.strerror or error}")
+        return Check("disk", CheckVerdict.FAILING, f"cannot read the free space of {place}: {error.strerror or error}")
     return room_check(free, str(place))
 
 
-def _ask(host: str, port: int) -> list[Check]:
-    """What the central at this address says of itself."""
+def _readiness_of(host: str, port: int) -> list[Check]:
+    """The readiness checks of the central at this address."""
     connection = HTTPConnection(host, port, timeout=ASK_S)
     try:
         connection.request("GET", "/readyz", headers={"Accept": "application/json"})
-        told = json.loads(connection.getresponse().read(65536))
-        return [Check(f"central's {c['name']}", CheckVerdict(c["status"]), str(c["detail"])) for c in told["checks"]]
+        answer = json.loads(connection.getresponse().read(65536))
+        return [Check(f"central's {c['name']}", CheckVerdict(c["status"]), str(c["detail"])) for c in answer["checks"]]
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
         reason = str(error) or type(error).__name__
-        return [Check("central", CheckVerdict.FAILING, f"what should answer at {host} port {port} does not: {reason}")]
+        return [Check("central", CheckVerdict.FAILING, f"no answer from {host} port {port}: {reason}")]
     finally:
         connection.close()

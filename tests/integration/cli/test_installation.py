@@ -1,11 +1,15 @@
 """Commands about the whole installation: hand in without a site, wait, and the doctor who asks over the API."""
 
 import asyncio
+import html
 import json
+import re
 
 import pytest
 
+from fieldpost.core.outcome import Held
 from support.commands import Cli
+from support.visitor import visiting
 
 
 @pytest.mark.req("ING-03")
@@ -39,12 +43,37 @@ async def test_what_cannot_be_handed_in_is_refused_in_one_line(cli: Cli) -> None
         assert "Traceback" not in ran.err
 
 
-async def test_the_doctor_looks_at_the_whole_installation(cli: Cli) -> None:
-    await cli.front.park()
+async def test_all_surfaces_show_the_same_issues(cli: Cli) -> None:
+    """One of each severity: a silent dispatcher, parked notifications, a blocked channel, a lease that nobody holds."""
+    front = cli.front
+    await front.park()
+    front.centre.adapter.always["ops"] = Held("connection refused", phase="connect")
+    for _ in range(5):
+        await front.centre.send("ops")
+        await front.centre.deliver()
+        front.clock.advance(20)
+    front.clock.advance(60)
+    async with front.client("viewer") as client:
+        health = (await client.get("/api/v1/health")).json()
+        exposed = (await client.get("/metrics")).text
+    codes = [issue["code"] for issue in health["issues"]]
+    assert health["status"] == "critical"
+    assert {"central.dispatcher", "channel.blocked", "notifications.parked", "central.leader"} <= set(codes)
+    found = re.findall(r'^fieldpost_issues\{code="([^"]+)",severity="([^"]+)"\} 1\.0$', exposed, re.MULTILINE)
+    assert set(found) == {(issue["code"], issue["severity"]) for issue in health["issues"]}
     ran = await cli("doctor", "--remote", "--json", role="viewer")
-    checks = {check["name"]: check["status"] for check in json.loads(ran.out)["checks"]}
-    assert (checks["api"], checks["central"], checks["breakers"], checks["parked"]) == ("ok", "ok", "ok", "warning")
-    assert [status for name, status in checks.items() if name.startswith("site ")] == ["warning"]
-    assert ran.code == 0, "a warning is no failure"
+    checks = json.loads(ran.out)["checks"]
+    assert [check["name"] for check in checks] == ["api", *codes]
+    assert ran.code == 9, "the doctor fails on issues worse than a warning"
+    async with visiting(front, "viewer") as visitor:
+        page, other = [(await visitor.client.get(path)).text for path in ("/", "/sites")]
+    shown = [html.unescape(text) for text in re.findall(r'<a href="[^"]+"><bdi>([^<]+\.)</bdi></a>', page)]
+    assert shown == [issue["text"] for issue in health["issues"]]
+    for text in (page, other):
+        badges = dict(re.findall(r'<b class="count">(\d+)<span class="hidden"> (\w+)', text))
+        assert {label: count for count, label in badges.items()}["issues"] == str(len(codes))
+
+
+async def test_the_doctor_fails_as_a_command_when_central_is_unreachable(cli: Cli) -> None:
     unreachable = await cli("doctor", "--remote", "--url", "http://127.0.0.1:9", role="viewer")
     assert unreachable.code == 7

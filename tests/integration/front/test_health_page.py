@@ -109,9 +109,9 @@ async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front
     quick.centre.metrics.swept(0.01)
     text = (await seen(quick)).text
     headline = text.split('class="headline bad"', 1)[1].split("</p>", 1)[0]
-    assert 'href="/channels/mail"' in headline
-    assert "is blocked: connection refused" in headline
-    order = [text.index(word) for word in ("is blocked", f"{SITE} is offline", "is parked, for a person")]
+    assert f'href="/sites/{SITE}"' in headline
+    assert "Channel mail is blocked: connection refused" in text
+    order = [text.index(word) for word in (f"{SITE} is offline", "is blocked", "is parked until")]
     assert order == sorted(order)
     assert "0</b> of 1 channel healthy" in text
 

@@ -3,6 +3,7 @@
 A scrape works without the store too: then it tells of the node alone, and `fieldpost_store_up` is 0.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,9 +12,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers
+from fieldpost.central.watch.issues import Issue, IssueCode, IssueSeverity
 from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, Nodes, NodeState
+from fieldpost.central.watch.overview import OverviewReader
 from fieldpost.central.watch.sites import Fleet, SiteReader
 from fieldpost.core.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Unavailable
@@ -26,12 +29,15 @@ class Exposition:
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
-    def __init__(self, store: Store, metrics: Metrics, kpis: Kpis, nodes: Nodes, sites: SiteReader) -> None:
+    def __init__(
+        self, store: Store, metrics: Metrics, kpis: Kpis, nodes: Nodes, sites: SiteReader, overview: OverviewReader
+    ) -> None:
         self._store = store
         self._metrics = metrics
         self._kpis = kpis
         self._nodes = nodes
         self._sites = sites
+        self._overview = overview
 
     async def text(self) -> str:
         registry = CollectorRegistry()
@@ -42,7 +48,7 @@ class Exposition:
         try:
             snapshot, centre = await self._kpis.now(), await self._nodes.all()
             found = await self._store.read(breakers.load)
-            fleet = await self._sites.all()
+            fleet, overview = await self._sites.all(), await self._overview.now()
         except Unavailable:
             return [_gauge(STORE_UP, [((), 0)])]
         return [
@@ -51,6 +57,7 @@ class Exposition:
             *_of_centre(centre),
             _of_breakers(found.values()),
             *_of_fleet(fleet),
+            _of_issues(overview.issues),
         ]
 
 
@@ -88,6 +95,7 @@ SITE_CLOCK = Told(
     "fieldpost_site_clock_offset_seconds", "By how much a site's clock was ahead when it reported.", ("site",)
 )
 SITE_INTENTS = Told("fieldpost_site_open_intents", "Intents that wait for a site or for its answer.", ("site",))
+ISSUES = Told("fieldpost_issues", "Open issues, as the Health page lists them.", ("code", "severity"))
 OF_SITES = (
     SITE_LINK,
     SITE_AGE,
@@ -108,7 +116,15 @@ def of_kpi(kpi: Kpi) -> tuple[Told, Told]:
     return Told(f"fieldpost_{name}", kpi.help), of_site
 
 
-TOLD: tuple[Told, ...] = (STORE_UP, *(told for kpi in KPIS for told in of_kpi(kpi)), NODES, LEASE, BREAKER, *OF_SITES)
+TOLD: tuple[Told, ...] = (
+    STORE_UP,
+    *(told for kpi in KPIS for told in of_kpi(kpi)),
+    NODES,
+    LEASE,
+    BREAKER,
+    ISSUES,
+    *OF_SITES,
+)
 """All that is read from the store."""
 
 
@@ -152,6 +168,13 @@ def _of_fleet(fleet: Fleet) -> Iterator[Metric]:
     yield _gauge(SITE_DISK, disks)
     yield _gauge(SITE_CLOCK, [((site,), h.clock_offset_s) for site, h, _ in heard])
     yield _gauge(SITE_INTENTS, [((s.record.name,), s.open_intents) for s in fleet.sites])
+
+
+def _of_issues(issues: Sequence[Issue]) -> Metric:
+    """Every code and severity, so that an alert sees an issue end."""
+    found = Counter((issue.code.value, issue.severity.value) for issue in issues)
+    keys = [(code.value, severity.value) for code in IssueCode for severity in IssueSeverity]
+    return _gauge(ISSUES, [(key, found[key]) for key in keys])
 
 
 def _gauge(told: Told, samples: Sequence[tuple[tuple[str, ...], float]]) -> Metric:

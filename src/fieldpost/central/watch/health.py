@@ -1,6 +1,6 @@
 """Is central well: can the store be used, does this node dispatch, who leads, and how much is where."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis
-from fieldpost.central.store.notifications import lists
 from fieldpost.central.store.schema.migrate import SchemaState, schema_of
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, look
@@ -16,6 +15,7 @@ from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.checks import Check, CheckVerdict
 from fieldpost.core.errors import Unavailable
+from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status
 
 COUNT_MAX = kpis.COUNT_MAX
@@ -74,11 +74,10 @@ class HealthReader:
         """Why the store takes no writes at present; None if it does, or has not been asked."""
         return None if self._store.last_failure is None else self._store.last_failure.message
 
-    async def troubles(self) -> list[str]:
-        """What is wrong although central works: keys that are missing, and channels whose secrets they would open."""
-        channels = await self._store.read(lists.all_channels)
+    def key_problems(self, channels: Sequence[Channel]) -> list[str]:
+        """Missing keys, and the channels whose secrets they would open."""
         found = [self._keyring.trouble, *(self._keyring.trouble_of(channel) for channel in channels)]
-        return [trouble for trouble in found if trouble is not None]
+        return [problem for problem in found if problem is not None]
 
     async def counts(self) -> Mapping[Status, int]:
         """How many notifications stand in each status, as of a moment ago; COUNT_MAX means so many or more."""

@@ -15,7 +15,7 @@ from fieldpost.central.watch.kpis import Kpis
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Nodes
 from fieldpost.central.watch.notifications import NotificationReader
-from fieldpost.central.watch.signals import Signals
+from fieldpost.central.watch.overview import OverviewReader
 from fieldpost.central.watch.sites import SiteReader
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
@@ -81,7 +81,7 @@ class Watch:
     cached_calls: CachedCalls
     channels: ChannelReader
     exposition: Exposition
-    signals: Signals
+    overview: OverviewReader
     audit: AuditReader
 
     @classmethod
@@ -99,6 +99,8 @@ class Watch:
         by = options.thresholds(sweep_interval_s)
         kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), SiteReader(store, clock, options.freshness)
         health = HealthReader(store, clock, keyring, metrics, sweep_interval_s)
+        channels = ChannelReader(store)
+        overview = OverviewReader(store, clock, health, kpis, nodes, sites, channels)
         return cls(
             NotificationReader(store, clock, by),
             BulkActionReader(store),
@@ -107,8 +109,8 @@ class Watch:
             nodes,
             sites,
             CachedCalls(store, by.stuck_after),
-            ChannelReader(store),
-            Exposition(store, metrics or Metrics(clock), kpis, nodes, sites),
-            Signals(store, clock, health, sites),
+            channels,
+            Exposition(store, metrics or Metrics(clock), kpis, nodes, sites, overview),
+            overview,
             AuditReader(store),
         )

@@ -1,17 +1,18 @@
-"""`fieldpost doctor`: is all well with central on this machine, or with the whole installation?"""
+"""`fieldpost doctor`: checks central on this machine, or with --remote the whole installation over the API."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldpost.cli import installation
 from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
 from fieldpost.cli.local.central import ConfigOption, DataFolderOption, StoreOption, settings_with
 from fieldpost.cli.output import JsonOption, print_json, print_table
 
 if TYPE_CHECKING:
-    from fieldpost.core.checks import Diagnosis
+    from collections.abc import Iterator
+
+    from fieldpost.core.checks import Check, Diagnosis
 
 UNWELL = 9
 """The exit code when a check fails."""
@@ -24,25 +25,23 @@ def doctor(
     port: Annotated[int | None, typer.Option(help="The port that central listens on.  [default: 8025]")] = None,
     is_remote: Annotated[
         bool,
-        typer.Option(
-            "--remote", help="Ask the running central over its API instead, and so look at the whole installation."
-        ),
+        typer.Option("--remote", help="Ask the running central over its API for the issues of the whole installation."),
     ] = False,
     url: UrlOption = URL_DEFAULT,
     token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Look whether all is well with central on this machine: settings, disk, store, clock, schema, nodes, leader.
+    """Check central on this machine: settings, disk, store, clock, schema, nodes, leader.
 
-    With --remote it needs none of central's files: it asks for central's troubles, its nodes, the breakers, what is
-    parked, and how each site is.
+    With --remote it needs no files of central: it shows the issues of the whole installation, as the console's Health
+    page does.
 
-    It changes nothing. The exit code is 9 when a check fails, and 0 when there are warnings at most.
+    It changes nothing. The exit code is 9 when a check fails or an issue is worse than a warning, else 0.
     """
     from fieldpost.core.checks import CheckVerdict, Diagnosis
 
     found = (
-        Diagnosis(tuple(installation.examine(Client(url, token_file))))
+        Diagnosis(tuple(_installation(Client(url, token_file))))
         if is_remote
         else _this_machine(config, store, folder, port)
     )
@@ -51,9 +50,23 @@ def doctor(
         print_json({"status": found.verdict.value, "checks": checks})
     else:
         rows = [(check.name, check.verdict.value, check.detail) for check in found.checks]
-        print_table(("check", "status", "what was found"), rows, "")
+        print_table(("check", "status", "detail"), rows, "")
     if found.verdict is CheckVerdict.FAILING:
         raise typer.Exit(UNWELL)
+
+
+def _installation(client: Client) -> "Iterator[Check]":
+    """The API itself, then one check for each issue. An unreachable central ends the command with an error."""
+    from fieldpost.core.checks import Check, CheckVerdict
+
+    me = client.get("me")
+    yield Check("api", CheckVerdict.OK, f"{client.url} answers; {me['name']} is {me['role']}")
+    issues = client.get("health")["issues"]
+    for issue in issues:
+        is_warning = issue["severity"] == "warning"
+        yield Check(issue["code"], CheckVerdict.WARNING if is_warning else CheckVerdict.FAILING, issue["text"])
+    if not issues:
+        yield Check("issues", CheckVerdict.OK, "none")
 
 
 def _this_machine(config: Path | None, store: str | None, folder: str | None, port: int | None) -> "Diagnosis":

@@ -1,7 +1,8 @@
-"""Probes for whoever watches the process: alive, and ready to take something in."""
+"""Probes, metrics and the health of the installation."""
 
 import msgspec
 
+from fieldpost.central.watch.issues import IssueCode, IssueSeverity, verdict
 from fieldpost.front.http.call import ApiAnswer, Call, FileAnswer
 from fieldpost.front.http.endpoint_spec import spec
 from fieldpost.front.http.problems import RETRY_AFTER_S
@@ -13,7 +14,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 @spec(Probe)
 async def alive(_call: Call) -> ApiAnswer:
-    """The process answers; it says nothing of the store, since a restart would not mend that."""
+    """The process answers. The store is not checked, since a restart would not repair it."""
     return ApiAnswer(Probe("alive"))
 
 
@@ -32,7 +33,7 @@ class ReadinessView(msgspec.Struct, frozen=True):
 
 @spec(ReadinessView, may={503: ReadinessView})
 async def ready(call: Call) -> ApiAnswer:
-    """Whether this node can do its work: the store, its schema, the dispatcher; 503 while it cannot, and why."""
+    """Whether this node can work, with the reasons: store, schema, dispatcher. 503 while it cannot."""
     found = await call.watch.health.readiness()
     checks = [CheckView(check.name, check.verdict.value, check.detail) for check in found.checks]
     if found.is_ready:
@@ -47,16 +48,27 @@ async def metrics(call: Call) -> ApiAnswer:
     return ApiAnswer(FileAnswer(await call.watch.exposition.text(), call.watch.exposition.content_type))
 
 
+class IssueView(msgspec.Struct, frozen=True):
+    """One finding about health; `link` is the console page on which to act."""
+
+    code: IssueCode
+    severity: IssueSeverity
+    text: str
+    link: str
+    affected: int
+
+
 class HealthView(msgspec.Struct, frozen=True):
-    """`well`, or `troubled` and by what."""
+    """`well` without issues, else the worst severity; the issues, the worst first."""
 
     status: str
-    troubles: list[str]
+    issues: list[IssueView]
 
 
 @spec(HealthView)
 async def show(call: Call) -> ApiAnswer:
-    """What is wrong with central although it works, such as secrets that cannot be read."""
+    """The issues of the whole installation, as the console's Health page shows them."""
     call.query()
-    troubles = await call.watch.health.troubles()
-    return ApiAnswer(HealthView("troubled" if troubles else "well", troubles))
+    issues = (await call.watch.overview.now()).issues
+    views = [IssueView(one.code, one.severity, one.text, one.link, one.affected) for one in issues]
+    return ApiAnswer(HealthView(verdict(issues), views))

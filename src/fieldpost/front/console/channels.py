@@ -8,6 +8,7 @@ from starlette.responses import Response
 from fieldpost.central.access.audit_trail import KEEP
 from fieldpost.central.operate.channels import Trial
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
+from fieldpost.central.watch.issues import IssueCode
 from fieldpost.core.actor import Role
 from fieldpost.core.breaker import channel_key
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
@@ -259,7 +260,7 @@ def _no_adapter(type_: str) -> NotFound:
     )
 
 
-MENU = MenuLine("Channels", PATH, "Set up", "n", signal="breakers")
+MENU = MenuLine("Channels", PATH, "Set up", "n", badge=(IssueCode.CHANNEL_BLOCKED,), badge_label="blocked")
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("POST", PATH, add, Access.ADMIN),

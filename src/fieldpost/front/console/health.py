@@ -1,4 +1,4 @@
-"""The health page: how much is where on the way of a notification, trouble first."""
+"""The health page: the issues, then the figures along the path of a notification, then their history."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -6,64 +6,77 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from fieldpost.central.watch.issues import HealthInputs, IssueCode, lost_nodes
 from fieldpost.central.watch.kpis import History
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
-from fieldpost.central.watch.sites import SiteState, worst_first
+from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.bulk import BulkAction
 from fieldpost.core.kpi import Snapshot
+from fieldpost.core.quantities import number
 from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.issues import HealthInputs, all_is_well, lost_nodes, troubles
 from fieldpost.front.console.kit.chart import AGE, COUNT, SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 
 PATH = "/"
-TROUBLES_MAX = 7
-"""So many lines are open; the others can be opened."""
+ISSUES_MAX = 7
+"""How many issues are shown; the others are folded away."""
 SITES_MAX = 8
 NODES_MAX = 8
-ACTS_LOOKED_AT = 20
+ACTIONS_READ = 20
+"""How many of the newest bulk actions are searched for running ones."""
 
 
 async def page(request: PageRequest) -> Response:
     watch = request.backend.watch
     span = SPANS.get(request.http.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
-    snapshot, fleet, centre = await watch.kpis.now(), await watch.sites.all(), await watch.nodes.all()
-    ways, ready = await watch.channels.all(), await watch.health.readiness()
-    seen = HealthInputs(
-        as_of=snapshot.as_of,
-        figures=snapshot.total,
-        by=watch.kpis.by,
-        sites=worst_first(fleet.sites),
-        centre=centre,
-        channels=ways.channels,
-        checks=ready.checks,
-        keys=await watch.health.troubles(),
-    )
+    overview = await watch.overview.now()
+    snapshot, inputs = overview.snapshot, overview.inputs
     return request.page(
         "health.html",
         as_of=snapshot.as_of,
         total=snapshot.total,
-        by=watch.kpis.by,
-        seen=seen,
-        troubles=troubles(seen),
-        troubles_max=TROUBLES_MAX,
-        all_is_well=all_is_well(seen),
+        by=inputs.by,
+        inputs=inputs,
+        issues=overview.issues,
+        issues_max=ISSUES_MAX,
+        summary=summary(inputs),
         oldest_path=_oldest_path(snapshot),
-        at_sites=_AtSites(seen.sites),
+        at_sites=_AtSites(inputs.sites),
         sites_max=SITES_MAX,
-        nodes=_nodes(centre),
-        acts=_running(await watch.bulk_actions.newest(ACTS_LOOKED_AT)),
+        nodes=_nodes(inputs.centre),
+        acts=_running(await watch.bulk_actions.newest(ACTIONS_READ)),
         span=span,
         spans=SPANS.values(),
         charts=_charts(await watch.kpis.trends(span.length, span.step), span, snapshot),
     )
 
 
+def summary(inputs: HealthInputs) -> str:
+    """The headline of an installation without issues: what works, or what to set up first."""
+    if not inputs.sites and not inputs.channels:
+        return "Nothing is set up yet. Add a channel, a list and a site."
+    online = sum(site.standing is SiteCondition.ONLINE for site in inputs.sites)
+    new = sum(site.standing is SiteCondition.NEW for site in inputs.sites)
+    depth = inputs.figures["queue_depth"]
+    parts = [
+        "no parked, stuck or overdue notifications",
+        f"{_count(online, 'site')} online" if online else "no site has reported yet",
+        *([f"{new} not enrolled yet"] if new and online else []),
+        f"{_count(len(inputs.channels), 'channel')} healthy" if inputs.channels else "no channel is set up yet",
+        f"{number(depth)} in the queue" if depth else "the queue is empty",
+    ]
+    return f"All is well: {', '.join(parts)}."
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
+
+
 class _AtSites:
-    """What the sites report of what waits with them: theirs, and none of central's figures."""
+    """Figures that the sites report about themselves, separate from those of central."""
 
     def __init__(self, sites: Sequence[SiteState]) -> None:
         known = [site for site in sites if site.standing is not SiteCondition.REVOKED]
@@ -78,7 +91,7 @@ class _AtSites:
 
 
 def _oldest_path(snapshot: Snapshot) -> str:
-    """The list of what is as old as the oldest, which would else stand at the end of the last page."""
+    """The list cut off after the oldest row, which would otherwise be at the end of the last page."""
     fields: dict[str, str | list[str]] = {"status": ["pending", "retrying"]}
     if age_s := snapshot.total["oldest_pending_age_s"]:
         until = snapshot.as_of - timedelta(seconds=age_s - 1)
@@ -87,7 +100,7 @@ def _oldest_path(snapshot: Snapshot) -> str:
 
 
 def _nodes(centre: Centre) -> list[Node]:
-    """Those that were lost, those that run, and as many as fit of those that have stopped."""
+    """All lost and running nodes, then stopped ones up to the limit."""
     lost = lost_nodes(centre)
     running = [node for node in centre.nodes if node.state is NodeState.RUNNING]
     others = [node for node in centre.nodes if node not in lost and node not in running]
@@ -99,7 +112,7 @@ def _running(acts: Sequence[BulkAction]) -> list[BulkAction]:
 
 
 def _charts(found: Mapping[str, History], span: ChartSpan, snapshot: Snapshot) -> list[Chart]:
-    """What was kept, and as its last point what the tiles say, so that the two never differ."""
+    """The history, with the current figures as its last point, so that charts and tiles agree."""
     end = max(found["queue_depth"].end, snapshot.as_of)
 
     def series(kpi: str, name: str, tone: str = "") -> Series:
@@ -118,5 +131,5 @@ def _charts(found: Mapping[str, History], span: ChartSpan, snapshot: Snapshot) -
     ]
 
 
-MENU = MenuLine("Health", PATH, "Now", "h")
+MENU = MenuLine("Health", PATH, "Now", "h", badge=tuple(IssueCode), badge_label="issues")
 ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER),)

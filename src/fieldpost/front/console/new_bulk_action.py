@@ -12,12 +12,12 @@ from fieldpost.core.bulk import BulkVerb
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import parse_notification_id
 from fieldpost.core.notification import Status, Summary
+from fieldpost.core.quantities import number
 from fieldpost.core.search.filters import NOTIFICATION_FILTERS, parse_moment
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.render import number
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.notifications import PATH as OUTBOX
 from fieldpost.front.console.notifications import fields_of

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from fieldpost.central.watch.health import COUNT_MAX
+from fieldpost.central.watch.issues import IssueCode
 from fieldpost.central.watch.notifications import ErrorGroup, Page
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import LIVE, Status
@@ -165,5 +166,13 @@ def fields_of(wanted: Filter) -> dict[str, str | Sequence[str]]:
     return {**fields, **times}
 
 
-MENU = MenuLine("Outbox", PATH, "Now", "o", signal="parked", also=("/bulk-actions", "/parked-groups"))
+MENU = MenuLine(
+    "Outbox",
+    PATH,
+    "Now",
+    "o",
+    badge=(IssueCode.PARKED,),
+    badge_label="parked",
+    also=("/bulk-actions", "/parked-groups"),
+)
 ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER),)

@@ -91,9 +91,9 @@ class Console:
         accounts = self._backend.operate.accounts
         visitor = await accounts.by_session(token, is_active=is_active) if token else None
         secret = token if visitor else http.cookies.get(visitor_cookie_name(http))
-        # A POST redirects to a page that shows the menu, so only a GET needs its counts.
-        signal = await self._backend.watch.signals.now() if visitor and http.method == "GET" else None
-        return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, signal)
+        # A POST redirects to a page that shows the menu, so only a GET needs its badges.
+        issues = (await self._backend.watch.overview.now()).issues if visitor and http.method == "GET" else ()
+        return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, issues)
 
     async def _explain(self, http: Request, error: FieldpostError) -> Response:
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)

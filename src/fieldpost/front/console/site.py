@@ -7,13 +7,13 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from fieldpost.central.operate.sites import OVERLAP_DEFAULT
+from fieldpost.central.watch.issues import site_path
 from fieldpost.central.watch.sites import SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NOTHING
 from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, SiteCondition
 from fieldpost.core.sites.intent import IntentState
 from fieldpost.front.auth import Access
-from fieldpost.front.console.issues import site_path
 from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.sites import WAYS, central_of, own_address, shown_once

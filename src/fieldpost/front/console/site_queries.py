@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 
+from fieldpost.central.watch.issues import site_path
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.times import from_text, to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.intents import rows
-from fieldpost.front.console.issues import site_path
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.kit.times import moment_in
 

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 
 from fieldpost.central.operate.sites import AddedSite, Invitation
+from fieldpost.central.watch.issues import IssueCode, site_path
 from fieldpost.central.watch.sites import SiteState, worst_first
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.sites.health import SiteCondition
 from fieldpost.front.auth import Access
-from fieldpost.front.console.issues import site_path
 from fieldpost.front.console.kit.filters import address
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors
 
@@ -165,7 +165,9 @@ def _whole(text: str | None) -> int:
     return max(1, int(text)) if text and text.isascii() and text.isdecimal() and len(text) < 7 else 1
 
 
-MENU = MenuLine("Sites", PATH, "Now", "s", signal="sites")
+MENU = MenuLine(
+    "Sites", PATH, "Now", "s", badge=(IssueCode.SITE_OFFLINE, IssueCode.SITE_LATE), badge_label="not reporting"
+)
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("POST", PATH, add, Access.ADMIN),

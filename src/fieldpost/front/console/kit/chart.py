@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil, log10
 
-from fieldpost.front.console.kit.render import age, number
+from fieldpost.core.quantities import age, number
 
 WIDTH, HEIGHT = 600.0, 100.0
 

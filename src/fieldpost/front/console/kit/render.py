@@ -1,6 +1,6 @@
 """Templates to pages. Everything is escaped unless a template of ours says otherwise, and none does."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
@@ -8,6 +8,7 @@ from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
 import fieldpost
+from fieldpost.core.quantities import age, number, size
 from fieldpost.core.times import to_text
 from fieldpost.front.console.kit.static_files import StaticFiles
 from fieldpost.front.console.kit.times import local_text
@@ -15,10 +16,6 @@ from fieldpost.front.console.kit.times import local_text
 TEMPLATES = Path(__file__).parent.parent / "templates"
 
 _GLYPHS = {"pending": "○", "retrying": "↻", "delivered": "✓", "parked": "■", "discarded": "✕", "failed": "▲"}
-
-
-SIGNAL_WORDS = {"parked": "parked", "sites": "not heard of", "breakers": "blocked"}
-"""What the numbers in the menu count, for those who cannot see where they stand."""
 
 
 class Renderer:
@@ -31,7 +28,6 @@ class Renderer:
             bytecode_cache=_compiled,
         )
         self._environment.globals |= {"static": files.url, "version": fieldpost.__version__, "glyphs": _GLYPHS}
-        self._environment.globals |= {"signal_words": SIGNAL_WORDS}
         self._environment.filters |= {
             "iso": to_text,
             "clock": _clock,
@@ -80,40 +76,6 @@ def _axis(moment: datetime, is_of_days: bool) -> str:
     """As short as an axis has it: `15 Nov` or `08:45`, in UTC."""
     moment = moment.astimezone(UTC)
     return f"{moment.day} {moment.strftime('%b')}" if is_of_days else moment.strftime("%H:%M")
-
-
-def age(span: timedelta | float | None) -> str:
-    """How long, in the two largest units that matter: `47 s`, `12 min`, `3 h 5 min`, `6 d 2 h`."""
-    if span is None:
-        return "–"
-    seconds = int(span.total_seconds() if isinstance(span, timedelta) else span)
-    if seconds < 60:
-        return f"{max(seconds, 0)} s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if minutes < 60:
-        return f"{minutes} min"
-    if hours < 24:
-        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
-    return f"{days} d {hours % 24} h" if hours % 24 and days < 10 else f"{days} d"
-
-
-def number(value: float | None) -> str:
-    """With thousands apart by a thin space, so that it reads the same everywhere."""
-    if value is None:
-        return "–"
-    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
-    return text.replace(",", "\u202f")
-
-
-def size(value: float | None) -> str:
-    """Bytes as people say them."""
-    if value is None:
-        return "–"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(value) < 1000 or unit == "TB":
-            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError("the last unit takes everything")
 
 
 def _duration(milliseconds: int) -> str:

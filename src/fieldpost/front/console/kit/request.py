@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fieldpost.central.access.logins import NewSession, Origin
-from fieldpost.central.watch.signals import Signal
+from fieldpost.central.watch.issues import Issue, IssueCode
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front.auth import Access
@@ -27,7 +27,8 @@ class PageRequest:
     secret: str | None
     """The cookie that forms are tied to: the session's, or the visitor's before he has one."""
     menu: "Sequence[MenuLine]" = ()
-    signal: Signal | None = None
+    issues: Sequence[Issue] = ()
+    """The open issues, for the badges of the menu."""
 
     @property
     def actor(self) -> Actor:
@@ -89,7 +90,7 @@ class PageRequest:
             "here": self.here,
             "path": self.http.url.path,
             "menu": self._menu(),
-            "signal": self.signal,
+            "issues": self.issues,
             "theme": theme_of(self.http),
             "notice": None,
             "warning": None,
@@ -163,10 +164,18 @@ class MenuLine:
     key: str
     """Pressed after `g` it leads there."""
     access: Access = Access.VIEWER
-    signal: str | None = None
-    """The field of `Signal` that is shown beside it when there is something."""
+    badge: tuple[IssueCode, ...] = ()
+    """The badge beside it counts the subjects of these issues."""
+    badge_label: str = ""
+    """What the number in the badge counts, for screen readers."""
     also: tuple[str, ...] = ()
     """What the paths of other pages begin with that belong to it."""
+
+    def count(self, issues: Sequence[Issue]) -> int:
+        """The number in its badge; the line of the Health page, which lists all issues, counts the issues."""
+        if self.path == "/":
+            return len(issues)
+        return sum(issue.subjects for issue in issues if issue.code in self.badge)
 
 
 def redirect(path: str, done: str | None = None) -> Response:

@@ -1,0 +1,317 @@
+"""The one judgement of health: a list of issues, the worst first. Pure; every surface shows this list.
+
+The API, the console's Health page and menu badges, `fieldpost doctor --remote` and the metrics display issues and judge
+nothing themselves. Issues are ordered by severity, then by the number of notifications affected.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from urllib.parse import quote
+
+from fieldpost.central.watch.channels import ChannelState
+from fieldpost.central.watch.nodes import Centre, Node, NodeState
+from fieldpost.central.watch.sites import SiteState
+from fieldpost.core.breaker import Breaker, BreakerState
+from fieldpost.core.checks import DISK_FAILING_BYTES, DISK_WARNING_BYTES, Check, CheckVerdict
+from fieldpost.core.kpi import KpiValues, Thresholds
+from fieldpost.core.quantities import age, number, size
+from fieldpost.core.sites.health import SiteCondition
+
+NAMES_MAX = 4
+"""How many sites one text names; it counts the others."""
+SEPARATE_MAX = 3
+"""Up to this number of sites with the same issue, each site gets an issue of its own."""
+LOST_SHOWN = timedelta(days=1)
+"""How long a lost node remains an issue."""
+NODES_LINK = "/#nodes"
+
+_DIRECTION_MARKS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+"""Unicode direction overrides: inside a quoted error they would reverse the rest of our sentence."""
+
+
+class IssueSeverity(StrEnum):
+    """The severity of an issue, the worst first."""
+
+    CRITICAL = "critical"
+    """Central itself cannot work."""
+    ERROR = "error"
+    """Notifications are not delivered, or will be lost sight of, until somebody acts."""
+    WARNING = "warning"
+    """May turn into an error."""
+
+
+class IssueCode(StrEnum):
+    """The stable name of each kind of issue. Those of central are the checks of a node's readiness."""
+
+    STORE = "central.store"
+    MIGRATIONS = "central.migrations"
+    LOG = "central.log"
+    DISPATCHER = "central.dispatcher"
+    LEADER = "central.leader"
+    NODE_LOST = "node.lost"
+    SECRETS = "secrets.unreadable"
+    OVERDUE = "notifications.overdue"
+    PARKED = "notifications.parked"
+    STUCK = "notifications.stuck"
+    CHANNEL_BLOCKED = "channel.blocked"
+    CHANNEL_FAILING = "channel.failing"
+    SITE_OFFLINE = "site.offline"
+    SITE_LATE = "site.late"
+    SITE_FAILING = "site.failing"
+    SITE_REJECTED = "site.rejected"
+    SITE_DISK = "site.disk"
+    CALLS_PARKED = "calls.parked"
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One finding about health."""
+
+    code: IssueCode
+    severity: IssueSeverity
+    text: str
+    link: str
+    """The path of the console page on which to act."""
+    affected: int = 0
+    """How many notifications (or cached calls) it concerns."""
+    subjects: int = 1
+    """How many notifications, cached calls, channels, sites or nodes it is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthInputs:
+    """Everything that the judgement reads."""
+
+    as_of: datetime
+    figures: KpiValues
+    by: Thresholds
+    sites: Sequence[SiteState]
+    centre: Centre
+    channels: Sequence[ChannelState]
+    checks: Sequence[Check]
+    keys: Sequence[str]
+    """Problems with the keys of secrets."""
+
+
+def judge(inputs: HealthInputs) -> list[Issue]:
+    """All issues, the worst first."""
+    severities = list(IssueSeverity)
+    found = [replace(issue, text=issue.text.translate(_DIRECTION_MARKS)) for rule in _RULES for issue in rule(inputs)]
+    return sorted(found, key=lambda issue: (severities.index(issue.severity), -issue.affected))
+
+
+def verdict(issues: Sequence[Issue]) -> str:
+    """`well` without issues, else the worst severity."""
+    return issues[0].severity.value if issues else "well"
+
+
+def site_path(name: str) -> str:
+    """The console page of a site."""
+    return f"/sites/{quote(name)}"
+
+
+def _checks(inputs: HealthInputs) -> Iterator[Issue]:
+    for check in inputs.checks:
+        code = f"central.{check.name}"
+        if check.verdict is CheckVerdict.FAILING:
+            text, waiting = f"Central cannot work ({check.name}): {check.detail}.", int(inputs.figures["queue_depth"])
+            yield Issue(IssueCode(code), IssueSeverity.CRITICAL, text, NODES_LINK, waiting)
+        elif check.verdict is CheckVerdict.WARNING:
+            yield Issue(IssueCode(code), IssueSeverity.WARNING, _sentence(check.detail), NODES_LINK)
+
+
+def _overdue(inputs: HealthInputs) -> Iterator[Issue]:
+    if count := int(inputs.figures["overdue"]):
+        text = (
+            f"{_count(count, 'notification')} overdue: due for more than {age(inputs.by.overdue_after)} and not claimed"
+            " by any node. The nodes are too slow, or none is dispatching."
+        )
+        yield Issue(IssueCode.OVERDUE, IssueSeverity.ERROR, text, "/notifications?overdue=true", count, count)
+
+
+def _blocked(inputs: HealthInputs) -> Iterator[Issue]:
+    for state in inputs.channels:
+        if state.is_blocked:
+            held = f" {_count(state.held, 'notification')} held." if state.held else ""
+            reason, probe = state.breaker.last_error or "it fails", _next_probe(state.breaker, inputs.as_of)
+            text = f"Channel {state.channel.name} is blocked: {reason}.{held} {probe}."
+            yield Issue(
+                IssueCode.CHANNEL_BLOCKED, IssueSeverity.ERROR, text, _channel_path(state.channel.name), state.held
+            )
+
+
+def _next_probe(breaker: Breaker, now: datetime) -> str:
+    if breaker.state is BreakerState.HALF_OPEN:
+        return "A probe is in progress"
+    if breaker.open_until is None or breaker.open_until <= now:
+        return "The next notification is the probe"
+    return f"Next probe in {age(breaker.open_until - now)}"
+
+
+def _keys(inputs: HealthInputs) -> Iterator[Issue]:
+    for text in inputs.keys:
+        yield Issue(IssueCode.SECRETS, IssueSeverity.ERROR, _sentence(text), "/channels")
+
+
+def _parked(inputs: HealthInputs) -> Iterator[Issue]:
+    if count := int(inputs.figures["parked"]):
+        text = f"{_count(count, 'notification')} parked until an operator retries or discards {_them(count)}."
+        yield Issue(IssueCode.PARKED, IssueSeverity.ERROR, text, "/notifications?status=parked", count, count)
+
+
+def _stuck(inputs: HealthInputs) -> Iterator[Issue]:
+    if count := int(inputs.figures["stuck"]):
+        text = f"{_count(count, 'notification')} stuck: undelivered for more than {age(inputs.by.stuck_after)}."
+        yield Issue(IssueCode.STUCK, IssueSeverity.WARNING, text, "/notifications?stuck=true", count, count)
+
+
+def _calls(inputs: HealthInputs) -> Iterator[Issue]:
+    if count := int(inputs.figures["calls_parked"]):
+        text = f"{_count(count, 'cached call')} parked at the sites."
+        yield Issue(IssueCode.CALLS_PARKED, IssueSeverity.WARNING, text, "/cached-calls?status=parked", count, count)
+
+
+def _silent(inputs: HealthInputs) -> Iterator[Issue]:
+    """One issue for all offline sites and one for all late ones: they often have one cause."""
+    for condition, code, severity in (
+        (SiteCondition.OFFLINE, IssueCode.SITE_OFFLINE, IssueSeverity.ERROR),
+        (SiteCondition.LATE, IssueCode.SITE_LATE, IssueSeverity.WARNING),
+    ):
+        found = [site for site in inputs.sites if site.standing is condition]
+        if not found:
+            continue
+        silence = age(max(inputs.as_of - site.health.received_at for site in found if site.health))
+        waiting = sum(site.depth for site in found)
+        there = f" Its last report counted {number(waiting)} waiting." if waiting else ""
+        if len(found) == 1:
+            name = found[0].record.name
+            text, link = f"{name} is {condition.value}: no report for {silence}.{there}", site_path(name)
+        else:
+            there = there.replace("Its last report", "Their last reports")
+            text = f"{_sites(found)} are {condition.value}: {_names(found)}; no report for up to {silence}.{there}"
+            link = f"/sites?state={condition.value}"
+        yield Issue(code, severity, text, link, waiting, len(found))
+
+
+def _failing_to_forward(inputs: HealthInputs) -> Iterator[Issue]:
+    found = [site for site in inputs.sites if site.standing is SiteCondition.FAILING]
+    code, severity = IssueCode.SITE_FAILING, IssueSeverity.ERROR
+    if len(found) > SEPARATE_MAX:
+        text, waiting = f"{_sites(found)} cannot forward: {_names(found)}.", sum(site.depth for site in found)
+        yield Issue(code, severity, text, "/sites?state=failing", waiting, len(found))
+        return
+    for site in found:
+        assert site.health is not None, "only a report makes a site `failing`"
+        report = site.health.report
+        span = f" for {age(report.failing_for_s)}" if report.failing_for_s else ""
+        waiting_there = f" {number(site.depth)} waiting there." if site.depth else ""
+        text = f"{site.record.name} has failed to forward{span}: {report.forward_error or 'no reason reported'}."
+        yield Issue(code, severity, text + waiting_there, site_path(site.record.name), site.depth)
+
+
+def _rejected(inputs: HealthInputs) -> Iterator[Issue]:
+    found = [(site, site.health.report.rejected) for site in _reporting(inputs) if site.health]
+    found = [(site, count) for site, count in found if count]
+    code, severity = IssueCode.SITE_REJECTED, IssueSeverity.WARNING
+    if len(found) > SEPARATE_MAX:
+        total = sum(count for _, count in found)
+        where = f"the rejected boxes of {number(len(found))} sites"
+        text = f"{_count(total, 'notification')} in {where}: central refused them permanently."
+        yield Issue(code, severity, text, "/sites?state=rejected", total, len(found))
+        return
+    for site, count in found:
+        where = f"the rejected box of {site.record.name}"
+        text = f"{_count(count, 'notification')} in {where}: central refused {_them(count)} permanently."
+        yield Issue(code, severity, text, f"{site_path(site.record.name)}/rejected", count)
+
+
+def _disks(inputs: HealthInputs) -> Iterator[Issue]:
+    free = [(site, site.health.report.disk_free_bytes) for site in _reporting(inputs) if site.health]
+    low = [(site, left) for site, left in free if left is not None and left < DISK_WARNING_BYTES]
+    for severity in (IssueSeverity.ERROR, IssueSeverity.WARNING):
+        found = [(s, left) for s, left in low if (left < DISK_FAILING_BYTES) is (severity is IssueSeverity.ERROR)]
+        if len(found) > SEPARATE_MAX:
+            sites, most = [site for site, _ in found], max(left for _, left in found)
+            text = f"{_sites(sites)} have at most {size(most)} of disk space left: {_names(sites)}."
+            yield Issue(IssueCode.SITE_DISK, severity, text, "/sites", subjects=len(sites))
+            continue
+        for site, left in found:
+            text = f"{site.record.name} has only {size(left)} of disk space left."
+            yield Issue(IssueCode.SITE_DISK, severity, text, site_path(site.record.name))
+
+
+def lost_nodes(centre: Centre) -> list[Node]:
+    """Nodes that disappeared within the last day, unless their host runs a newer node."""
+    back = {n.record.host: n.record.started_at for n in reversed(centre.nodes) if n.state is NodeState.RUNNING}
+    return [
+        node
+        for node in centre.nodes
+        if node.state is NodeState.LOST
+        and centre.as_of - node.record.heartbeat_at < LOST_SHOWN
+        and not (node.record.host in back and back[node.record.host] > node.record.started_at)
+    ]
+
+
+def _nodes(inputs: HealthInputs) -> Iterator[Issue]:
+    for node in lost_nodes(inputs.centre):
+        silence = age(inputs.as_of - node.record.heartbeat_at)
+        text = f"The node on {node.record.host} is lost: no heartbeat for {silence}."
+        yield Issue(IssueCode.NODE_LOST, IssueSeverity.WARNING, text, NODES_LINK)
+
+
+def _counting(inputs: HealthInputs) -> Iterator[Issue]:
+    for state in inputs.channels:
+        if not state.is_blocked and (failures := state.breaker.failures):
+            name, times = state.channel.name, "once" if failures == 1 else f"{failures} times in a row"
+            text = f"Channel {name} failed {times}: {state.breaker.last_error}."
+            yield Issue(IssueCode.CHANNEL_FAILING, IssueSeverity.WARNING, text, _channel_path(name))
+
+
+_RULES: tuple[Callable[[HealthInputs], Iterator[Issue]], ...] = (
+    _checks,
+    _overdue,
+    _blocked,
+    _keys,
+    _silent,
+    _parked,
+    _failing_to_forward,
+    _stuck,
+    _rejected,
+    _calls,
+    _disks,
+    _nodes,
+    _counting,
+)
+"""The order decides between issues of the same severity that affect the same number of notifications."""
+
+
+def _reporting(inputs: HealthInputs) -> Iterator[SiteState]:
+    return (site for site in inputs.sites if site.standing is not SiteCondition.REVOKED)
+
+
+def _channel_path(name: str) -> str:
+    return f"/channels/{quote(name)}"
+
+
+def _sites(sites: Sequence[SiteState]) -> str:
+    return f"{number(len(sites))} sites"
+
+
+def _names(sites: Sequence[SiteState]) -> str:
+    names = ", ".join(site.record.name for site in sites[:NAMES_MAX])
+    return f"{names} and {number(len(sites) - NAMES_MAX)} more" if len(sites) > NAMES_MAX else names
+
+
+def _sentence(detail: str) -> str:
+    return f"{detail[:1].upper()}{detail[1:]}."
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
+
+
+def _count(count: float, noun: str) -> str:
+    """`1 notification is`, `12 notifications are`."""
+    return f"{number(count)} {noun} is" if count == 1 else f"{number(count)} {noun}s are"

@@ -1,0 +1,69 @@
+"""The state of the whole installation with its issues, shared by all surfaces; and the change tokens of its tables."""
+
+from dataclasses import dataclass
+
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.figures.change_tokens import marks
+from fieldpost.central.watch.channels import ChannelReader
+from fieldpost.central.watch.health import HealthReader
+from fieldpost.central.watch.issues import HealthInputs, Issue, judge
+from fieldpost.central.watch.kpis import Kpis
+from fieldpost.central.watch.nodes import Nodes
+from fieldpost.central.watch.shared_read import SharedRead
+from fieldpost.central.watch.sites import SiteReader, worst_first
+from fieldpost.clock import Clock
+from fieldpost.core.kpi import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The inputs of the judgement and its result."""
+
+    snapshot: Snapshot
+    inputs: HealthInputs
+    issues: list[Issue]
+
+
+class OverviewReader:
+    """Reads the overview from the store, once for all callers of the same moment."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        health: HealthReader,
+        kpis: Kpis,
+        nodes: Nodes,
+        sites: SiteReader,
+        channels: ChannelReader,
+    ) -> None:
+        self._store = store
+        self._health = health
+        self._kpis = kpis
+        self._nodes = nodes
+        self._sites = sites
+        self._channels = channels
+        self._shared = SharedRead(self._read, clock)
+
+    async def now(self) -> Overview:
+        """The overview, at most moments old."""
+        return await self._shared.get()
+
+    async def change_tokens(self) -> dict[str, str]:
+        """A token for each topic, which differs after every change."""
+        return await self._store.read(marks)
+
+    async def _read(self) -> Overview:
+        snapshot, fleet = await self._kpis.now(), await self._sites.all()
+        ready, channels = await self._health.readiness(), await self._channels.all()
+        inputs = HealthInputs(
+            as_of=snapshot.as_of,
+            figures=snapshot.total,
+            by=self._kpis.by,
+            sites=worst_first(fleet.sites),
+            centre=await self._nodes.all(),
+            channels=channels.channels,
+            checks=ready.checks,
+            keys=self._health.key_problems([state.channel for state in channels.channels]),
+        )
+        return Overview(snapshot, inputs, judge(inputs))

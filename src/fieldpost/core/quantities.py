@@ -1,0 +1,37 @@
+"""Numbers, durations and sizes as texts for people."""
+
+from datetime import timedelta
+
+
+def age(span: timedelta | float | None) -> str:
+    """A duration in its two largest units: `47 s`, `12 min`, `3 h 5 min`, `6 d 2 h`."""
+    if span is None:
+        return "–"
+    seconds = int(span.total_seconds() if isinstance(span, timedelta) else span)
+    if seconds < 60:
+        return f"{max(seconds, 0)} s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 24:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 and days < 10 else f"{days} d"
+
+
+def number(value: float | None) -> str:
+    """A number with a thin space between thousands, which reads the same in every locale."""
+    if value is None:
+        return "–"
+    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    return text.replace(",", "\u202f")
+
+
+def size(value: float | None) -> str:
+    """A number of bytes with its unit: `50.0 MB`."""
+    if value is None:
+        return "–"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError("the last unit takes every value")
