@@ -11,20 +11,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a loop needs of time; `fieldpost.testing.ManualClock` is the other implementation."""
+    """The time source of a loop; implemented by `SystemClock` and `fieldpost.testing.ManualClock`."""
 
     def now(self) -> datetime:
-        """The time in UTC, aware."""
+        """The current time, aware, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for durations only."""
+        """Seconds that never decrease, for durations only."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after this many seconds of monotonic time."""
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the machine."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -36,6 +36,5 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def pause(self, seconds: float) -> None:
-        """The same for a command, which has no loop: one made for this alone may be caught half made by an interrupt,
-        and complains."""
+        """Blocking sleep for commands. An event loop made only for this would warn when interrupted during set-up."""
         time.sleep(seconds)

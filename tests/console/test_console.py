@@ -25,7 +25,7 @@ async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it
     await expect(row).to_contain_text("550 5.1.1 no such user")
     await row.get_by_role("link", name="Pump 3 is hot", exact=True).click()
 
-    await expect(page.locator(".why")).to_contain_text("It waits for an operator to retry or discard it")
+    await expect(page.locator(".why")).to_contain_text("It stays parked until an operator retries or discards it")
     steps = page.locator(".timeline li")
     await expect(steps).to_contain_text(
         ["Sent at plant-7", "Arrived at central", "Attempt 1: failed for good", "Parked: it waits for a person"]

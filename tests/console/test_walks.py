@@ -66,7 +66,7 @@ async def test_a_parked_mail_is_found_understood_mended_and_seen_to_arrive(front
         await page.get_by_role("button", name="Filter").click()
         await expect(page.locator("tr[data-row]")).to_have_count(1)
         await page.get_by_role("link", name="Pump 3: pressure low", exact=True).click()
-        await expect(page.locator(".why")).to_contain_text("It waits for an operator to retry or discard it")
+        await expect(page.locator(".why")).to_contain_text("It stays parked until an operator retries or discards it")
         await expect(page.locator("main")).to_contain_text(refusal)
         notification = page.url
 

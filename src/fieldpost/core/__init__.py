@@ -1,1 +1,1 @@
-"""The words and the rules. Pure values and functions; time and chance come in as arguments. Imports: stdlib, no I/O."""
+"""Types and rules. Pure: no I/O, time and randomness are arguments. Imports the standard library only."""

@@ -1,4 +1,4 @@
-"""Who acts: a person or a program with a role. A role may do all that the roles before it may."""
+"""Actors and roles. An actor is a person or a program; each role includes the permissions of the roles before it."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,16 +7,16 @@ from fieldpost.core.errors import Denied
 from fieldpost.core.text import LABEL_BYTES_MAX, truncate
 
 APP = "app:"
-"""What the source of an application begins with, and no site's name does."""
+"""Prefix of the source name of an application; site names never start with it."""
 
 
 class Role(StrEnum):
     VIEWER = "viewer"
-    """Sees."""
+    """Reads everything except bodies."""
     OPERATOR = "operator"
-    """Retries, discards, resets."""
+    """Also reads bodies; retries, discards, resets breakers."""
     ADMIN = "admin"
-    """Lists, channels, subscriptions, sites, users."""
+    """Also manages lists, channels, subscriptions, sites and users."""
 
     def includes(self, other: "Role") -> bool:
         return _ORDER.index(self) >= _ORDER.index(other)
@@ -27,21 +27,21 @@ _ORDER = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The name that audit entries carry, and what its bearer may do."""
+    """A user as recorded in audit entries, with the role that limits their actions."""
 
     name: str
     role: Role
     token: str | None = field(default=None, compare=False)
-    """The API token by which a program acts in this person's name; None where the person himself does."""
+    """The name of the API token if a program acts for this user; None for the user's own session."""
 
     @property
     def source(self) -> str:
-        """What stands in a site's place where an application sends: its token by name, or whose it is."""
+        """The source name, in place of a site, of notifications sent by an application: its token or user name."""
         return APP + truncate(self.token or self.name, LABEL_BYTES_MAX - len(APP))
 
     @property
     def may_read_bodies(self) -> bool:
-        """What was written to people is for those who must act on it; whoever only views sees all else."""
+        """Whether the actor may read notification bodies: only those who act on notifications may."""
         return self.role.includes(Role.OPERATOR)
 
     def require(self, role: Role) -> None:
@@ -50,5 +50,5 @@ class Actor:
             raise Denied(
                 "access.role",
                 f"this needs the role {role.value}; {self.name} is {self.role.value}",
-                hint="ask an administrator",
+                hint="ask an administrator for access",
             )

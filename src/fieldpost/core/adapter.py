@@ -1,7 +1,7 @@
-"""What an adapter is: a function from an envelope to an outcome.
+"""The adapter protocol: delivery as a function from an envelope to an outcome.
 
-An adapter returns an outcome for whatever the world does to it. What it raises is a bug and parks the one notification
-it happened to; cancellation passes through. It keeps nothing between calls that changes an outcome.
+An adapter returns an outcome for every external failure. An exception is a bug and parks the notification that caused
+it; cancellation passes through. No state kept between calls changes an outcome.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from fieldpost.core.outcome import Outcome
 
 
 class ClaimLost(Exception):
-    """Raised by an envelope's gate: another node may have taken the row, so nothing more may be sent."""
+    """Raised by an envelope's gate: another node may have claimed the row, so nothing more may be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,96 +26,96 @@ class Envelope:
     subject: str
     body: str
     targets: tuple[str, ...]
-    """Those still owed a copy; never those already reached."""
+    """The targets that are still due; never those already delivered."""
     settings: Mapping[str, object]
-    """The channel's settings; those that its adapter declares as secrets are of type `Secret`."""
+    """The channel's settings. Settings that the adapter declares as secrets are of type `Secret`."""
     dated: datetime
-    """The same at every attempt, so that copies can be recognised as copies."""
+    """The same in every attempt, so that receivers can recognise duplicates."""
     gate: Callable[[], None]
-    """To be called right before the point of no return; raises ClaimLost when the claim may have run out."""
+    """Call it right before the point of no return. Raises ClaimLost if the claim may have expired."""
     transcript: Callable[[str], None] | None = None
-    """Given when an administrator tests a channel: to be told each line said to the other side (`> EHLO …`) and heard
-    from it (`< 250 …`), without secrets."""
+    """Set while an administrator tests a channel: receives each line sent (`> EHLO …`) and received (`< 250 …`),
+    without secrets."""
 
 
 class Adapter(Protocol):
-    """The ways out implement this; found by the entry point group `fieldpost.adapters`."""
+    """Delivery over one kind of channel. Installed adapters register in the entry point group `fieldpost.adapters`."""
 
     type: str
     deadline_s: float
-    """The longest an attempt may take in all; whoever calls enforces it."""
+    """The time limit of a whole attempt. The caller enforces it."""
     secrets: frozenset[str]
-    """Which of its settings are secret: kept encrypted, never shown, and handed over as `Secret`, to every method."""
+    """Names of secret settings: stored encrypted, never shown, and passed to every method as `Secret`."""
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
-        """The settings of a channel in full, or InvalidInput naming the field."""
+        """Return a channel's settings with defaults filled in, or raise InvalidInput naming the field."""
 
     def check_target(self, address: str) -> str:
-        """The target in the one form it is kept in, or InvalidInput."""
+        """Return the target in its canonical form, or raise InvalidInput."""
 
     def target_key(self, address: str) -> str:
-        """The same for two targets that are one addressee in different spellings, so that he gets one copy."""
+        """A key that is equal for different spellings of one recipient, so that they get one copy."""
 
     async def deliver(self, envelope: Envelope) -> Outcome:
-        """One attempt to all targets of the envelope."""
+        """Make one attempt to all targets of the envelope."""
 
     async def close(self) -> None:
-        """Give back what is held open."""
+        """Close open connections."""
 
 
 @runtime_checkable
-class WarnsAboutSettings(Protocol):
-    """An adapter that also knows settings which are lawful and yet probably not meant."""
+class SettingsWarner(Protocol):
+    """An adapter that also warns about settings that are valid but probably a mistake."""
 
     def warnings(self, settings: Mapping[str, object]) -> list[str]:
-        """A sentence for each, to be shown to whoever sets the channel up. Secrets are not among the settings."""
+        """One sentence per warning, for the administrator. The settings passed in exclude secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingField:
-    """One setting as a form shows it. What it may be is judged by `check_settings` alone."""
+    """A form field for one setting. Only `check_settings` validates values."""
 
     name: str
     doc: str
-    """What it means, in a few words."""
+    """A short description."""
     kind: Literal["text", "whole", "number", "choice"] = "text"
     choices: tuple[str, ...] = ()
     default: str = ""
-    """What is taken when it is left empty, as a person would say it; none for what must be given."""
+    """The value used if the field is left empty, worded for people; empty for required fields."""
     is_required: bool = False
     is_advanced: bool = False
-    """Whether most people leave it as it is."""
+    """Whether most channels keep the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptPhase:
-    """A step of an attempt, by the word that outcomes have in `phase`."""
+    """A step of an attempt; outcomes name it in `phase`."""
 
     name: str
     title: str
     advice: str
-    """What to do when it fails there."""
+    """What to do if an attempt fails in this phase."""
     setting: str = ""
-    """It is gone through only where this setting says one of `values`; else always."""
+    """If given, the phase occurs only when this setting has one of `values`."""
     values: tuple[str, ...] = ()
 
 
 @runtime_checkable
 class Described(Protocol):
-    """An adapter that says what a channel of its type can be told, so that people get fields for it."""
+    """An adapter that describes its settings, so that a form can be generated for its channels."""
 
     fields: Sequence[SettingField]
-    """All its settings, secrets included, in the order in which one fills them in."""
+    """All settings including secrets, in the order of the form."""
     phases: Sequence[AttemptPhase]
-    """In the order of an attempt that goes well."""
+    """In the order of a successful attempt."""
     guide: str
-    """For people, in Markdown."""
+    """Set-up guide for administrators, in Markdown."""
 
 
 @runtime_checkable
-class ChecksHosts(Protocol):
-    """An adapter whose settings name hosts, and that can say whether there are such hosts."""
+class HostChecker(Protocol):
+    """An adapter that can check the host names in its settings."""
 
     async def check_hosts(self, settings: Mapping[str, object]) -> None:
-        """Raises InvalidInput naming the field whose host does not exist, or may not be reached. A name that cannot be
-        looked up now passes: it is the name that is judged, not the network."""
+        """Raise InvalidInput, naming the field, if a host does not exist or is not allowed. A name that cannot be
+        resolved at the moment passes: this checks the name, not the network."""

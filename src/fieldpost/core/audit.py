@@ -1,4 +1,4 @@
-"""The audit entry: an append-only line on what changed, when and by whom, written in the changing transaction."""
+"""Audit entries: append-only records of what changed, when and by whom, written in the transaction of the change."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,7 +41,7 @@ class AuditStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One line of the audit log; `correlation_id` is the notification's id where there is one."""
+    """One entry of the audit log; `correlation_id` is the notification's id if it concerns one."""
 
     event_id: str
     occurred_at: datetime

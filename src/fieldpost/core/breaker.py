@@ -4,10 +4,11 @@
       ▲ └ counting: "monitored"        ▲ └ "blocked": no call is made        │
       └───────── any success, reset ───┴───────────── failure ───────────────┘
 
-Theory of operation. The state is a row that all central nodes share. While it is open, rows behind it are held: no
-call, no attempt spent. When the block ends, one node takes the probe by compare-and-set on the row's version; a probe
-whose owner died lapses with its lease, and another node may take it. Failures older than `lapse_s` are forgotten.
-Everything here is pure: a breaker and the time in, a breaker out; the same object back means nothing changed.
+Theory of operation. The state is a row that all central nodes share. While the breaker is open, notifications behind
+it are held: no call is made and no attempt is used. When `break_s` has passed, one node takes the probe by
+compare-and-set on the row's version. If that node dies, the probe's lease expires and another node may take it.
+Failures older than `lapse_s` are forgotten. The functions here are pure: they take a breaker and the time and return a
+breaker; returning the same object means that nothing changed.
 """
 
 from dataclasses import dataclass, replace
@@ -30,13 +31,13 @@ class BreakerPolicy:
     """When a breaker opens and for how long."""
 
     failures_max: int = 5
-    """So many failures in a row open it."""
+    """The number of consecutive failures that opens the breaker."""
     break_s: float = 60.0
-    """How long it stays open before one probe."""
+    """How long the breaker stays open before a probe."""
     lapse_s: float = 1800.0
-    """Failures are forgotten when none came for so long."""
+    """Failures are forgotten after this time without another."""
     hold_s: float = 10.0
-    """How long a row waits after a failure that did not open the breaker."""
+    """How long a notification waits after a failure that did not open the breaker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Breaker:
 
     @property
     def health(self) -> str:
-        """In the console's words: healthy, monitored (counting), blocked."""
+        """The state as the console shows it: healthy, monitored (counting failures) or blocked."""
         if self.state is not BreakerState.CLOSED:
             return "blocked"
         return "monitored" if self.failures else "healthy"
@@ -68,9 +69,9 @@ def channel_key(channel_name: str) -> str:
 
 
 def verdict(outcome: Outcome) -> bool | None:
-    """What an outcome says about the channel: it works, it does not, or nothing.
+    """Whether an outcome shows that the channel works (True), does not work (False) or neither (None).
 
-    A refused message shows that the channel answers; a send without an answer shows nothing either way.
+    A rejected message shows that the channel answers; a send without a reply shows nothing.
     """
     if isinstance(outcome, Held):
         return False
@@ -78,7 +79,7 @@ def verdict(outcome: Outcome) -> bool | None:
 
 
 def record(breaker: Breaker, outcome: Outcome, policy: BreakerPolicy, now: datetime) -> Breaker:
-    """The breaker after an attempt came to this outcome."""
+    """The breaker after an attempt with this outcome."""
     match verdict(outcome):
         case True:
             return reset(breaker)
@@ -91,12 +92,12 @@ def record(breaker: Breaker, outcome: Outcome, policy: BreakerPolicy, now: datet
 
 
 def is_blocked(breaker: Breaker) -> bool:
-    """Whether ordinary attempts must wait (a probe is taken apart, by `take_probe`)."""
+    """Whether ordinary attempts must wait. Probes are taken separately, by `take_probe`."""
     return breaker.state is not BreakerState.CLOSED
 
 
 def take_probe(breaker: Breaker, owner: str, now: datetime, lease_s: float) -> Breaker | None:
-    """The breaker half-open with this owner's probe, or None when it is not time or another's probe is out."""
+    """The half-open breaker with this owner's probe, or None if no probe is due or another one is running."""
     match breaker.state:
         case BreakerState.OPEN if breaker.open_until is not None and now >= breaker.open_until:
             pass
@@ -110,21 +111,21 @@ def take_probe(breaker: Breaker, owner: str, now: datetime, lease_s: float) -> B
 
 
 def give_back_probe(breaker: Breaker, owner: str, now: datetime) -> Breaker:
-    """The probe was taken but nothing was there to send: open again, due for a probe at once."""
+    """Return an unused probe because there was nothing to send: the breaker is open and due for a probe at once."""
     if breaker.state is not BreakerState.HALF_OPEN or breaker.probe_owner != owner:
         return breaker
     return replace(breaker, state=BreakerState.OPEN, open_until=now, probe_owner=None, probe_until=None)
 
 
 def probe_now(breaker: Breaker, now: datetime) -> Breaker:
-    """Somebody changed what it guards: due for a probe at once, instead of when its block ends."""
+    """Make the next probe due at once, because the channel's settings have changed."""
     if breaker.state is not BreakerState.OPEN or breaker.open_until is None or breaker.open_until <= now:
         return breaker
     return replace(breaker, open_until=now)
 
 
 def next_probe(breaker: Breaker, policy: BreakerPolicy, now: datetime) -> datetime:
-    """When a row that is held now will be looked at again."""
+    """When a notification held now is due again."""
     match breaker.state:
         case BreakerState.OPEN if breaker.open_until is not None:
             return breaker.open_until
@@ -135,7 +136,7 @@ def next_probe(breaker: Breaker, policy: BreakerPolicy, now: datetime) -> dateti
 
 
 def reset(breaker: Breaker) -> Breaker:
-    """Closed and forgotten, by a success or by an operator; the last error stays for who looks."""
+    """Close the breaker after a success or by an operator; the last error stays visible."""
     if breaker.state is BreakerState.CLOSED and breaker.failures == 0:
         return breaker
     return Breaker(key=breaker.key, last_error=breaker.last_error, version=breaker.version)
@@ -144,7 +145,7 @@ def reset(breaker: Breaker) -> Breaker:
 def _failed(breaker: Breaker, error: str, policy: BreakerPolicy, now: datetime) -> Breaker:
     error = truncate(error)
     if breaker.state is BreakerState.OPEN:
-        # A result of an attempt that began before it opened: news for the record, not a reason to block longer.
+        # The attempt started before the breaker opened: record the failure but do not extend the block.
         return replace(breaker, last_error=error, last_failure_at=now, failures=breaker.failures + 1)
     is_stale = breaker.last_failure_at is not None and (now - breaker.last_failure_at).total_seconds() > policy.lapse_s
     failures = 1 if is_stale and breaker.state is BreakerState.CLOSED else breaker.failures + 1

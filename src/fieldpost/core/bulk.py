@@ -1,11 +1,11 @@
-"""A bulk action: one verb on many parked notifications, as a person asked for it, and how far it has come.
+"""Bulk actions: one verb on many parked notifications, with progress.
 
-Which notifications it is about is fixed when it starts: those that were parked at that moment. It *gathers* them with
-the versions they have, then does its verb to each that still has that version. What has changed meanwhile, by another
-person or by an earlier part of the same trouble, is a conflict and stays as it is.
+The set of notifications is fixed at the start: those that were parked at that moment. The action first *gathers* them
+with their current versions, then applies its verb to each that still has that version. A notification that has changed
+meanwhile is a conflict and stays as it is.
 
-A retry may go *in stages*: one, then ten more, then the rest, each stage only once the one before has come out. When
-an error comes back that was there before, nothing is mended yet, and the act halts.
+A retry may run *in stages*: one notification, then ten more, then the rest, each stage after the result of the one
+before. If a previous error occurs again, the cause is not fixed yet, and the action halts.
 """
 
 from collections.abc import Iterable
@@ -29,12 +29,12 @@ class BulkVerb(StrEnum):
 
 class BulkStatus(StrEnum):
     GATHERING = "gathering"
-    """It looks for what it is about."""
+    """Collecting the notifications."""
     RUNNING = "running"
     FINISHED = "finished"
     CANCELLED = "cancelled"
     HALTED = "halted"
-    """The same error came back."""
+    """The same error occurred again."""
 
     @property
     def has_ended(self) -> bool:
@@ -42,13 +42,13 @@ class BulkStatus(StrEnum):
 
 
 class RowOutcome(StrEnum):
-    """What the act came to for one notification."""
+    """The result of the action for one notification."""
 
     DONE = "done"
     CONFLICT = "conflict"
-    """It was no longer as it was seen."""
+    """It has changed since it was gathered."""
     GONE = "gone"
-    """It was purged, or never was there."""
+    """It was purged or never existed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +58,25 @@ class BulkAction:
     actor: str
     reason: str
     wanted: dict[str, str | list[str]] | None
-    """The filter's fields; None for an act on a selection."""
+    """The filter's fields; None for an action on a selection."""
     as_of: datetime
-    """What parked later is left out."""
+    """Notifications parked later are left out."""
     in_stages: bool
     created_at: datetime
     status: BulkStatus = BulkStatus.GATHERING
     stage: int = 0
     total: int = 0
-    """How many it is about, so far while it gathers."""
+    """How many notifications it covers; grows while gathering."""
     done: int = 0
     conflicts: int = 0
     gone: int = 0
     note: str | None = None
-    """Why it ended before its end."""
+    """Why it stopped early."""
     ended_at: datetime | None = None
 
     @property
     def settled(self) -> int:
-        """How many have an outcome; they are worked off in their order."""
+        """How many have a result; they are processed in order."""
         return self.done + self.conflicts + self.gone
 
     @property
@@ -85,19 +85,19 @@ class BulkAction:
 
     @property
     def stage_end(self) -> int:
-        """How many may have an outcome before the stage is judged."""
+        """How many may have a result before the stage is judged."""
         is_last = not self.in_stages or self.stage >= len(STAGE_ENDS)
         return self.total if is_last else min(self.total, STAGE_ENDS[self.stage])
 
     @property
     def left(self) -> int:
-        """How many have no outcome."""
+        """How many have no result yet."""
         return self.total - self.settled
 
     def remaining(self, now: datetime) -> timedelta | None:
-        """How long it still takes at the pace it has had; None where that says nothing.
+        """Estimated time left at the average rate so far; None if that cannot be estimated.
 
-        An act in stages waits for what becomes of the few it has tried, so its pace is not its own.
+        An action in stages waits for the results of its samples, so its rate predicts nothing.
         """
         if self.status is not BulkStatus.RUNNING or self.in_stages or not self.settled:
             return None
@@ -106,7 +106,7 @@ class BulkAction:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A notification of a stage: which error it had when it was gathered, and how it stands now."""
+    """A notification of a stage: its error when it was gathered, and its current status and error."""
 
     error_key: str | None
     status: Status
@@ -114,7 +114,7 @@ class Tried:
 
 
 class Judgement(StrEnum):
-    """Of a stage."""
+    """The verdict on a stage."""
 
     WAIT = "wait"
     GO_ON = "go_on"
@@ -122,7 +122,7 @@ class Judgement(StrEnum):
 
 
 def judge(tried: Iterable[Tried]) -> tuple[Judgement, str | None]:
-    """What follows from a stage, and the error that came back, if one did."""
+    """Judge a stage; returns the verdict and the error that occurred again, if any."""
     found = list(tried)
     known = {one.error_key for one in found}
     for one in found:
@@ -133,13 +133,11 @@ def judge(tried: Iterable[Tried]) -> tuple[Judgement, str | None]:
 
 
 def parked_only(wanted: Filter) -> Filter:
-    """The filter as a bulk action has it, which is about what is parked; InvalidInput if it asks for anything else."""
+    """Restrict a filter to parked notifications; raises InvalidInput if it asks for others."""
     if wanted.is_stuck:
-        raise InvalidInput("bulk.stuck", "what is stuck is not parked: a bulk action cannot be about it", field="stuck")
+        raise InvalidInput("bulk.stuck", "bulk actions cover parked notifications, not stuck ones", field="stuck")
     if wanted.is_overdue:
-        raise InvalidInput(
-            "bulk.overdue", "what is overdue is not parked: a bulk action cannot be about it", field="overdue"
-        )
+        raise InvalidInput("bulk.overdue", "bulk actions cover parked notifications, not overdue ones", field="overdue")
     if wanted.statuses not in ((), (Status.PARKED,)):
-        raise InvalidInput("bulk.status", "a bulk action is about parked notifications only", field="status")
+        raise InvalidInput("bulk.status", "bulk actions cover only parked notifications", field="status")
     return replace(wanted, statuses=(Status.PARKED,))

@@ -1,6 +1,6 @@
-"""What looking whether all is well comes to: checks, each with its verdict, and the worst of all.
+"""Health checks and their overall verdict.
 
-Readiness of a node, `fieldpost doctor` and `fieldpost site doctor` speak these words.
+Used by a node's readiness, `fieldpost doctor` and `fieldpost site doctor`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DISK_WARNING_BYTES = 1024**3
 
 
 class CheckVerdict(StrEnum):
-    """Of a check. A warning is for people to look at; what fails keeps a node from being ready."""
+    """The result of a check. A warning needs attention; a failing check makes a node not ready."""
 
     OK = "ok"
     WARNING = "warning"
@@ -31,14 +31,14 @@ class Diagnosis:
 
     @property
     def verdict(self) -> CheckVerdict:
-        """The worst of all."""
+        """The worst verdict of all checks."""
         order = (CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.FAILING)
         return max((check.verdict for check in self.checks), key=order.index)
 
 
-def room_check(free_bytes: int, place: str) -> Check:
-    """Whether there is room enough on the disk of this place."""
-    detail = f"{free_bytes / 1024**3:.1f} GiB free in {place}"
+def free_space_check(free_bytes: int, path: str) -> Check:
+    """Check the free disk space at this path."""
+    detail = f"{free_bytes / 1024**3:.1f} GiB free in {path}"
     if free_bytes < DISK_FAILING_BYTES:
         return Check("disk", CheckVerdict.FAILING, detail)
     return Check("disk", CheckVerdict.WARNING if free_bytes < DISK_WARNING_BYTES else CheckVerdict.OK, detail)

@@ -1,27 +1,27 @@
-"""What can go wrong, as a small tree.
+"""The error tree.
 
     FieldpostError
-    ├── InvalidInput    what was given breaks a rule; names the field and the rule
-    ├── NotFound        there is no such thing, or none that the caller may see
-    ├── Conflict        it is there, but not in the state that the act needs
-    ├── Denied          the caller has not shown who he is, or may not do this
-    ├── Unavailable     not now: the store, the link or central does not answer; trying again may help
-    ├── ConfigError     a setting or file that this process starts from is wrong
-    └── OperationFailed a cached call was refused for good while its caller waited
+    ├── InvalidInput    a value is invalid; names the field and the rule
+    ├── NotFound        the object does not exist or is hidden from the caller
+    ├── Conflict        the object is not in the state that the action requires
+    ├── Denied          the caller is not authenticated or lacks the permission
+    ├── Unavailable     the store, the link or central does not respond; a retry may succeed
+    ├── ConfigError     a setting or a file needed at start-up is wrong
+    └── OperationFailed a cached call failed permanently while its caller waited
 
-Each instance carries a stable `code` (`notification.not_parked`), a sentence for people and, where one is known, a hint
-on what to do. One table in `front/http/problems.py` maps them to HTTP (at a site `site/local/errors.py`),
+Each error has a stable `code` (`notification.not_parked`), a sentence for people and, if known, a hint on how to fix
+it. One table in `front/http/problems.py` maps errors to HTTP (at a site `site/local/errors.py`),
 another in `cli/main.py` to exit codes.
 """
 
 
 def problem_type(code: str) -> str:
-    """A code as a name that is unique in the world, which the `type` of a problem (RFC 9457) has to be."""
+    """The URN of an error code, for the `type` member of problem details (RFC 9457)."""
     return f"urn:fieldpost:error:{code}"
 
 
 class FieldpostError(Exception):
-    """The root of all errors that Fieldpost raises on purpose."""
+    """Base class of all errors that Fieldpost raises deliberately."""
 
     def __init__(self, code: str, message: str, *, hint: str | None = None, field: str | None = None) -> None:
         super().__init__(message)
@@ -30,40 +30,40 @@ class FieldpostError(Exception):
         self.message = message
         """For people."""
         self.hint = hint
-        """What to do, where that is known."""
+        """How to fix it, if known."""
         self.field = field
-        """Which argument or setting it is about, where it is about one."""
+        """The invalid argument or setting, if it concerns one."""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
 class InvalidInput(FieldpostError):
-    """What was given breaks a rule; `field` names where."""
+    """A value is invalid; `field` names it."""
 
 
 class NotFound(FieldpostError):
-    """There is no such thing, or none that the caller may see."""
+    """The object does not exist or is hidden from the caller."""
 
 
 class Conflict(FieldpostError):
-    """It is there, but not in the state that the act needs."""
+    """The object is not in the state that the action requires."""
 
 
 class Denied(FieldpostError):
-    """The caller has not shown who he is, or may not do this."""
+    """The caller is not authenticated or lacks the permission."""
 
 
 class Unavailable(FieldpostError):
-    """Not now; trying again may help."""
+    """A required system does not respond; a retry may succeed."""
 
 
 class ConfigError(FieldpostError):
-    """A setting or file that this process starts from is wrong."""
+    """A setting or a file needed at start-up is wrong."""
 
 
 class OperationFailed(FieldpostError):
-    """A cached call was refused for good while its caller waited; nothing of it is tried again."""
+    """A cached call failed permanently while its caller waited; it is not retried."""
 
     def __init__(
         self,
@@ -77,6 +77,6 @@ class OperationFailed(FieldpostError):
     ) -> None:
         super().__init__(code, message, hint=hint, field=field)
         self.call_id = call_id
-        """The operation, whose status is `failed`."""
+        """The id of the call, whose status is `failed`."""
         self.http_status = http_status
-        """What the external system answered, where it did."""
+        """The HTTP status of the external system's response, if there was one."""

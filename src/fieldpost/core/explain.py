@@ -1,6 +1,6 @@
-"""Why has it not been delivered yet? One true sentence for any notification, and what happens next and when.
+"""Explains why a notification is not delivered yet, what happens next and when.
 
-If an operator ever asks and the answer is not here, this is the file to change.
+If an operator asks a question that these sentences do not answer, add the answer here.
 """
 
 import re
@@ -14,7 +14,7 @@ from fieldpost.core.times import to_text
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """Who holds the row, and how often its attempts ended with their node."""
+    """The claim on a notification, and how many of its attempts ended because their node stopped."""
 
     owner: str | None
     lease_until: datetime | None
@@ -22,42 +22,43 @@ class ClaimState:
 
 
 def explain(n: Notification, claim: ClaimState, breaker: Breaker | None, now: datetime) -> str:
-    """The sentence. `breaker` is the one the row is held by, if it is held."""
+    """Explain the state of a notification. `breaker` is the breaker that holds it, if it is held."""
     match n.status:
         case Status.DELIVERED:
             return f"It was delivered at {_at(n.delivered_at)} to {_count(len(n.targets), 'target')}."
         case Status.DISCARDED:
             return f"An operator discarded it at {_at(n.terminal_at)}; it will not be delivered."
         case Status.PARKED:
-            return f"It was parked at {_at(n.terminal_at)}: {n.last_error}{_reached(n)}. {_WAITS_FOR_OPERATOR}"
+            return (
+                f"It was parked at {_at(n.terminal_at)}: {n.last_error}{_reached(n)}."
+                " It stays parked until an operator retries or discards it."
+            )
         case Status.PENDING | Status.RETRYING:
             return _explain_live(n, claim, breaker, now)
 
 
 def parts(sentence: str) -> list[str | datetime]:
-    """The sentence with its moments as such, for those who show each reader his own clock."""
+    """Split a sentence into text and times, so that a page can show the times in the reader's time zone."""
     pieces: list[str | datetime] = []
     end = 0
     for found in _MOMENT.finditer(sentence):
         try:
             moment = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
         except ValueError:
-            continue  # digits in the words of an error, which are no time
+            continue  # digits in an error text that are not a valid time
         pieces += [sentence[end : found.start()], moment]
         end = found.end()
     return [piece for piece in (*pieces, sentence[end:]) if piece != ""]
 
 
 _MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b", re.ASCII)
-"""As `_at` writes it."""
-
-_WAITS_FOR_OPERATOR = "It waits for an operator to retry or discard it."
+"""The format of `_at`."""
 
 
 def _explain_live(n: Notification, claim: ClaimState, breaker: Breaker | None, now: datetime) -> str:
     if claim.lease_until is not None and claim.lease_until > now:
         return (
-            f"Node {claim.owner} is attempting it now; its claim lasts until {_at(claim.lease_until)}"
+            f"Node {claim.owner} is attempting delivery now. Its claim is valid until {_at(claim.lease_until)}"
             " and is renewed while the attempt runs."
         )
     if n.held_by is not None:
@@ -68,62 +69,58 @@ def _explain_live(n: Notification, claim: ClaimState, breaker: Breaker | None, n
     if n.status is Status.RETRYING and due_at > now:
         failures = _count(n.retry_count, "attempt")
         error = f"{n.last_error}{_reached(n)}"
-        return f"{failures} of this cycle failed, the last with: {error}. Next attempt at {_at(due_at)}."
-    which = "Its first attempt" if n.last_attempt_at is None else "Its next attempt"
+        return f"{failures} in this cycle failed; last error: {error}. Next attempt at {_at(due_at)}."
+    which = "The first attempt" if n.last_attempt_at is None else "The next attempt"
     if due_at > now:
         return f"{which} is due at {_at(due_at)}."
     if claim.orphan_count >= 2:
-        return f"{which} has been due since {_at(due_at)}; {_NEXT_ALONE}, since two attempts ended with their node."
+        return f"{which} has been due since {_at(due_at)}. Two nodes stopped during earlier attempts, so {_NEXT_ALONE}."
     return (
-        f"{which} has been due since {_at(due_at)}; it is taken by the next sweep with a free slot"
-        f" (only so many go to {n.delivery_key} at a time)."
+        f"{which} has been due since {_at(due_at)}. It starts in the next sweep that has a free slot for"
+        f" {n.delivery_key}; the number of concurrent deliveries is limited."
     )
 
 
-_NEXT_ALONE = "the next free node attempts it with nothing beside it"
+_NEXT_ALONE = "the next free node attempts it while no other attempt runs there"
 
 
 def _explain_orphan(claim: ClaimState) -> str:
-    """The lease ran out and nobody has taken the row since; its orphan is counted when somebody does."""
+    """Explain an expired claim. The orphan is counted only when a node claims the notification again."""
     match claim.orphan_count:
         case 0:
             return (
-                f"Node {claim.owner} took it and was not heard of again, so its claim ran out at"
-                f" {_at(claim.lease_until)}; the next sweep of any node takes it up."
+                f"Node {claim.owner} claimed it and stopped responding; the claim expired at"
+                f" {_at(claim.lease_until)}. The next sweep of any node takes it."
             )
         case 1:
-            return f"Its attempt on node {claim.owner} ended with that node, not for the first time; {_NEXT_ALONE}."
+            return f"Node {claim.owner} stopped during its attempt, as another node did before, so {_NEXT_ALONE}."
         case _:
             return (
-                f"Its attempt on node {claim.owner}, with nothing beside it, ended with that node as those before;"
-                " the next sweep of any node parks it."
+                f"Node {claim.owner} stopped during its attempt although no other attempt ran there, as two nodes"
+                " did before. The next sweep of any node parks it."
             )
 
 
 def _explain_held(n: Notification, breaker: Breaker | None, now: datetime) -> str:
-    held = f"It is held behind {n.held_by}, nothing is counted against it: {n.held_reason}."
+    held = f"It is held by the breaker of {n.held_by}: {n.held_reason}. Waiting uses up no attempts."
     match breaker:
         case Breaker(state=BreakerState.OPEN, open_until=until, failures=failures):
-            verb = "is due now" if until is not None and until <= now else f"follows at {_at(until)}"
-            return f"{held} The breaker is open after {_count(failures, 'failure')}; one probe {verb}."
+            when = "is due now" if until is not None and until <= now else f"is at {_at(until)}"
+            return f"{held} The breaker is open after {_count(failures, 'failure')}; the next probe {when}."
         case Breaker(state=BreakerState.HALF_OPEN, probe_owner=owner, probe_until=until):
             if until is not None and until <= now:
-                return (
-                    f"{held} Node {owner} was probing the channel and was not heard of again; another probe is due now."
-                )
-            return f"{held} Node {owner} is probing the channel now; if that works, all held rows come free."
+                return f"{held} Node {owner} stopped responding during its probe; another probe is due now."
+            return f"{held} Node {owner} is probing the channel now; if that succeeds, held notifications are released."
         case Breaker(failures=failures) if failures > 0:
             due_at = n.due_at or now
-            when = f"at {_at(due_at)}" if due_at > now else "by the next sweep"
-            return f"{held} It is attempted again {when}."
+            return f"{held} Next attempt {f'at {_at(due_at)}' if due_at > now else 'in the next sweep'}."
         case _:
-            return f"{held} The breaker has closed; held rows come free in batches, sweep by sweep."
+            return f"{held} The breaker is closed again; each sweep releases a batch of held notifications."
 
 
 def _reached(n: Notification) -> str:
-    """Whom it has reached all the same, where it has several targets."""
     reached = sum(t.status is TargetStatus.DELIVERED for t in n.targets)
-    return f" ({reached} of {len(n.targets)} targets have it)" if reached else ""
+    return f" (delivered to {reached} of {len(n.targets)} targets)" if reached else ""
 
 
 def _count(number: int, noun: str) -> str:
@@ -131,5 +128,5 @@ def _count(number: int, noun: str) -> str:
 
 
 def _at(moment: datetime | None) -> str:
-    """To the second: who reads this reads a clock on a wall."""
+    """A time to the second."""
     return "an unknown time" if moment is None else to_text(moment)[:19].replace("T", " ") + " UTC"

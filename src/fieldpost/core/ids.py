@@ -1,6 +1,6 @@
-"""Ids from given entropy: UUIDv7, 36 lower-case characters, the one spelling that is ever accepted.
+"""UUIDv7 ids made from given entropy. Only the spelling with 36 lower-case characters is accepted.
 
-The sender makes a notification's id before any network contact, so the id is also the idempotency key of every hop.
+The sender creates a notification's id before any network contact, so the id is also the idempotency key of every hop.
 """
 
 import re
@@ -17,7 +17,7 @@ _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f
 
 
 ENTROPY_BYTES = 10
-"""What one id takes."""
+"""The entropy of one id."""
 
 
 def new_id(now: datetime, entropy: bytes) -> str:
@@ -26,19 +26,19 @@ def new_id(now: datetime, entropy: bytes) -> str:
 
 
 def new_ids(now: datetime, entropy: bytes) -> list[str]:
-    """As many ids as there are ten-byte pieces in the entropy, in ascending order, for work that goes in sets."""
+    """One id per ten bytes of entropy, in ascending order, for work in batches."""
     begin = id_with(int(now.timestamp() * 1000), "")
     return sorted([begin + tail for tail in id_tails(entropy)])
 
 
 def id_with(milliseconds: int, tail: str) -> str:
-    """The id of this time with this tail, for whoever makes tails beforehand."""
+    """Join a time and a tail prepared by `id_tails`."""
     time = (milliseconds & 0xFFFF_FFFF_FFFF).to_bytes(6, "big").hex()
     return f"{time[:8]}-{time[8:]}-{tail}"
 
 
 def id_tails(entropy: bytes) -> list[str]:
-    """What follows the time in an id, one for each ten bytes of the entropy."""
+    """The parts of ids that follow the time, one per ten bytes of entropy."""
     random = entropy.hex()
     return [
         f"7{random[at : at + 3]}-{_VARIANT[random[at + 3]]}{random[at + 4 : at + 7]}-{random[at + 7 : at + 19]}"
@@ -47,22 +47,22 @@ def id_tails(entropy: bytes) -> list[str]:
 
 
 def derived_id(*parts: str) -> str:
-    """A UUIDv8 that is the same whenever it is made of the same texts, and of no others."""
+    """A UUIDv8 that depends only on these texts."""
     text = sha256(b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)).hexdigest()
     return f"{text[:8]}-{text[8:12]}-8{text[12:15]}-{_VARIANT[text[15]]}{text[16:19]}-{text[19:31]}"
 
 
-# The two highest bits of this digit say which variant of UUID it is.
+# The two highest bits of this digit are the UUID variant.
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def is_id(text: object) -> bool:
-    """Whether this is an id in its one spelling (so that no id can have two rows)."""
+    """Whether this is an id in the canonical spelling. With one spelling, an id cannot have two rows."""
     return type(text) is str and _CANONICAL.fullmatch(text) is not None
 
 
 def parse_notification_id(text: object) -> NotificationId:
-    """The id as given, or InvalidInput; other spellings (capitals, braces, no dashes, nil) are refused."""
+    """Return the id, or raise InvalidInput; other spellings (capitals, braces, no dashes, nil) are invalid."""
     if not is_id(text):
         raise InvalidInput(
             "notification.bad_id",
@@ -73,7 +73,7 @@ def parse_notification_id(text: object) -> NotificationId:
 
 
 def parse_call_id(text: object) -> CallId:
-    """The id as given, or InvalidInput; the same one spelling."""
+    """Return the id, or raise InvalidInput; same spelling rule as for notifications."""
     if not is_id(text):
         raise InvalidInput(
             "operation.bad_id",

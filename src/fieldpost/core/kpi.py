@@ -1,11 +1,11 @@
-"""Every KPI once: its name, unit, help, and its formula over plain rows, which is the oracle for the SQL.
+"""The KPI registry: name, unit, help and formula of each KPI. The formula is the oracle for the SQL.
 
-A KPI is computed from the tables as they stand (no state of its own), for each source site and for all together. What
-is held behind a breaker counts as stuck when it is old enough, since nobody has it yet; it is never overdue, since
-nobody failed to take it. *Stuck* and *overdue* are shown and never acted on. Those of cached calls are computed from
-the mirror, so they are as new as what their sites have reported.
+KPIs are computed from the tables, without state, per source site and in total. A held notification counts as stuck
+once it is old enough, since nobody has received it; it is never overdue, since no node failed to claim it. *Stuck* and
+*overdue* are only displayed and trigger nothing. KPIs of cached calls are computed from the mirror, so they are as
+recent as the last reports of the sites.
 
-To add a KPI: one entry below, and its column in `central/store/figures/kpis.py` or
+To add a KPI, add an entry below and a column in `central/store/figures/kpis.py` or
 `central/store/sites/cached_calls.py`. A contract test compares the two on random tables; API, command line, metrics,
 history and the reference page read this registry.
 """
@@ -20,14 +20,14 @@ from fieldpost.core.sites.call_mirror import LIVE as LIVE_CALLS
 from fieldpost.core.sites.message import CallStatus
 
 KpiValues = Mapping[str, float]
-"""The KPIs of one site, or of all together, by name."""
+"""KPIs of one site or of all sites, by name."""
 
 SWEEPS_UNTIL_OVERDUE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class KpiRow:
-    """What of a notification counts for a KPI."""
+    """The fields of a notification that KPIs use."""
 
     site: str
     status: Status
@@ -40,28 +40,28 @@ class KpiRow:
 
 @dataclass(frozen=True, slots=True)
 class KpiCall:
-    """What of a cached call in the mirror counts for a KPI."""
+    """The fields of a mirrored cached call that KPIs use."""
 
     site: str
     status: CallStatus
     begun_at: datetime
     ended_at: datetime | None = None
     is_gone: bool = False
-    """Whether its site no longer knows it."""
+    """Whether the call no longer exists at its site."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What the KPIs are measured by."""
+    """Thresholds of the KPIs."""
 
     stuck_after: timedelta = timedelta(minutes=10)
     overdue_after: timedelta = timedelta(seconds=20)
-    """So many sweeps of the dispatcher as make a row overdue."""
+    """The duration of SWEEPS_UNTIL_OVERDUE sweeps of the dispatcher."""
     delivered_window: timedelta = timedelta(minutes=1)
 
 
 class Fold(StrEnum):
-    """How the figures of all sites make the one of all together."""
+    """How the values of all sites combine into the total."""
 
     SUM = "sum"
     MAX = "max"
@@ -73,7 +73,7 @@ CallFormula = Callable[[Sequence[KpiCall], datetime, Thresholds], float]
 
 @dataclass(frozen=True, slots=True)
 class Kpi:
-    """A number computed from the table."""
+    """A number computed from the tables."""
 
     name: str
     unit: str
@@ -82,7 +82,7 @@ class Kpi:
     """Over notifications."""
     fold: Fold = Fold.SUM
     call_formula: CallFormula | None = None
-    """Over the mirror of cached calls; a KPI has one of the two."""
+    """Over the mirror of cached calls; a KPI has exactly one of the two formulas."""
 
 
 def _queue_depth(rows: Sequence[KpiRow], _now: datetime, _by: Thresholds) -> float:
@@ -134,45 +134,50 @@ def _calls_oldest_pending_age(rows: Sequence[KpiCall], now: datetime, _by: Thres
 
 
 KPIS: tuple[Kpi, ...] = (
-    Kpi("queue_depth", "notifications", "Pending or retrying: what is still to be delivered.", _queue_depth),
-    Kpi("stuck", "notifications", "Pending or retrying for longer than `watch.stuck_after_s`.", _stuck),
+    Kpi("queue_depth", "notifications", "Notifications that are pending or retrying.", _queue_depth),
+    Kpi("stuck", "notifications", "Notifications pending or retrying for longer than `watch.stuck_after_s`.", _stuck),
     Kpi(
         "overdue",
         "notifications",
-        "Due for longer than two sweeps (`dispatch.interval_s`) and in no node's hands; held ones are left out. It"
-        " should be 0: else the nodes cannot keep up, or none dispatches.",
+        "Notifications due for longer than two sweeps (`dispatch.interval_s`) that no node has claimed, without held"
+        " ones. Above 0, the nodes cannot keep up or none is dispatching.",
         _overdue,
     ),
-    Kpi("parked", "notifications", "Given up until an operator retries or discards them.", _parked),
+    Kpi(
+        "parked",
+        "notifications",
+        "Undelivered notifications that wait for an operator to retry or discard them.",
+        _parked,
+    ),
     Kpi(
         "delivered_last_interval",
         "notifications",
-        "Delivered within the last `watch.delivered_window_s`.",
+        "Notifications delivered within the last `watch.delivered_window_s`.",
         _delivered,
     ),
     Kpi(
         "oldest_pending_age_s",
         "seconds",
-        "The age of the oldest one that is pending or retrying; 0 when there is none.",
+        "Age of the oldest notification that is pending or retrying; 0 without any.",
         _oldest_pending_age,
         Fold.MAX,
     ),
     Kpi(
         "calls_buffered",
         "cached calls",
-        "Cached calls that are pending or retrying at their sites, as these report.",
+        "Cached calls that are pending or retrying at their sites, as last reported.",
         call_formula=_calls_buffered,
     ),
     Kpi(
         "calls_stuck",
         "cached calls",
-        "Cached calls that are pending or retrying for longer than `watch.stuck_after_s`.",
+        "Cached calls pending or retrying for longer than `watch.stuck_after_s`.",
         call_formula=_calls_stuck,
     ),
     Kpi(
         "calls_parked",
         "cached calls",
-        "Cached calls given up at their sites until an operator retries or discards them.",
+        "Undelivered cached calls that wait for an operator to retry or discard them.",
         call_formula=_calls_parked,
     ),
     Kpi(
@@ -184,32 +189,32 @@ KPIS: tuple[Kpi, ...] = (
     Kpi(
         "calls_failed_last_interval",
         "cached calls",
-        "Cached calls refused at once, and their scripts told so, within the last `watch.delivered_window_s`.",
+        "Cached calls that failed permanently while their script waited, within the last `watch.delivered_window_s`.",
         call_formula=_calls_failed,
     ),
     Kpi(
         "calls_oldest_pending_age_s",
         "seconds",
-        "The age of the oldest cached call that is pending or retrying; 0 when there is none.",
+        "Age of the oldest cached call that is pending or retrying; 0 without any.",
         fold=Fold.MAX,
         call_formula=_calls_oldest_pending_age,
     ),
 )
 NAMES = tuple(kpi.name for kpi in KPIS)
 NOTHING: KpiValues = dict.fromkeys(NAMES, 0.0)
-"""The figures of a site that has no rows."""
+"""The KPIs of a site without rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All KPIs at one moment."""
+    """All KPIs at one time."""
 
     as_of: datetime
     of_sites: Mapping[str, KpiValues]
 
     @property
     def total(self) -> KpiValues:
-        """Of all sites together."""
+        """The KPIs of all sites together."""
         return fold(self.of_sites.values())
 
 
@@ -219,7 +224,7 @@ def is_stuck(status: Status, created_at: datetime, now: datetime, stuck_after: t
 
 
 def compute(rows: Iterable[KpiRow], now: datetime, by: Thresholds, calls: Iterable[KpiCall] = ()) -> KpiValues:
-    """All KPIs of these rows together."""
+    """Compute all KPIs over these rows."""
     found, found_calls = list(rows), list(calls)
     figures = dict(NOTHING)
     for kpi in KPIS:
@@ -233,7 +238,7 @@ def compute(rows: Iterable[KpiRow], now: datetime, by: Thresholds, calls: Iterab
 def compute_by_site(
     rows: Iterable[KpiRow], now: datetime, by: Thresholds, calls: Iterable[KpiCall] = ()
 ) -> dict[str, KpiValues]:
-    """All KPIs of each site that has rows."""
+    """Compute all KPIs of each site that has rows."""
     of_sites: dict[str, tuple[list[KpiRow], list[KpiCall]]] = {}
     for row in rows:
         of_sites.setdefault(row.site, ([], []))[0].append(row)
@@ -243,7 +248,7 @@ def compute_by_site(
 
 
 def fold(of_sites: Iterable[KpiValues]) -> KpiValues:
-    """The figures of all sites together, from those of each."""
+    """Combine the KPIs of sites into the total."""
     found = list(of_sites)
     return {kpi.name: float(_FOLDS[kpi.fold]([figures[kpi.name] for figures in found])) for kpi in KPIS}
 
@@ -264,7 +269,7 @@ def _ended_lately(row: KpiCall, now: datetime, by: Thresholds) -> bool:
 
 
 def _is_overdue(row: KpiRow, now: datetime, overdue_after: timedelta) -> bool:
-    """Free to be taken, by its arrival, its due time and the end of its last lease, and not taken for so long."""
+    """Whether a notification has been claimable (arrived, due, no valid lease) for longer than `overdue_after`."""
     if row.status not in LIVE or row.is_held or row.due_at is None:
         return False
     free_since = max(row.created_at, row.due_at, row.lease_until or row.due_at)

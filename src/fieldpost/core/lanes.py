@@ -1,7 +1,7 @@
-"""How a node's free slots are shared between the fresh and the retry lane.
+"""Sharing a node's free slots between the fresh lane and the retry lane.
 
-First attempts must not wait behind retries, nor retries starve: the retry lane owns a quarter of the slots, and what
-one lane leaves the other takes.
+First attempts must not wait behind retries, and retries must not starve: a quarter of the slots is reserved for the
+retry lane, and each lane may use slots that the other leaves free.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from enum import StrEnum
 from fieldpost.core.notification import Status
 
 RETRY_SHARE = 4
-"""One slot in so many belongs to the retry lane."""
+"""One slot in this many is reserved for the retry lane."""
 
 
 class Lane(StrEnum):
@@ -18,10 +18,10 @@ class Lane(StrEnum):
 
     @property
     def status(self) -> Status:
-        """A row's lane follows from its status, so it is not stored a second time."""
+        """The status of notifications in this lane. The lane is derived from the status and not stored."""
         return Status.PENDING if self is Lane.FRESH else Status.RETRYING
 
 
 def retry_first(slots: int, free: int, retrying_now: int) -> int:
-    """How many of the free slots the retry lane may take before the fresh lane is asked."""
+    """How many of the free slots the retry lane may take before the fresh lane is served."""
     return max(0, min(free, max(1, slots // RETRY_SHARE) - retrying_now))

@@ -1,4 +1,4 @@
-"""The life of a notification at central: which transition follows from what.
+"""The lifecycle of a notification at central: statuses and the transitions between them.
 
     pending ──delivered──▶ delivered                        (terminal)
        │ └───transient───▶ retrying ──┬─delivered─▶ delivered
@@ -8,15 +8,15 @@
              operator: retry ─┘  └─ operator: discard ─▶ discarded   (terminal)
 
 Theory of operation. An adapter's *outcome* is a value; `decide` turns it, with the retry policy, the time and a chance,
-into a *transition*; the store writes the transition only if the claim (or the version the operator saw) still holds.
-A transition is made only by the named constructors below, so that a wrong combination cannot be written down:
+into a *transition*; the store writes the transition only if the claim (or the version the operator saw) is still valid.
+Only the named constructors below create transitions, so an invalid combination cannot be written:
 
 - `next_attempt_at` is set exactly when `retrying`; `due_at` exactly when live (pending or retrying);
 - `last_error` is never empty when `parked`; `delivered_at` is set exactly when `delivered`;
 - `terminal_at` is set exactly when terminal; no target is `due` on a terminal row.
 
-The same invariants stand as CHECK constraints in the table. A *hold* is no transition of status: the way out is in
-trouble, so the row waits behind the breaker with nothing counted against it, unless it has waited past its maximum age.
+CHECK constraints of the table repeat these invariants. A *hold* does not change the status: the channel is failing, so
+the notification waits behind the breaker without using attempts, until it exceeds its maximum hold time.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from fieldpost.core.text import truncate
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a list and its channel say about failures."""
+    """How a list and its channel handle failures."""
 
     retry: RetryPolicy
     park_uncertain: bool = False
@@ -48,7 +48,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Behind which breaker a row waits, and when that breaker will next be probed."""
+    """The breaker that holds a notification, and the time of its next probe."""
 
     by: str
     until: datetime
@@ -56,7 +56,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What a row becomes. `targets` holds only those that change."""
+    """The new state of a notification. `targets` contains only changed targets."""
 
     status: Status
     retry_count: int
@@ -73,7 +73,7 @@ class Transition:
 
 
 def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: datetime, chance: float) -> Transition:
-    """What follows for the notification from an attempt that came to this outcome."""
+    """The transition that follows from an attempt with this outcome."""
     if isinstance(outcome, Held):
         if now - n.cycle_started_at >= policy.hold_max:
             return parked(n, f"held longer than {policy.hold_max}: {outcome.error}", n.targets, now)
@@ -82,7 +82,7 @@ def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: d
     error = outcome.error or name_errors(targets, TargetStatus.FAILED)
     match outcome:
         case Uncertain() if policy.park_uncertain:
-            return parked(n, f"{error}; it may have arrived, and the list says to park such", targets, now)
+            return parked(n, f"{error}; it may have been delivered, and the list parks uncertain sends", targets, now)
         case _ if _is_owed(targets, outcome):
             delay = policy.retry.delay(n.retry_count + 1, chance)
             if delay is None:
@@ -124,7 +124,7 @@ def retrying(
 
 
 def parked(n: Notification, error: str, targets: tuple[Target, ...], now: datetime) -> Transition:
-    """Not delivered, waits for a person. Targets still due become failed: operator Retry goes to the failed ones."""
+    """Not delivered; an operator must act. Due targets become failed, because Retry addresses the failed ones."""
     error = _reason(error)
     given_up = tuple(
         replace(t, status=TargetStatus.FAILED, error=t.error or error) if t.status is TargetStatus.DUE else t
@@ -142,7 +142,7 @@ def parked(n: Notification, error: str, targets: tuple[Target, ...], now: dateti
 
 
 def held(n: Notification, outcome: Held, hold: Hold, now: datetime) -> Transition:
-    """Behind the breaker: status, retry count and next attempt stay as they were."""
+    """Held by a breaker: status, retry count and next attempt do not change."""
     return Transition(
         status=n.status,
         retry_count=n.retry_count,
@@ -157,7 +157,7 @@ def held(n: Notification, outcome: Held, hold: Hold, now: datetime) -> Transitio
 
 
 def retry(n: Notification, now: datetime) -> Transition:
-    """An operator's Retry: a new cycle for the targets that failed; those already reached get no second copy."""
+    """An operator's Retry: a new cycle for the failed targets; delivered targets get no second copy."""
     _require_parked(n, "retried")
     return Transition(
         status=Status.PENDING,
@@ -172,7 +172,7 @@ def retry(n: Notification, now: datetime) -> Transition:
 
 
 def discard(n: Notification, now: datetime) -> Transition:
-    """An operator's Discard: given up for good; the row stays."""
+    """An operator's Discard: delivery is abandoned; the row stays."""
     _require_parked(n, "discarded")
     return Transition(
         status=Status.DISCARDED,
@@ -184,15 +184,15 @@ def discard(n: Notification, now: datetime) -> Transition:
     )
 
 
-def _require_parked(n: Notification, act: str) -> None:
+def _require_parked(n: Notification, action: str) -> None:
     if n.status is not Status.PARKED:
         raise Conflict(
-            "notification.not_parked", f"only a parked notification can be {act}; this one is {n.status.value}"
+            "notification.not_parked", f"only a parked notification can be {action}; this one is {n.status.value}"
         )
 
 
 def _settle(before: tuple[Target, ...], outcome: Outcome) -> tuple[Target, ...]:
-    """All targets as they stand after the outcome; those it does not name share its general verdict."""
+    """All targets after the outcome; the outcome's general verdict applies to targets that it does not name."""
     named = {t.address: t for t in outcome.targets} if not isinstance(outcome, Held) else {}
     return tuple(
         _storable(named[t.address])
@@ -203,7 +203,7 @@ def _settle(before: tuple[Target, ...], outcome: Outcome) -> tuple[Target, ...]:
 
 
 def _storable(target: Target) -> Target:
-    """A target as an adapter returned it, with its error as it may be stored."""
+    """A target returned by an adapter, with its error made storable."""
     if target.status is TargetStatus.FAILED:
         return replace(target, error=_reason(target.error or ""))
     return replace(target, error=truncate(target.error)) if target.error else target
@@ -222,7 +222,7 @@ def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
 
 
 def _reason(error: str) -> str:
-    """The error as it may be stored: whoever looks at a failure finds some text."""
+    """The error made storable; a failure always has a text."""
     return truncate(error) or "failed without a reason given"
 
 

@@ -1,4 +1,4 @@
-"""Lists and channels, the rule that resolves a notification's list to its way out, and what changes between two."""
+"""Lists and channels, the resolution of a list to its delivery path, and the differences between two lists."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.retry import RetryPolicy
 
 DEFAULT_TYPE = "email"
-"""What a notification for a list unknown at ingest is stored as; delivery then parks it, naming the list."""
+"""The type stored for a notification whose list is unknown at ingest; delivery then parks it, naming the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A configured way out: an adapter type plus settings and secrets."""
+    """A configured adapter: type, settings and secrets."""
 
     name: str
     type: str
@@ -21,9 +21,9 @@ class Channel:
     is_default: bool = False
     version: int = 1
     retry: RetryPolicy | None = None
-    """Else a fixed policy from `max_retries` and `retry_delay_s` of its settings."""
+    """None for a fixed policy from `max_retries` and `retry_delay_s` of its settings."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Sealed, by the name of the setting; what they say is for the adapter alone."""
+    """Encrypted values by setting name; only the adapter gets the plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,20 @@ class NotificationList:
     park_uncertain: bool = False
     version: int = 1
     retry: RetryPolicy | None = None
-    """Else the channel's."""
+    """None for the channel's policy."""
     allowed_sites: tuple[str, ...] | None = None
-    """Whose notifications it takes; None for every site's."""
+    """The sites that may send to this list; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The lists and channels at one moment, as a sweep sees them (lists without their targets)."""
+    """A snapshot of lists (without targets) and channels, used by one sweep."""
 
     lists: Mapping[str, NotificationList] = field(default_factory=dict)
     channels: Mapping[str, Channel] = field(default_factory=dict)
 
     def channel_of(self, notification_list: NotificationList) -> Channel | None:
-        """The list's own channel, else the default of its type, else the type's only one."""
+        """The list's own channel, else the default channel of its type, else the only channel of its type."""
         if notification_list.channel_name is not None:
             return self.channels.get(notification_list.channel_name)
         of_type = [c for c in self.channels.values() if c.type == notification_list.type]
@@ -62,14 +62,14 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPath:
-    """Where a notification goes: its list and the channel that carries it."""
+    """A list and the channel that delivers to it."""
 
     notification_list: NotificationList
     channel: Channel
 
 
 def resolve(directory: Directory, list_name: str) -> DeliveryPath | PermanentFailure:
-    """The route of a list, or the reason why there is none; that reason parks at once."""
+    """The delivery path of a list, or the failure that parks the notification."""
     notification_list = directory.lists.get(list_name)
     if notification_list is None:
         return PermanentFailure(f"there is no list named {list_name!r}", phase="resolve")
@@ -82,14 +82,15 @@ def resolve(directory: Directory, list_name: str) -> DeliveryPath | PermanentFai
         )
     if channel.type != notification_list.type:
         return PermanentFailure(
-            f"list {list_name!r} is of type {notification_list.type!r}, its channel {channel.name!r} is not",
+            f"list {list_name!r} is of type {notification_list.type!r}, but its channel {channel.name!r} is of type"
+            f" {channel.type!r}",
             phase="resolve",
         )
     return DeliveryPath(notification_list, channel)
 
 
 def refuse_site(notification_list: NotificationList, site: str) -> PermanentFailure | None:
-    """Why the list takes nothing from this site; None when it does. That reason parks at once."""
+    """The failure that parks a notification of a site that may not send to this list; None if it may."""
     allowed = notification_list.allowed_sites
     if allowed is None or site in allowed:
         return None
@@ -97,21 +98,21 @@ def refuse_site(notification_list: NotificationList, site: str) -> PermanentFail
         " and others" if len(allowed) > 5 else "" if allowed else "none"
     )
     return PermanentFailure(
-        f"list {notification_list.name!r} takes nothing from site {site!r}: its allowed sites are {shown}",
+        f"site {site!r} may not send to list {notification_list.name!r}; allowed sites: {shown}",
         phase="resolve",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ListChange:
-    """What becomes of one list: which targets come and go, and which other properties change."""
+    """The difference between two versions of a list."""
 
     name: str
     is_new: bool
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
-    """By their names: channel, park_uncertain, retry, allowed_sites."""
+    """Names of changed properties: channel, park_uncertain, retry, allowed_sites."""
 
     @property
     def is_empty(self) -> bool:
@@ -119,7 +120,7 @@ class ListChange:
 
 
 def compare(before: NotificationList | None, after: NotificationList) -> ListChange:
-    """What it takes to make the one the other."""
+    """The changes that turn `before` into `after`."""
     if before is None:
         return ListChange(after.name, True, after.targets)
     properties = {
@@ -138,7 +139,7 @@ def compare(before: NotificationList | None, after: NotificationList) -> ListCha
 
 
 def plan_mark(changes: Iterable[ListChange]) -> str:
-    """A mark of what an import would change: the same for the same changes, so that a plan can be held to."""
+    """A digest of the changes of an import, by which a plan can be confirmed before it is applied."""
     return sha256("\n".join(map(repr, changes)).encode()).hexdigest()
 
 

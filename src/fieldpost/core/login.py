@@ -1,8 +1,8 @@
-"""Rules for people who log in: their names, their passwords, how long a wrong login makes one wait, when sessions end.
+"""Login rules: user names, passwords, delays after failed logins, session expiry.
 
-A wait grows with each failure and is forgotten after a quiet hour. It is counted twice, by the account that was tried,
-known or not, and by the address that tried it: the first stops guessing at one person's password, the second at
-everybody's. Nothing is locked for good, since that would let anybody shut a person out by knowing his name.
+The delay grows with each failure and is forgotten after an hour without one. Failures are counted per account, known
+or not, and per client address: the first limits guessing one user's password, the second guessing everybody's. No
+account is locked permanently, since anybody who knows a user's name could then lock them out.
 """
 
 import re
@@ -14,16 +14,16 @@ from fieldpost.core.errors import InvalidInput
 USER_NAME_MAX = 64
 PASSWORD_LENGTH_MIN = 12
 PASSWORD_BYTES_MAX = 1024
-"""Longer ones are refused before they are hashed."""
+"""Longer passwords are rejected before hashing."""
 DISTINCT_MIN = 5
 
-# One alphabet without capitals, so that no two names look alike.
+# ASCII without capitals, so that no two names look alike.
 _USER_NAME = re.compile(rf"[a-z0-9][a-z0-9._@+-]{{0,{USER_NAME_MAX - 1}}}")
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many failures are free, and how the wait grows after them: doubled each time, up to the longest."""
+    """The number of failures without delay, and the delay after them, which doubles each time up to a maximum."""
 
     free: int
     first: timedelta
@@ -38,7 +38,7 @@ WITH_ADDRESS = Patience(free=20, first=timedelta(seconds=1), longest=timedelta(m
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Failures counted against one account or address; until `free_at` nothing is tried."""
+    """Failed logins of one account or address; logins are refused until `free_at`."""
 
     failures: int
     failed_at: datetime
@@ -56,12 +56,12 @@ def charged(tally: Tally | None, patience: Patience, now: datetime) -> Tally:
 
 
 def given_back(tally: Tally, now: datetime) -> Tally:
-    """The tally without its last failure, which turned out to be none."""
+    """The tally without its last failure, because the login succeeded after all."""
     return Tally(max(0, tally.failures - 1), tally.failed_at, min(tally.free_at, now))
 
 
 def delay(failures: int, patience: Patience) -> timedelta:
-    """How long to wait after so many failures in a row."""
+    """The delay after this number of consecutive failures."""
     if failures <= patience.free:
         return timedelta(0)
     doublings = min(failures - patience.free - 1, 30)
@@ -69,7 +69,7 @@ def delay(failures: int, patience: Patience) -> timedelta:
 
 
 def has_ended(now: datetime, last_used_at: datetime, expires_at: datetime | None, idle: timedelta) -> bool:
-    """Whether a session is over: nobody used it for so long, or its time is up."""
+    """Whether a session has ended: idle for too long, or expired."""
     return now - last_used_at >= idle or (expires_at is not None and expires_at <= now)
 
 
@@ -81,14 +81,14 @@ def check_user_name(value: object) -> str:
     if type(value) is not str or not is_user_name(value):
         raise InvalidInput(
             "user.name",
-            f"name must be 1 to {USER_NAME_MAX} small letters, digits or . _ @ + -, beginning with a letter or a digit",
+            f"name must have 1 to {USER_NAME_MAX} lower-case letters, digits or . _ @ + -, the first a letter or digit",
             field="name",
         )
     return value
 
 
 def check_password(password: str, name: str) -> str:
-    """A password that somebody chose, or InvalidInput naming the rule that it breaks. Length is what counts."""
+    """Return a new password, or raise InvalidInput with the rule that it breaks. Length matters most."""
     size = len(password.encode("utf-8", "replace"))
     if len(password) < PASSWORD_LENGTH_MIN:
         raise _refused(f"must have at least {PASSWORD_LENGTH_MIN} characters; several words are easy to remember")
@@ -97,9 +97,9 @@ def check_password(password: str, name: str) -> str:
     if len(set(password)) < DISTINCT_MIN:
         raise _refused(f"must have at least {DISTINCT_MIN} different characters")
     if name in password.casefold() and len(password) < len(name) + PASSWORD_LENGTH_MIN:
-        raise _refused("must not be little more than the name")
+        raise _refused("must not consist mostly of the user name")
     if any("\ud800" <= character <= "\udfff" for character in password):
-        raise _refused("must be text that can be written down")
+        raise _refused("must not contain lone surrogates")
     return password
 
 

@@ -1,51 +1,38 @@
-"""What rooms tell about their work to whoever counts it, so that none of them has to know who that is.
+"""The interface by which ingest and dispatch count their work.
 
-Ingest and dispatch are handed a meter and tell it what they did; the metrics of `central.watch` are one. Telling must
-be cheap and must never fail.
+`central.watch` implements it with its metrics. Calls must be cheap and must never fail.
 """
 
 from typing import Protocol
 
 
 class Meter(Protocol):
-    """Hears of the work of one node."""
+    """Counts the work of one node. The methods here do nothing."""
 
     def submitted(self, verdict: str, count: int) -> None:
-        """So many submitted items got this verdict."""
+        """`count` submitted items got this verdict."""
+        return
 
     def claimed(self, lane: str, count: int) -> None:
-        """So many rows were claimed from this lane."""
+        """`count` notifications were claimed from this lane."""
+        return
 
     def flying(self, count: int) -> None:
-        """So many attempts are under way now."""
+        """`count` attempts are running now."""
+        return
 
     def finished(self, type: str, outcome: str, duration_s: float) -> None:
-        """An attempt of this type came to this outcome, and that is written."""
+        """The outcome of an attempt of this type was written."""
+        return
 
     def late(self) -> None:
-        """An outcome came after its claim was lost, and changed nothing."""
+        """An outcome arrived after its claim was lost and changed nothing."""
+        return
 
     def swept(self, duration_s: float) -> None:
-        """The dispatcher has looked for due rows and taken what it could."""
+        """The dispatcher finished a sweep."""
+        return
 
 
-class Unmetered:
+class Unmetered(Meter):
     """Counts nothing."""
-
-    def submitted(self, verdict: str, count: int) -> None:
-        pass
-
-    def claimed(self, lane: str, count: int) -> None:
-        pass
-
-    def flying(self, count: int) -> None:
-        pass
-
-    def finished(self, type: str, outcome: str, duration_s: float) -> None:
-        pass
-
-    def late(self) -> None:
-        pass
-
-    def swept(self, duration_s: float) -> None:
-        pass

@@ -1,4 +1,4 @@
-"""The notification: one thing to tell one list, and the words for where it stands."""
+"""The notification: one message to one list, and its statuses."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from fieldpost.core.ids import NotificationId
 
 
 class Status(StrEnum):
-    """Where a notification stands at central; `forwarding`, `rejected`, `unknown` are a site's answers only."""
+    """The status of a notification at central; a site also reports `forwarding`, `rejected` and `unknown`."""
 
     PENDING = "pending"
     RETRYING = "retrying"
@@ -21,7 +21,7 @@ class Status(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Parked counts as terminal (for purge and KPIs) although an operator can bring it back."""
+        """Parked counts as terminal (for purge and KPIs) although an operator can retry it."""
         return self not in LIVE
 
 
@@ -29,7 +29,7 @@ LIVE = frozenset({Status.PENDING, Status.RETRYING})
 
 
 class TargetStatus(StrEnum):
-    """Where one addressee of a notification stands."""
+    """The delivery status of one target."""
 
     DUE = "due"
     DELIVERED = "delivered"
@@ -38,7 +38,7 @@ class TargetStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One addressee of one notification, fixed at the first attempt."""
+    """One recipient of a notification, fixed at the first attempt."""
 
     address: str
     status: TargetStatus = TargetStatus.DUE
@@ -47,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a notification came from; the site comes from the sender's token, the rest from the message."""
+    """The origin of a notification. The site is taken from the sender's token, the rest from the message."""
 
     site: str
     instance: str | None = None
@@ -58,7 +58,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A notification as a sender gives it, checked, before it has a row."""
+    """A checked notification from a sender, before it has a row."""
 
     notification_id: NotificationId
     list_name: str
@@ -66,12 +66,12 @@ class Submission:
     body: str
     provenance: Provenance
     enqueued_at: str | None = None
-    """When the script called send, as the site wrote it: display data, never used for order."""
+    """When the script called send, by the site's clock: for display only, never for ordering."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A notification as lists of many show it: all of its row but the body, and no targets."""
+    """A notification without body and targets, for lists."""
 
     notification_id: NotificationId
     type: str
@@ -99,7 +99,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification(Summary):
-    """One row of the `notifications` table, with its targets where they were asked for."""
+    """One row of the `notifications` table, with its targets if requested."""
 
     body: str
     type_data: dict[str, object] | None = None
@@ -107,7 +107,7 @@ class Notification(Summary):
 
 
 def digest(submission: Submission) -> bytes:
-    """What makes two submissions the same: SHA-256 over length-prefixed UTF-8 of site, list name, subject and body."""
+    """The digest by which duplicates are found: SHA-256 of length-prefixed UTF-8 site, list name, subject and body."""
     subject, body = submission.subject.encode(), submission.body.encode()
     site, list_name = _prefixed(submission.provenance.site), _prefixed(submission.list_name)
     return sha256(
@@ -117,7 +117,7 @@ def digest(submission: Submission) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _prefixed(name: str) -> bytes:
-    """The same sites and lists come again and again."""
+    """Cached because sites and list names repeat."""
     encoded = name.encode()
     return _LENGTH(len(encoded)) + encoded
 
@@ -129,5 +129,5 @@ LIST_KEY = "list:"
 
 
 def list_key(list_name: str) -> str:
-    """The delivery key of what goes to a list: deliveries are bounded, and kept apart, per key."""
+    """The delivery key of a list. Concurrency is limited per delivery key."""
     return LIST_KEY + list_name

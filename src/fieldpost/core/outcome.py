@@ -1,12 +1,12 @@
-"""What an attempt came to. Adapters return one of these for whatever the world does to them.
+"""Outcomes of attempts. Adapters return one of these for every external result.
 
-    Delivered          every target of the attempt has it
-    TransientFailure   this time not; the same may work later
-    PermanentFailure   this message, or this target, can never work
-    Uncertain          the request or the final dot was sent and no answer came: it may have arrived
-    Held               the way out is in trouble, not the message: nothing is counted against the message
+    Delivered          every target of the attempt was reached
+    TransientFailure   failed this time; a retry may succeed
+    PermanentFailure   this message or this target can never succeed
+    Uncertain          the request or the final dot was sent but no reply came: it may have been delivered
+    Held               the channel fails, not the message: no attempt is used
 
-Where targets fared differently, `targets` says how; the rule that folds them into one outcome is `fold`.
+If targets had different results, `targets` lists them; `fold` combines them into one outcome.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ WORDS = (Delivered.word, TransientFailure.word, PermanentFailure.word, Uncertain
 
 
 def fold(targets: tuple[Target, ...], reply: str | None = None, phase: str | None = None) -> Outcome:
-    """Results per target to one outcome: any due, then try again; else any failed, then never; else delivered."""
+    """Combine results per target: transient if any target is due, else permanent if any failed, else delivered."""
     if any(target.status is TargetStatus.DUE for target in targets):
         return TransientFailure(name_errors(targets, TargetStatus.DUE), targets, None, reply, phase)
     if any(target.status is TargetStatus.FAILED for target in targets):
@@ -82,14 +82,14 @@ def fold(targets: tuple[Target, ...], reply: str | None = None, phase: str | Non
 
 
 def name_errors(targets: tuple[Target, ...], status: TargetStatus) -> str:
-    """One line naming the targets in this status, with their errors; long lists are cut to the first ten."""
+    """One line with the targets in this status and their errors; at most ten are named."""
     named = [f"{t.address}: {t.error}" if t.error else t.address for t in targets if t.status is status]
     rest = f" and {len(named) - 10} more" if len(named) > 10 else ""
     return "; ".join(named[:10]) + rest
 
 
 def scrubbed(outcome: Outcome, scrub: Callable[[str], str]) -> Outcome:
-    """The same with `scrub` done to whatever the other side said: it may have repeated a secret."""
+    """Apply `scrub` to all texts from the other side, which may repeat a secret."""
     reply = scrub(outcome.reply) if outcome.reply else outcome.reply
     if isinstance(outcome, Held):
         return replace(outcome, error=scrub(outcome.error), reply=reply)

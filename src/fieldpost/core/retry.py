@@ -1,10 +1,10 @@
 """Retry policies: when the next attempt is due, and when to stop.
 
-`delay(attempt_count, chance)` is asked after the attempt_count-th transient failure of a cycle and answers how long to
-wait, or None when the policy is used up. `attempts_max` counts attempts in total: with 3, the third failure parks.
-Jitter only ever adds, so that a policy never promises an earlier attempt than it makes.
+`delay(attempt_count, chance)` returns how long to wait after the attempt_count-th transient failure of a cycle, or None
+if no attempts are left. `attempts_max` counts all attempts: with 3, the third failure parks. Jitter only adds time, so
+an attempt is never earlier than the policy states.
 
-In a list's or a channel's settings a policy is one line of text:
+In the settings of a list or channel a policy is one line of text:
 
     fixed:60s:10                    every 60 s, 10 attempts in all
     schedule:15m,30m,1h,4h,1d       one wait per failure, strictly increasing
@@ -26,7 +26,7 @@ RETRY_DELAY_S_DEFAULT = 60.0
 ATTEMPTS_LIMIT = 1000
 _DELAY_MAX = timedelta(days=366)
 WAITS_LIMIT = 50
-_TEXT_MAX = 1000  # room for as many waits as there may be, each at its longest
+_TEXT_MAX = 1000  # enough for WAITS_LIMIT waits of maximum length
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WAIT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd])", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
@@ -48,7 +48,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One delay per failure, in order; used up after the last."""
+    """One delay per failure, in order; no attempts are left after the last."""
 
     waits: tuple[timedelta, ...]
     jitter: float = 0.0
@@ -72,7 +72,7 @@ class Exponential:
     def delay(self, attempt_count: int, chance: float) -> timedelta | None:
         if attempt_count >= self.attempts_max:
             return None
-        # Grown step by step up to the cap: a power of a large count would overflow.
+        # Multiply step by step up to the cap: a power with a large exponent would overflow.
         seconds, seconds_max = self.wait.total_seconds(), self.wait_max.total_seconds()
         for _ in range(attempt_count - 1):
             if seconds >= seconds_max:
@@ -85,9 +85,9 @@ RetryPolicy = Fixed | Schedule | Exponential
 
 
 def fixed_from_settings(attempts_max: object, retry_delay_s: object) -> tuple[Fixed, Sequence[str]]:
-    """The fixed policy of a channel's settings, and the settings that had to be replaced.
+    """The fixed policy of a channel's settings, and the names of invalid settings that were replaced by defaults.
 
-    A bad value in a stored row must never cause parking without a retry, so it is clamped where the policy is read.
+    An invalid value in a stored row must not cause parking without a retry, so it is replaced when read.
     """
     clamped = []
     # A bool is an int to Python; in a channel's row it is a mistake.
@@ -105,9 +105,9 @@ def fixed_from_settings(attempts_max: object, retry_delay_s: object) -> tuple[Fi
 
 
 def parse(text: object) -> RetryPolicy:
-    """The policy that a text of a list or channel names, or InvalidInput saying what is wrong with it."""
+    """Parse the text form of a policy; raises InvalidInput with the rule that it breaks."""
     if type(text) is not str or len(text) > _TEXT_MAX:
-        raise _invalid("must be a text such as fixed:60s:10")
+        raise _invalid("must be a string such as fixed:60s:10")
     rule, tilde, share = text.partition("~")
     jitter = _number(share, "jitter", 0, 1) if tilde else 0.0
     kind, _, rest = rule.partition(":")
@@ -128,7 +128,7 @@ def parse(text: object) -> RetryPolicy:
             return Exponential(_wait(wait), _attempts(attempts), factor, wait_max, jitter)
         case _:
             forms = "fixed:WAIT:ATTEMPTS, schedule:WAIT,WAIT,…, exponential:WAIT:ATTEMPTS[:FACTOR[:WAIT]]"
-            raise _invalid(f"{text!r} is none of {forms}")
+            raise _invalid(f"must be one of {forms}, got {text!r}")
 
 
 def to_text(policy: RetryPolicy) -> str:
@@ -168,7 +168,7 @@ def _seconds(wait: timedelta) -> str:
 
 
 def _decimal(number: float) -> str:
-    """All of the six places that `parse` takes, and never an exponent: what is stored must be read back the same."""
+    """Six decimal places, as `parse` accepts, without an exponent: stored policies must parse to the same value."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 

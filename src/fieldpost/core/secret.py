@@ -1,8 +1,8 @@
-"""A secret as a value: it can be handed on, compared and revealed, and it never shows itself.
+"""Secret values that never print themselves.
 
-Whoever prints, logs or formats a `Secret` gets three stars. Only `reveal()` gives the text, right where it is sent. For
-what comes back from outside (a server may repeat what it was told, an exception may quote it) there is `Scrubber`,
-which takes known secrets out of any text.
+Printing, logging or formatting a `Secret` gives three asterisks; only `reveal()` returns the text, right where it is
+sent. `Scrubber` removes known secrets from texts of external origin: a server may repeat a secret, an exception may
+quote it.
 """
 
 import base64
@@ -16,11 +16,11 @@ from fieldpost.core.errors import InvalidInput
 
 HIDDEN = "***"
 SECRET_BYTES_MAX = 4096
-_ENCODED_MIN = 4  # of fewer bytes so little is left in an encoded text that anything would match
+_ENCODED_MIN = 4  # fewer bytes leave so few encoded characters that unrelated text would match
 
 
 class Secret:
-    """A password, a client's secret, a token. Equal to another of the same text; copied as itself; never pickled."""
+    """A password, client secret or token. Compared by text, never copied, never pickled."""
 
     __slots__ = ("_text",)
 
@@ -28,7 +28,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for whoever has to send it."""
+        """The plain text."""
         return self._text
 
     def __repr__(self) -> str:
@@ -52,13 +52,13 @@ class Secret:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not written anywhere, hence not pickled")
+        raise TypeError("a Secret cannot be pickled")
 
 
 def check_secret(value: object, field: str) -> Secret:
-    """What was given as a secret, or InvalidInput; the error never repeats it."""
+    """Return the secret, or raise InvalidInput; the error never contains the value."""
     if type(value) is not str:
-        raise InvalidInput("secret.type", f"{field} must be a text", field=field)
+        raise InvalidInput("secret.type", f"{field} must be a string", field=field)
     if "\x00" in value:
         raise InvalidInput("secret.invalid", f"{field} must not contain a NUL character", field=field)
     try:
@@ -71,15 +71,15 @@ def check_secret(value: object, field: str) -> Secret:
 
 
 class Scrubber:
-    """Takes secrets out of texts: as they are, quoted, percent-encoded, and in base64 wherever in it they stand."""
+    """Removes secrets from texts: plain, quoted, percent-encoded, and in base64 at any offset."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         forms = {form for secret in secrets for form in _forms(secret.reveal())}
-        # The longest first, so that a secret that holds another is taken out whole.
+        # Longest first, so that a secret that contains another is removed completely.
         self._found = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look for."""
+        """Whether there are secrets to remove."""
         return self._found is not None
 
     def __call__(self, text: str) -> str:
@@ -89,7 +89,7 @@ class Scrubber:
 def _forms(text: str) -> Iterable[str]:
     if not text:
         return
-    # An exception quotes what it tells, and a log line quotes the exception.
+    # An exception quotes the text, and a log line quotes the exception.
     quoted = {text, *_quoted(text)}
     yield from quoted.union(*map(_quoted, quoted))
     yield quote(text, safe="")
@@ -97,8 +97,8 @@ def _forms(text: str) -> Iterable[str]:
     raw = text.encode("utf-8", "replace")
     if len(raw) < _ENCODED_MIN:
         return
-    # In base64 three bytes make four characters, so a text looks different at each of three offsets; the characters
-    # that it shares with its neighbours are left out.
+    # Base64 encodes three bytes as four characters, so a text has three encodings, by its offset. Characters that mix
+    # in neighbouring bytes are left out.
     for before in range(3):
         first = (before * 4 + 2) // 3
         last = (before + len(raw)) * 8 // 6
@@ -107,6 +107,6 @@ def _forms(text: str) -> Iterable[str]:
 
 
 def _quoted(text: str) -> set[str]:
-    """As Python and JSON write it within quotes; which ones Python takes depends on the text around it."""
+    """The text as escaped by Python and JSON; Python's quote character depends on the text around it."""
     beside_double = repr('"' + text)[2:-1]
     return {repr(text)[1:-1], beside_double, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}

@@ -1,4 +1,4 @@
-"""A setting as it is in force on a node: what it is, what it would be, and who said so."""
+"""Effective settings of a node: value, default and origin."""
 
 import re
 import stat
@@ -26,14 +26,14 @@ class EffectiveSetting:
     section: str
     name: str
     value: Value
-    """Three stars where it is a secret."""
+    """Three asterisks if it is a secret."""
     default: Value
     says: str
-    """What it is for."""
+    """The description of the setting."""
     origin: str
     """Where the value comes from: the default, a file, the environment, the command line."""
     environment: str
-    """The variable that would set it."""
+    """The environment variable that sets it."""
 
     @property
     def key(self) -> str:
@@ -41,7 +41,7 @@ class EffectiveSetting:
 
     @property
     def unit(self) -> str | None:
-        """As the name has it."""
+        """The unit, from the suffix of the name."""
         return next((unit for suffix, unit in _UNITS.items() if self.name.endswith(suffix)), None)
 
     @property
@@ -51,16 +51,16 @@ class EffectiveSetting:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSettings:
-    """The settings that one node works by; it read them once, at its start."""
+    """The settings of one node, read once at its start."""
 
     node_id: str = ""
     settings: tuple[EffectiveSetting, ...] = ()
 
 
 def open_secrets(mode: int, values: Mapping[str, Value], secret_keys: Container[str]) -> tuple[str, ...]:
-    """Which of the settings in a file of this mode hold a secret that every user of the machine can read.
+    """Keys of secrets in a settings file of this mode that every user of the machine can read.
 
-    Those are the secret ones, and addresses with a password in them. A group may have been let in on purpose.
+    Includes URLs with a password. Access by the file's group is accepted as intended.
     """
     if not mode & stat.S_IROTH:
         return ()
@@ -68,7 +68,7 @@ def open_secrets(mode: int, values: Mapping[str, Value], secret_keys: Container[
 
 
 def shown(value: Value, *, is_secret: bool) -> Value:
-    """The value as whoever sees settings may see it: a secret is three stars, as is a password in an address."""
+    """The value for display: secrets and passwords in URLs are replaced by three asterisks."""
     if not isinstance(value, str) or not value:
         return value
     if is_secret:

@@ -1,4 +1,4 @@
-"""Times as exchanged and stored, always in UTC: RFC 3339 with microseconds and Z, or integer microseconds."""
+"""Conversion of times, always in UTC: RFC 3339 text with microseconds and Z, or integer microseconds."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -14,7 +14,7 @@ def to_text(moment: datetime) -> str:
 
 
 def microseconds_to_text(microseconds: int) -> str:
-    """The same, quicker for moments that lie close together, as those of a busy script's calls do."""
+    """Like `to_text`, but faster for times close to each other, such as those of a busy script."""
     second, microsecond = divmod(microseconds, 1_000_000)
     return f"{_second_to_text(second)}.{str(1_000_000 + microsecond)[1:]}Z"
 
@@ -25,7 +25,7 @@ def _second_to_text(second: int) -> str:
 
 
 def from_text(text: str) -> datetime | None:
-    """The time that an RFC 3339 text names, in UTC; None when it names none, or has no zone."""
+    """Parse an RFC 3339 text; None if it is invalid or has no time zone."""
     try:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo is not None else None

@@ -21,7 +21,7 @@ from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.issues import lost_nodes
 from fieldpost.central.watch.nodes import Centre, NodeState, look
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, room_check
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, free_space_check
 from fieldpost.core.errors import Conflict, FieldpostError
 from fieldpost.run.exposure import exposure_check
 from fieldpost.run.settings import CentralSettings
@@ -107,7 +107,7 @@ def disk_check(folder: Path) -> Check:
         free = shutil.disk_usage(place).free
     except OSError as error:
         return Check("disk", CheckVerdict.FAILING, f"cannot read the free space of {place}: {error.strerror or error}")
-    return room_check(free, str(place))
+    return free_space_check(free, str(place))
 
 
 def _readiness_of(host: str, port: int) -> list[Check]:

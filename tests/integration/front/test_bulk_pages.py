@@ -247,7 +247,7 @@ async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Fron
     ("query", "told"),
     [
         ("verb=delete", "Verb must be retry or discard, not 'delete'."),
-        ("verb=retry&status=delivered", "A bulk action is about parked notifications only."),
+        ("verb=retry&status=delivered", "Bulk actions cover only parked notifications."),
         ("verb=retry&chosen=me.1", "Notification_id must be a UUID"),
         ("verb=retry&chosen=0198c8a0-0000-7000-8000-000000000001", "names no version"),
         ("verb=retry&site=elsewhere", "Nothing that is parked fits"),

@@ -107,7 +107,7 @@ async def test_what_a_site_sends_that_the_list_does_not_allow_parks_and_names_th
     assert (await centre.get(allowed)).status is Status.DELIVERED
     found = await centre.get(refused)
     assert found.status is Status.PARKED
-    assert f"list 'ops' takes nothing from site {SITE!r}: its allowed sites are 'plant-1'" in (found.last_error or "")
+    assert f"site {SITE!r} may not send to list 'ops'; allowed sites: 'plant-1'" in (found.last_error or "")
     assert centre.adapter.sent() == [allowed]
 
 

@@ -33,7 +33,7 @@ async def test_the_page_begins_with_why_and_with_moments_that_a_browser_can_tell
         text = await visitor.look(f"/notifications/{parked}")
         why = visitor.page.text.partition('<div class="why parked">')[2].partition("</div>")[0]
     assert re.search(r'It was parked at </bdi><time datetime="[^"]*Z">[^<]*</time>', why)
-    assert "It waits for an operator to retry or discard it." in why
+    assert "It stays parked until an operator retries or discards it." in why
     assert text.index("It was parked at") < text.index("From script to inbox") < text.index("Audit, 3 entries")
     assert rail(visitor) == {"script": "done", "site": "done", "central": "done", "channel": "done", "inbox": "bad"}
 

@@ -141,7 +141,7 @@ async def test_a_user_is_added_and_chooses_a_password_by_the_link_that_is_shown_
 @pytest.mark.parametrize(
     ("name", "role", "says"),
     [
-        ("Kim Possible!", "operator", "Name must be 1 to 64 small letters"),
+        ("Kim Possible!", "operator", "Name must have 1 to 64 lower-case letters"),
         ("viewer", "operator", "There is a user named 'viewer' already"),
         ("kim", "king", "Role must be one of"),
     ],

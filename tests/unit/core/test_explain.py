@@ -19,12 +19,12 @@ RUN_OUT = ClaimState("node-a", NOW)
 A = Target("a@example.org")
 LATER = {"due_at": NOW + MINUTE}
 BEHIND = {"held_by": "channel:mail", "held_reason": "connection refused", "due_at": NOW + MINUTE}
-HELD = "It is held behind channel:mail, nothing is counted against it: connection refused."
+HELD = "It is held by the breaker of channel:mail: connection refused. Waiting uses up no attempts."
 ATTEMPTING = (
-    "Node node-a is attempting it now; its claim lasts until 2026-11-15 08:01:00 UTC"
+    "Node node-a is attempting delivery now. Its claim is valid until 2026-11-15 08:01:00 UTC"
     " and is renewed while the attempt runs."
 )
-ALONE = "the next free node attempts it with nothing beside it"
+ALONE = "the next free node attempts it while no other attempt runs there"
 
 MONITORED = record(Breaker("channel:mail"), Held("refused"), BreakerPolicy(), NOW)
 OPEN = record(MONITORED, Held("refused"), BreakerPolicy(failures_max=2, break_s=60), NOW)
@@ -56,47 +56,47 @@ SENTENCES: dict[str, tuple[Notification, ClaimState, Breaker | None, str]] = {
         a_notification(Status.PARKED, replace(A, status=FAILED), Target("b@example.org", REACHED)),
         NOBODY,
         None,
-        "It was parked at 2026-11-15 07:59:00 UTC: 451 try later (1 of 2 targets have it)."
-        " It waits for an operator to retry or discard it.",
+        "It was parked at 2026-11-15 07:59:00 UTC: 451 try later (delivered to 1 of 2 targets)."
+        " It stays parked until an operator retries or discards it.",
     ),
     "due, never tried": (
         pending(),
         NOBODY,
         None,
-        "Its first attempt has been due since 2026-11-15 07:59:00 UTC; it is taken by the next sweep with a free slot"
-        " (only so many go to list:ops at a time).",
+        "The first attempt has been due since 2026-11-15 07:59:00 UTC. It starts in the next sweep that has a free"
+        " slot for list:ops; the number of concurrent deliveries is limited.",
     ),
     "due again after an operator's retry": (
         pending(cycle=2, last_attempt_at=NOW - MINUTE),
         NOBODY,
         None,
-        "Its next attempt has been due since 2026-11-15 07:59:00 UTC; it is taken by the next sweep with a free slot"
-        " (only so many go to list:ops at a time).",
+        "The next attempt has been due since 2026-11-15 07:59:00 UTC. It starts in the next sweep that has a free"
+        " slot for list:ops; the number of concurrent deliveries is limited.",
     ),
     "due after a failure": (
         retrying(last_attempt_at=NOW - MINUTE),
         NOBODY,
         None,
-        "Its next attempt has been due since 2026-11-15 07:59:00 UTC; it is taken by the next sweep with a free slot"
-        " (only so many go to list:ops at a time).",
+        "The next attempt has been due since 2026-11-15 07:59:00 UTC. It starts in the next sweep that has a free"
+        " slot for list:ops; the number of concurrent deliveries is limited.",
     ),
     "not due yet by a step of the clock": (
         pending(**LATER),
         NOBODY,
         None,
-        "Its first attempt is due at 2026-11-15 08:01:00 UTC.",
+        "The first attempt is due at 2026-11-15 08:01:00 UTC.",
     ),
     "waiting for its next attempt": (
         retrying(retry_count=2, **LATER),
         NOBODY,
         None,
-        "2 attempts of this cycle failed, the last with: 451 try later. Next attempt at 2026-11-15 08:01:00 UTC.",
+        "2 attempts in this cycle failed; last error: 451 try later. Next attempt at 2026-11-15 08:01:00 UTC.",
     ),
     "waiting, partly delivered": (
         a_notification(Status.RETRYING, A, Target("b@example.org", REACHED), **LATER),
         NOBODY,
         None,
-        "1 attempt of this cycle failed, the last with: 451 try later (1 of 2 targets have it)."
+        "1 attempt in this cycle failed; last error: 451 try later (delivered to 1 of 2 targets)."
         " Next attempt at 2026-11-15 08:01:00 UTC.",
     ),
     "in an attempt": (pending(), RUNNING, None, ATTEMPTING),
@@ -105,82 +105,82 @@ SENTENCES: dict[str, tuple[Notification, ClaimState, Breaker | None, str]] = {
         pending(),
         RUN_OUT,
         None,
-        "Node node-a took it and was not heard of again, so its claim ran out at 2026-11-15 08:00:00 UTC;"
-        " the next sweep of any node takes it up.",
+        "Node node-a claimed it and stopped responding; the claim expired at 2026-11-15 08:00:00 UTC."
+        " The next sweep of any node takes it.",
     ),
     "orphaned twice": (
         pending(),
         replace(RUN_OUT, orphan_count=1),
         None,
-        f"Its attempt on node node-a ended with that node, not for the first time; {ALONE}.",
+        f"Node node-a stopped during its attempt, as another node did before, so {ALONE}.",
     ),
     "orphaned twice, then given back": (
         pending(),
         replace(NOBODY, orphan_count=2),
         None,
-        f"Its first attempt has been due since 2026-11-15 07:59:00 UTC; {ALONE}, since two attempts ended with their"
-        " node.",
+        f"The first attempt has been due since 2026-11-15 07:59:00 UTC. Two nodes stopped during earlier"
+        f" attempts, so {ALONE}.",
     ),
     "orphaned alone": (
         pending(),
         replace(RUN_OUT, orphan_count=2),
         None,
-        "Its attempt on node node-a, with nothing beside it, ended with that node as those before;"
-        " the next sweep of any node parks it.",
+        "Node node-a stopped during its attempt although no other attempt ran there, as two nodes did before."
+        " The next sweep of any node parks it.",
     ),
     "held, breaker open": (
         pending(**BEHIND),
         NOBODY,
         OPEN,
-        f"{HELD} The breaker is open after 2 failures; one probe follows at 2026-11-15 08:01:00 UTC.",
+        f"{HELD} The breaker is open after 2 failures; the next probe is at 2026-11-15 08:01:00 UTC.",
     ),
     "held, probe due": (
         pending(**BEHIND),
         NOBODY,
         replace(OPEN, open_until=NOW),
-        f"{HELD} The breaker is open after 2 failures; one probe is due now.",
+        f"{HELD} The breaker is open after 2 failures; the next probe is due now.",
     ),
     "held, probe under way": (
         pending(**BEHIND),
         NOBODY,
         PROBED,
-        f"{HELD} Node node-b is probing the channel now; if that works, all held rows come free.",
+        f"{HELD} Node node-b is probing the channel now; if that succeeds, held notifications are released.",
     ),
     "held, prober gone": (
         pending(**BEHIND),
         NOBODY,
         replace(OPEN, state=BreakerState.HALF_OPEN, probe_owner="node-b", probe_until=NOW),
-        f"{HELD} Node node-b was probing the channel and was not heard of again; another probe is due now.",
+        f"{HELD} Node node-b stopped responding during its probe; another probe is due now.",
     ),
     "held after its probe was orphaned": (
         pending(**BEHIND),
         replace(RUN_OUT, orphan_count=1),
         OPEN,
-        f"{HELD} The breaker is open after 2 failures; one probe follows at 2026-11-15 08:01:00 UTC.",
+        f"{HELD} The breaker is open after 2 failures; the next probe is at 2026-11-15 08:01:00 UTC.",
     ),
     "held for a moment": (
         retrying(**BEHIND),
         NOBODY,
         MONITORED,
-        f"{HELD} It is attempted again at 2026-11-15 08:01:00 UTC.",
+        f"{HELD} Next attempt at 2026-11-15 08:01:00 UTC.",
     ),
     "held for a moment that is over": (
         retrying(**BEHIND | {"due_at": NOW}),
         NOBODY,
         MONITORED,
-        f"{HELD} It is attempted again by the next sweep.",
+        f"{HELD} Next attempt in the next sweep.",
     ),
     "held, breaker closed": (
         pending(**BEHIND),
         NOBODY,
         Breaker("channel:mail"),
-        f"{HELD} The breaker has closed; held rows come free in batches, sweep by sweep.",
+        f"{HELD} The breaker is closed again; each sweep releases a batch of held notifications.",
     ),
     "held, breaker never had a row": (
         pending(**BEHIND),
         NOBODY,
         None,
-        f"{HELD} The breaker has closed; held rows come free in batches, sweep by sweep.",
+        f"{HELD} The breaker is closed again; each sweep releases a batch of held notifications.",
     ),
 }
 

@@ -190,7 +190,7 @@ def test_uncertain_parks_where_the_list_says_so_and_tells_why() -> None:
     policy = Policy(POLICY.retry, park_uncertain=True)
     made = after(a_notification(Status.PENDING, A), Uncertain("no answer to the dot"), policy)
     assert (made.status, made.retry_count) == (Status.PARKED, 0)
-    assert str(made.last_error).startswith("no answer to the dot; it may have arrived")
+    assert str(made.last_error).startswith("no answer to the dot; it may have been delivered")
     assert [t.status for t in made.targets] == [FAILED]
 
 

@@ -22,7 +22,7 @@ def test_a_list_that_names_sites_hears_those_alone_and_says_so() -> None:
     assert refuse_site(narrow, "plant-1") is None
     refusal = refuse_site(narrow, "plant-9")
     assert refusal is not None
-    assert refusal.error == ("list 'ops' takes nothing from site 'plant-9': its allowed sites are 'plant-1', 'plant-2'")
+    assert refusal.error == ("site 'plant-9' may not send to list 'ops'; allowed sites: 'plant-1', 'plant-2'")
     assert refusal.phase == "resolve"
 
 

@@ -46,7 +46,11 @@ def test_a_list_goes_by_its_own_channel_else_the_default_else_the_only_one_of_it
         (OPS, (CHAT,), "list 'ops' is of type 'email', but no default channel of its type is configured"),
         (OPS, (MAIL, RELAY), "list 'ops' is of type 'email', but no default channel of its type is configured"),
         (with_channel("gone"), (MAIL, DEFAULT), "list 'ops' is of type 'email', but its channel 'gone' does not exist"),
-        (with_channel("chat"), (CHAT, MAIL), "list 'ops' is of type 'email', its channel 'chat' is not"),
+        (
+            with_channel("chat"),
+            (CHAT, MAIL),
+            "list 'ops' is of type 'email', but its channel 'chat' is of type 'teams'",
+        ),
     ],
     ids=["no channel", "none of its type", "two and no default", "its own is gone", "its own is of another type"],
 )

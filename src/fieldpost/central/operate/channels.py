@@ -21,11 +21,11 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.adapter import (
     Adapter,
     AttemptPhase,
-    ChecksHosts,
     Described,
     Envelope,
+    HostChecker,
     SettingField,
-    WarnsAboutSettings,
+    SettingsWarner,
 )
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
@@ -191,7 +191,7 @@ class ChannelActions:
     def warnings(self, channel: Channel) -> list[str]:
         """What about its settings is lawful and probably not meant."""
         adapter: object = self._adapters.get(channel.type)
-        return adapter.warnings(channel.settings) if isinstance(adapter, WarnsAboutSettings) else []
+        return adapter.warnings(channel.settings) if isinstance(adapter, SettingsWarner) else []
 
     def _checked(
         self, adapter: Adapter, base: Channel, settings: Mapping[str, object], secrets: Mapping[str, object]
@@ -216,7 +216,7 @@ def _type_of(adapter: Adapter) -> ChannelType:
 
 
 async def _locate(adapter: object, settings: Mapping[str, object]) -> None:
-    if not isinstance(adapter, ChecksHosts):
+    if not isinstance(adapter, HostChecker):
         return
     try:
         await adapter.check_hosts(settings)

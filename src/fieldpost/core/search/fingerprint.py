@@ -1,7 +1,7 @@
-"""Which errors are the same error: what differs from one notification to the next is taken out of the text.
+"""Fingerprints that group equal errors of different notifications.
 
-Addresses, ids, times, IP addresses and numbers become signs; the codes of a reply (`550 5.1.1`, `HTTP 404`) stay, since
-they are what people sort by. Where an error names several targets, what befell them counts, each once.
+Addresses, ids, times, IP addresses and numbers are replaced by placeholders. Reply codes (`550 5.1.1`, `HTTP 404`)
+stay, since people sort by them. If an error names several targets, each distinct error counts once.
 """
 
 import re
@@ -15,14 +15,14 @@ _KEY = re.compile(f"[0-9a-f]{{{KEY_LENGTH}}}")
 _AND_MORE = re.compile(r" and \d+ more$")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s;,'\"<>)]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"<?[^\s<>@;,:'\"()=]{1,64}@[^\s<>@;,:'\"()]*[^\s<>@;,:'\"().]>?")
-# In this order: what is longer goes first, so that no part of it is taken for something else.
-_SIGNS: tuple[tuple[re.Pattern[str], str], ...] = (
+# Longer patterns first, so that no part of a match is taken for something else.
+_PLACEHOLDERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?"), "<time>"),
     (re.compile(r"\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b", re.IGNORECASE), "<ip>"),
     (re.compile(r"\b(?=[a-z_-]{0,40}\d)(?=\d{0,40}[a-z_-])[a-z0-9_-]{8,64}\b", re.IGNORECASE), "<id>"),
 )
-# A reply's code stands at the beginning, behind a colon or a protocol's name, or before its enhanced code.
+# A reply code is at the start, after a colon or a protocol name, or before its enhanced code.
 _CODE = re.compile(
     r"(?:^|(?<=: )|\bHTTP )[2-5]\d\d(?:[ -][245]\.\d{1,3}\.\d{1,3})?(?![\d.])"
     r"|\b[245]\d\d[ -][245]\.\d{1,3}\.\d{1,3}\b"
@@ -32,13 +32,13 @@ _NUMBER = re.compile(r"\d+([.,:]\d+)*")
 
 @lru_cache(maxsize=4096)
 def fingerprint(error: str) -> str:
-    """The error without what is particular to one notification; two errors with the same are the same trouble."""
+    """The error text without details of a single notification; equal errors have equal fingerprints."""
     parts = dict.fromkeys(_general(part) for part in _AND_MORE.sub("", error).split("; "))
     return "; ".join(part for part in parts if part)[:FINGERPRINT_LENGTH_MAX]
 
 
 def fingerprint_key(error: str) -> str:
-    """The fingerprint as a short text that can be typed and put into an address."""
+    """A short hash of the fingerprint, for URLs and the command line."""
     return sha256(fingerprint(error).encode()).hexdigest()[:KEY_LENGTH]
 
 
@@ -52,8 +52,8 @@ def _general(part: str) -> str:
         text = _URL.sub("<url>", text)
     if "@" in text:
         text = _ADDRESS.sub("<address>", text)
-    for pattern, sign in _SIGNS:
-        text = pattern.sub(sign, text)
+    for pattern, placeholder in _PLACEHOLDERS:
+        text = pattern.sub(placeholder, text)
     pieces = []
     end = 0
     for code in _CODE.finditer(text):

@@ -3,4 +3,4 @@
 from datetime import datetime
 
 PageKey = tuple[datetime, str]
-"""Time and id of the last row of a page; the next page starts behind it."""
+"""Time and id of the last row of a page; the next page starts after it."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, room_check
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, free_space_check
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import from_microseconds, to_text
 from fieldpost.link.endpoint import Endpoint
@@ -256,7 +256,7 @@ def _agent_check(folder: Path) -> Check:
 
 def _disk_check(folder: Path) -> Check:
     try:
-        return room_check(shutil.disk_usage(folder).free, str(folder))
+        return free_space_check(shutil.disk_usage(folder).free, str(folder))
     except OSError as error:
         return Check("disk", CheckVerdict.FAILING, f"{folder} cannot be looked at: {error.strerror or error}")
 

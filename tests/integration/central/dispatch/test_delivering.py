@@ -137,7 +137,7 @@ async def test_an_uncertain_outcome_is_tried_again_unless_the_list_says_park(
     assert (n.status, n.retry_count) == (Status.RETRYING, 1)
     n = await mailing.get(parked)
     assert n.status is Status.PARKED
-    assert "may have arrived" in str(n.last_error)
+    assert "may have been delivered" in str(n.last_error)
     assert [a.outcome for a in await mailing.attempts(parked)] == ["uncertain"]
 
 
