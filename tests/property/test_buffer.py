@@ -23,8 +23,9 @@ from fieldpost.core.sites.forwarding import (
     TryAgain,
     is_due,
 )
-from fieldpost.core.sites.message import CallStatus, Category, Message, MessageStatus, Operation, RejectedMessage
+from fieldpost.core.sites.message import CallStatus, Category, Message, MessageStatus, NewCall, RejectedMessage
 from fieldpost.core.times import to_microseconds
+from fieldpost.site.buffer import calls as stored_calls
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.calls import CLAIM_MAX
 from fieldpost.site.buffer.tracking import Tracking
@@ -189,7 +190,7 @@ class CallMachine(RuleBasedStateMachine):
     @rule(system=systems, claim_s=st.integers(0, 100))
     def issue(self, system: str, claim_s: int) -> None:
         number = len(self.calls) + 1
-        operation = Operation(
+        operation = NewCall(
             call_id=CallId(new_id(START, number.to_bytes(5, "big") * 2)),
             category=Category.EXTERNAL_CALL,
             target=system,
@@ -208,8 +209,14 @@ class CallMachine(RuleBasedStateMachine):
     @rule(system=systems, items_max=st.integers(1, 4), claim_s=st.integers(0, 100))
     def claim(self, system: str, items_max: int, claim_s: int) -> None:
         until = self.now + timedelta(seconds=claim_s)
-        taken = self.buffer.claim(
-            Category.EXTERNAL_CALL, system, self.now, claimant="agent", until=until, items_max=items_max
+        taken = self.buffer.write(
+            stored_calls.claim,
+            Category.EXTERNAL_CALL,
+            system,
+            self.now,
+            claimant="agent",
+            until=until,
+            items_max=items_max,
         )
         for call in self.calls.values():
             if call.target == system and call.due_at is not None and call.due_at > self.now + CALL_WAIT_MAX:
@@ -236,7 +243,7 @@ class CallMachine(RuleBasedStateMachine):
             "park": Park("used up", is_counted),
             "fail": Fail("a.code", "refused"),
         }
-        record = self.buffer.settle_call(message, decisions[decision], self.now)
+        record = self.buffer.write(stored_calls.settle, message, decisions[decision], self.now)
         holds = call.is_buffered and call.claimed_until is not None and call.token == message.claim_token
         assert (record is not None) == holds, "only the claim that stands settles"
         if not holds:
@@ -261,7 +268,7 @@ class CallMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         message = data.draw(st.sampled_from(self.handed))
-        self.buffer.release([message])
+        self.buffer.write(stored_calls.release, [message])
         call = self.calls[message.message_id]
         if call.token == message.claim_token:
             call.claimed_until = None
@@ -323,7 +330,7 @@ class CallMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_due_targets_are_those_with_something_free(self) -> None:
-        found = self.buffer.due_targets(Category.EXTERNAL_CALL, self.now)
+        found = self.buffer.read(stored_calls.due_targets, Category.EXTERNAL_CALL, self.now)
         far = {
             call.target
             for call in self.calls.values()

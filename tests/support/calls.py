@@ -9,9 +9,10 @@ from fieldpost.clock import Clock
 from fieldpost.core.ids import CallId, new_id
 from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CallDecision, Clear, Fail, Park, TryAgain
-from fieldpost.core.sites.message import CallRecord, Category, Message, Operation
+from fieldpost.core.sites.message import CallRecord, Category, Message, NewCall
 from fieldpost.link.messages import Reconcile, ReconcileAnswer
 from fieldpost.link.messages import Telemetry as TelemetryMessage
+from fieldpost.site.buffer import calls as stored_calls
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.reporting.telemetry import TelemetrySender
@@ -32,7 +33,7 @@ class Calls:
     def issue(self, target: str = "erp", category: Category = Category.EXTERNAL_CALL) -> str:
         """A call that its script has just made: `pending`."""
         now = self.clock.now()
-        operation = Operation(
+        operation = NewCall(
             call_id=CallId(new_id(now, os.urandom(10))),
             category=category,
             target=target,
@@ -49,7 +50,7 @@ class Calls:
     def settle(self, call_id: str, decision: CallDecision) -> None:
         """What came of an attempt."""
         message = self._held.pop(call_id, None) or self._claim(call_id)
-        assert self.buffer.settle_call(message, decision, self.clock.now()) is not None
+        assert self.buffer.write(stored_calls.settle, message, decision, self.clock.now()) is not None
 
     def deliver(self, call_id: str) -> None:
         self.settle(call_id, Clear(201))
@@ -108,8 +109,10 @@ class Calls:
         now = self.clock.now()
         target = self.record(call_id).target_summary.split()[0]
         category = self.record(call_id).category
-        held = self.buffer.claim(category, target, now, claimant="agent", until=now + MINUTE, items_max=100)
-        self.buffer.release([message for message in held if message.message_id != call_id])
+        held = self.buffer.write(
+            stored_calls.claim, category, target, now, claimant="agent", until=now + MINUTE, items_max=100
+        )
+        self.buffer.write(stored_calls.release, [message for message in held if message.message_id != call_id])
         return next(message for message in held if message.message_id == call_id)
 
 

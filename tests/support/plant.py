@@ -81,8 +81,8 @@ class Plant:
             database = DatabaseCarrier(self.clock, folder.outbound)
             attempts = 0
             for forwarder in (
-                CallForwarder(self.site._buffer, external, folder.externals, self.clock, calls=options),
-                CallForwarder(self.site._buffer, database, folder.databases, self.clock, calls=options),
+                CallForwarder(self.site._buffer, external, folder.externals, self.clock, options=options),
+                CallForwarder(self.site._buffer, database, folder.databases, self.clock, options=options),
             ):
                 attempts += await forwarder.sweep()
                 await forwarder.close()

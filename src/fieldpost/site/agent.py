@@ -78,8 +78,8 @@ class Agent:
         forwarder = Forwarder(buffer, central, self._options, clock, self._random)
         return [
             forwarder,
-            CallForwarder(buffer, external, folder.externals, clock, calls=folder.calls, forward=self._options),
-            CallForwarder(buffer, database, folder.databases, clock, calls=folder.calls, forward=self._options),
+            CallForwarder(buffer, external, folder.externals, clock, options=folder.calls, forward=self._options),
+            CallForwarder(buffer, database, folder.databases, clock, options=folder.calls, forward=self._options),
             BufferUpkeep(buffer, clock, tracking=folder.tracking, events=folder.events),
             Control(folder, buffer, lambda: forwarder.health, clock, self._random),
             LocalApi(folder, buffer, clock, health=lambda: forwarder.health),

@@ -21,9 +21,10 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, OperationFailed
 from fieldpost.core.ids import CallId
 from fieldpost.core.sites.forwarding import CallDecision, Fail
-from fieldpost.core.sites.message import CallStatus, Category, Message, Operation
+from fieldpost.core.sites.message import CallStatus, Category, Message, NewCall
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.background import Background, abandon, at_exit, background
+from fieldpost.site.buffer import calls
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.fresh_ids import fresh_id
 from fieldpost.site.buffer.keys import key_for
@@ -176,7 +177,7 @@ class Caller(Generic[D]):
         """Buffer the call, try it once, settle what came of it. Raises OperationFailed when it was refused for good."""
         now = self._clock.now()
         content = encode(payload)
-        operation = Operation(
+        call = NewCall(
             call_id=CallId(fresh_id(to_microseconds(now) // 1000)),
             category=self._category,
             target=target,
@@ -187,7 +188,7 @@ class Caller(Generic[D]):
         )
         key = key_for(key_text, self._category.value, target, content)
         until = now + claim_time(definition)
-        issued = self._buffer.issue(operation, claimant=f"caller-{os.getpid()}", until=until, key=key)
+        issued = self._buffer.issue(call, claimant=f"caller-{os.getpid()}", until=until, key=key)
         if issued.message is None:
             self._refuse_again(issued.call_id)
         else:
@@ -227,13 +228,13 @@ class Caller(Generic[D]):
         except BaseException:
             # Interrupted: the agent goes on with it, now or when the claim has run out.
             with suppress(FieldpostError):
-                self._buffer.release([message])
+                self._buffer.write(calls.release, [message])
             raise
         self._settle(message, decision)
 
     def _settle(self, message: Message, decision: CallDecision) -> None:
         try:
-            record = self._buffer.settle_call(message, decision, self._clock.now())
+            record = self._buffer.write(calls.settle, message, decision, self._clock.now())
         except FieldpostError as error:
             if isinstance(decision, Fail):
                 raise _failed(message, decision) from error

@@ -17,11 +17,10 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.message import Category
 from fieldpost.core.times import to_text
-from fieldpost.site.buffer import event_log, keys, tracking
+from fieldpost.site.buffer import command_log, event_log, keys, notifications, tracking
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.config.options import EventOptions, TrackingOptions
-from fieldpost.site.reporting import commands
 
 T = TypeVar("T")
 
@@ -69,7 +68,7 @@ class BufferUpkeep:
         for step in (
             partial(tracking.purge, before=_before(now, self._tracking.retention_days), limit=BATCH),
             partial(keys.purge, before=_before(now, self._tracking.key_retention_days), limit=BATCH),
-            partial(commands.purge, before=_before(now, commands.RETENTION_DAYS), limit=BATCH),
+            partial(command_log.purge, before=_before(now, command_log.RETENTION_DAYS), limit=BATCH),
             partial(
                 event_log.trim,
                 before=_before(now, self._events.retention_days),
@@ -100,7 +99,7 @@ class BufferUpkeep:
 
     async def _tell_waiting(self, now: datetime) -> None:
         """Tell once that notifications wait too long; and then not again before none does."""
-        oldest = await asyncio.to_thread(self._buffer.oldest_notification)
+        oldest = await asyncio.to_thread(self._buffer.read, notifications.oldest)
         was_waiting, self._is_waiting_long = self._is_waiting_long, False
         if oldest is None or (now - oldest).total_seconds() <= self._events.waiting_s:
             return
@@ -108,7 +107,7 @@ class BufferUpkeep:
         if not was_waiting:
             text = f"notifications wait to be forwarded since {to_text(oldest)}"
             entry = event_log.event(EventKind.WAITING_LONG, now, text, category=Category.NOTIFICATION)
-            await asyncio.to_thread(self._buffer.write, partial(event_log.append, events=[entry]))
+            await asyncio.to_thread(self._buffer.write, event_log.append, [entry])
 
 
 def _before(now: datetime, days: float) -> datetime:

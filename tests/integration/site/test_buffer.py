@@ -249,7 +249,7 @@ def test_taking_reads_no_more_than_it_needs(path: Path) -> None:
     """The hot query walks its table in order and stops; it sorts nothing, and sees no cached call."""
     Buffer(path).close()
     connection = connect(path)
-    from fieldpost.site.buffer.buffer import _TAKE
+    from fieldpost.site.buffer.notifications import _TAKE
 
     parameters = {"now": 0, "items_max": 5, "after": 7}
     plan = list(connection.execute("EXPLAIN QUERY PLAN " + _TAKE, parameters))

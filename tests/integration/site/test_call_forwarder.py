@@ -10,8 +10,9 @@ import pytest
 from fieldpost.core.ids import CallId, new_id
 from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CarrierAnswer, Clear, Taken, TryAgain
-from fieldpost.core.sites.message import CallStatus, Category, Message, MessageStatus, Operation
+from fieldpost.core.sites.message import CallStatus, Category, Message, MessageStatus, NewCall
 from fieldpost.site.agent import Agent
+from fieldpost.site.buffer import calls as stored_calls
 from fieldpost.site.buffer.calls import _CLAIM, _DUE_TARGETS, _NEXT_DUE
 from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.config.definitions import External
@@ -142,7 +143,7 @@ def test_an_operator_s_retry_begins_anew_and_his_discard_is_the_end(plant: Plant
 def issue(plant: Plant, target: str = "erp", *, claim_s: float = 0) -> Message:
     """A call as its caller buffers it, who then does no more; claimed for so long."""
     now = plant.clock.now()
-    operation = Operation(
+    operation = NewCall(
         call_id=CallId(new_id(now, os.urandom(10))),
         category=Category.EXTERNAL_CALL,
         target=target,
@@ -162,20 +163,26 @@ def test_a_result_that_comes_after_the_claim_has_passed_on_changes_nothing_and_i
     buffer = plant.site._buffer
     stale = issue(plant)
     now = plant.clock.now()
-    [taken] = buffer.claim(
-        Category.EXTERNAL_CALL, "erp", now, claimant="agent", until=now + timedelta(seconds=9), items_max=9
+    [taken] = buffer.write(
+        stored_calls.claim,
+        Category.EXTERNAL_CALL,
+        "erp",
+        now,
+        claimant="agent",
+        until=now + timedelta(seconds=9),
+        items_max=9,
     )
     assert (taken.message_id, taken.claim_token) == (stale.message_id, stale.claim_token + 1)
     before = plant.record(stale.message_id)
     for late in (Clear(200), TryAgain(now, "later")):
-        assert buffer.settle_call(stale, late, now) is None
-        buffer.release([stale])
+        assert buffer.write(stored_calls.settle, stale, late, now) is None
+        buffer.write(stored_calls.release, [stale])
         assert plant.record(stale.message_id) == before
     assert plant.kinds(stale.message_id) == ["queued", "late", "late"]
-    held = buffer.settle_call(taken, Clear(200), now)
+    held = buffer.write(stored_calls.settle, taken, Clear(200), now)
     assert held is not None
     assert held.is_delivered
-    assert buffer.settle_call(taken, TryAgain(now, "again"), now) is None, "a claim settles once"
+    assert buffer.write(stored_calls.settle, taken, TryAgain(now, "again"), now) is None, "a claim settles once"
     assert plant.record(stale.message_id) == held
 
 
@@ -187,7 +194,9 @@ def test_a_claim_ends_by_its_time_and_by_no_clock_that_jumps_back(plant: Plant) 
     def take() -> list[Message]:
         now = plant.clock.now()
         until = now + timedelta(seconds=30)
-        return buffer.claim(Category.EXTERNAL_CALL, "erp", now, claimant="agent", until=until, items_max=9)
+        return buffer.write(
+            stored_calls.claim, Category.EXTERNAL_CALL, "erp", now, claimant="agent", until=until, items_max=9
+        )
 
     assert take() == []
     plant.clock.advance(29)
@@ -233,7 +242,7 @@ async def test_a_target_that_hangs_holds_its_own_places_and_nobody_else_s(plant:
     carrier = Slow()
     folder = read_folder(plant.folder)
     forwarder = CallForwarder(
-        plant.site._buffer, carrier, folder.externals, plant.clock, calls=CallOptions(at_once_max=6, per_target_max=4)
+        plant.site._buffer, carrier, folder.externals, plant.clock, options=CallOptions(at_once_max=6, per_target_max=4)
     )
     stopping = asyncio.Event()
     running = asyncio.create_task(forwarder.run(stopping))
@@ -261,11 +270,11 @@ async def test_an_agent_that_is_stopped_gives_back_what_it_holds(plant: Plant) -
         while not forwarder._held:
             await asyncio.sleep(0.01)
             plant.clock.advance(0.2)
-    assert plant.site._buffer.due_targets(Category.EXTERNAL_CALL, plant.clock.now()) == []
+    assert plant.site._buffer.read(stored_calls.due_targets, Category.EXTERNAL_CALL, plant.clock.now()) == []
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await forwarder.close()
-    assert plant.site._buffer.due_targets(Category.EXTERNAL_CALL, plant.clock.now()) == ["erp"]
+    assert plant.site._buffer.read(stored_calls.due_targets, Category.EXTERNAL_CALL, plant.clock.now()) == ["erp"]
     assert plant.record(message.message_id).status is CallStatus.PENDING
 
 

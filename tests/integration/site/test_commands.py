@@ -12,8 +12,7 @@ from fieldpost.core.sites.forwarding import Box
 from fieldpost.core.sites.message import MessageStatus
 from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Command, CommandResult, Item
-from fieldpost.site.buffer import event_log
-from fieldpost.site.reporting import commands
+from fieldpost.site.buffer import command_log, event_log
 from fieldpost.site.reporting.commands import CommandHandler
 from fieldpost.testing import ManualClock
 from support.calls import Calls
@@ -217,10 +216,10 @@ def test_applied_commands_are_forgotten_long_after_central_stops_sending_them(ca
     one = calls.parked()
     asked = command(calls, "retry", one)
     apply(calls, asked)
-    assert commands.RETENTION_DAYS >= 60
-    calls.buffer.write(lambda cursor: commands.purge(cursor, calls.clock.now()))
+    assert command_log.RETENTION_DAYS >= 60
+    calls.buffer.write(lambda cursor: command_log.purge(cursor, calls.clock.now()))
     calls.park(one)
     assert apply(calls, asked).outcome == "applied"
     assert isinstance(calls.clock, ManualClock)
     calls.clock.advance(1)
-    assert calls.buffer.write(lambda cursor: commands.purge(cursor, calls.clock.now())) == 1
+    assert calls.buffer.write(lambda cursor: command_log.purge(cursor, calls.clock.now())) == 1

@@ -9,6 +9,7 @@ import pytest
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.core.sites.forwarding import Clear
 from fieldpost.core.sites.message import Category, Message, MessageStatus
+from fieldpost.site.buffer import calls as stored_calls
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.connection import connect, open_existing
 from fieldpost.site.buffer.schema import STEPS, schema_version
@@ -67,8 +68,10 @@ def test_an_upgrade_keeps_every_row_and_every_claim_and_makes_what_a_new_file_ha
     assert isinstance(given_up, Message)
     assert isinstance(claimed, Message)
     assert given_up.status is MessageStatus.PARKED
-    assert buffer.due_targets(Category.EXTERNAL_CALL, NOW) == [], "the script that issued it still holds its claim"
-    settled = buffer.settle_call(claimed, Clear(201), NOW)
+    assert buffer.read(stored_calls.due_targets, Category.EXTERNAL_CALL, NOW) == [], (
+        "the script that issued it still holds its claim"
+    )
+    settled = buffer.write(stored_calls.settle, claimed, Clear(201), NOW)
     assert settled is not None
     assert settled.is_delivered
     buffer.close()
@@ -125,7 +128,9 @@ def test_an_older_file_is_salvaged_into_the_tables_of_this_version(
     assert (done.kept["messages"], done.kept["calls"], done.kept["tracking"]) == (3, 2, 2)
     buffer = Buffer(path)
     assert taken(buffer) == sent
-    assert buffer.due_targets(Category.EXTERNAL_CALL, NOW) == ["mes"], "a salvaged file has no claims"
+    assert buffer.read(stored_calls.due_targets, Category.EXTERNAL_CALL, NOW) == ["mes"], (
+        "a salvaged file has no claims"
+    )
     buffer.close()
 
 
@@ -183,7 +188,7 @@ def test_neither_kind_hides_the_other_however_many_there_are(path: Path) -> None
     second = add(calls.buffer, now=clock.now())
     assert [m.message_id for m in calls.buffer.take(clock.now(), items_max=2, bytes_max=99)] == [first, second]
     assert [m.sequence for m in calls.buffer.take(clock.now(), items_max=2, bytes_max=99)] == [1, 2]
-    assert calls.buffer.due_targets(Category.EXTERNAL_CALL, clock.now()) == ["erp", "mes"]
+    assert calls.buffer.read(stored_calls.due_targets, Category.EXTERNAL_CALL, clock.now()) == ["erp", "mes"]
     calls.buffer.settle([(first, Clear()), (second, Clear())], clock.now())
     third = add(calls.buffer, now=clock.now())
     assert [m.message_id for m in calls.buffer.take(clock.now(), items_max=2, bytes_max=99)] == [third]

@@ -98,7 +98,7 @@ class CallStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class NewCall:
     """A cached call as a script issues it, before it has a row."""
 
     call_id: CallId

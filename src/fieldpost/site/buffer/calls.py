@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 
 from fieldpost.core.sites.forwarding import CALL_WAIT_MAX, CallDecision, Clear, Fail, Park, TryAgain
-from fieldpost.core.sites.message import CallRecord, CallStatus, Category, Message, Operation
+from fieldpost.core.sites.message import CallRecord, CallStatus, Category, Message, NewCall
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import event_log, tracking
 from fieldpost.site.buffer.event_log import EventKind
@@ -96,40 +96,40 @@ RETURNING target, retry_count, last_error
 """
 
 
-def insert(cursor: apsw.Cursor, operation: Operation, claimant: str, until: datetime) -> Message:
+def insert(cursor: apsw.Cursor, call: NewCall, claimant: str, until: datetime) -> Message:
     """Buffer an operation, already claimed by its caller; the message that the caller now holds."""
     cursor.execute(
         _INSERT,
         {
-            "message_id": operation.call_id,
-            "category": operation.category.value,
-            "target": operation.target,
-            "payload": operation.payload,
-            "created_at": to_microseconds(operation.created_at),
+            "message_id": call.call_id,
+            "category": call.category.value,
+            "target": call.target,
+            "payload": call.payload,
+            "created_at": to_microseconds(call.created_at),
             "claimant": claimant,
             "until": to_microseconds(until),
         },
     )
     sequence = cursor.connection.last_insert_rowid()
-    tracking.insert(cursor, operation)
+    tracking.insert(cursor, call)
     entry = event_log.event(
         EventKind.QUEUED,
-        operation.created_at,
-        operation.target_summary,
-        category=operation.category,
-        message_id=operation.call_id,
-        target=operation.target,
-        instance=operation.provenance.instance,
-        script=operation.provenance.script,
+        call.created_at,
+        call.target_summary,
+        category=call.category,
+        message_id=call.call_id,
+        target=call.target,
+        instance=call.provenance.instance,
+        script=call.provenance.script,
     )
     event_log.append(cursor, [entry])
     return Message(
         sequence=sequence,
-        message_id=operation.call_id,
-        category=operation.category,
-        target=operation.target,
-        payload=operation.payload,
-        created_at=operation.created_at,
+        message_id=call.call_id,
+        category=call.category,
+        target=call.target,
+        payload=call.payload,
+        created_at=call.created_at,
         claim_token=1,
     )
 

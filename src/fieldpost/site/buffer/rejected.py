@@ -30,8 +30,8 @@ def page(cursor: apsw.Cursor, after: tuple[int, str] | None = None, *, limit: in
     return [rejected_from(row) for row in cursor.execute(_PAGE, parameters)]
 
 
-def place_of(message: RejectedMessage) -> tuple[int, str]:
-    """Where this one lies, for `page`."""
+def key_of(message: RejectedMessage) -> tuple[int, str]:
+    """The page key of this entry, for `page`."""
     return to_microseconds(message.rejected_at), message.message_id
 
 

@@ -13,7 +13,7 @@ import apsw
 
 from fieldpost.core.errors import NotFound
 from fieldpost.core.ids import CallId, parse_call_id
-from fieldpost.core.sites.message import CallRecord, CallStatus, Category, Operation
+from fieldpost.core.sites.message import CallRecord, CallStatus, Category, NewCall
 from fieldpost.core.times import from_microseconds, to_microseconds
 
 _COLUMNS = """call_id, category, target_summary, status, retry_count, last_error, http_status, instance, script,
@@ -61,72 +61,77 @@ _INCARNATION = "SELECT value FROM facts WHERE name = 'incarnation'"
 
 
 class Tracking:
-    """What became of this site's external calls and database writes; scripts have it as `site.tracking`."""
+    """The records of this site's external calls and database writes; scripts have it as `site.tracking`."""
 
     def __init__(self, read: "Callable[[Callable[[apsw.Cursor], Any]], Any]") -> None:
         """`read` runs a function on the buffer's file: `Buffer.read`."""
         self._read = read
 
     def status(self, call_id: CallId | str) -> CallRecord:
-        """Where the operation stands. Always answered here, also when central or the target is away.
+        """The record of the call. Answered at the site, even if central or the target is unreachable.
 
-        Raises InvalidInput for a malformed id, and NotFound for one that this site never made, or whose row is past
-        its retention (7 days after its end, by default).
+        Raises InvalidInput for a malformed id, and NotFound if this site never issued the call or its record is past
+        the retention (7 days after its end, by default).
         """
         record = self.find(parse_call_id(call_id))
         if record is None:
-            raise NotFound("operation.unknown", f"this site knows no operation {call_id}")
+            raise NotFound("operation.unknown", f"this site has no call {call_id}")
         return record
 
     def find(self, call_id: str) -> CallRecord | None:
-        """The operation's record; None when there is none."""
-        return _one(self._do(lambda cursor: cursor.execute(_FIND, {"call_id": call_id}).fetchall()))
+        """The record of the call, if there is one."""
+        rows = self._rows(_FIND, {"call_id": call_id})
+        return _record(rows[0]) if rows else None
 
     def changed_since(self, cursor: int, limit: int) -> list[CallRecord]:
-        """The rows whose change sequence is beyond the cursor, in its order: the last one's is the next cursor."""
-        parameters = {"cursor": cursor, "limit": limit}
-        return [_record(row) for row in self._do(lambda c: c.execute(_CHANGED, parameters).fetchall())]
+        """The records with a change sequence above the cursor, in its order. The last one's is the next cursor."""
+        return [_record(row) for row in self._rows(_CHANGED, {"cursor": cursor, "limit": limit})]
 
     def parked(self, limit: int = 100, skipped: int = 0) -> list[CallRecord]:
-        """What waits for a person, the oldest first."""
-        parameters = {"limit": limit, "skipped": skipped}
-        return [_record(row) for row in self._do(lambda c: c.execute(_PARKED, parameters).fetchall())]
+        """The parked calls, oldest first."""
+        found: list[CallRecord] = self._read(lambda cursor: parked(cursor, limit, skipped))
+        return found
 
     def counts(self) -> dict[CallStatus, int]:
-        """How many operations have not come to their end, by status."""
-        return {CallStatus(status): count for status, count in self._do(lambda c: c.execute(_COUNTS).fetchall())}
+        """How many calls have not ended, by status."""
+        return {CallStatus(status): count for status, count in self._rows(_COUNTS)}
 
     def last_change(self) -> int:
-        """The change sequence that was given last; it never goes back, whatever is purged."""
-        return int(self._do(lambda cursor: cursor.execute(_LAST_CHANGE).fetchall())[0][0])
+        """The newest change sequence. It never decreases, even when rows are purged."""
+        return int(self._rows(_LAST_CHANGE)[0][0])
 
     def forgotten(self) -> int:
-        """The newest change among the rows that were purged; 0 when none was."""
-        rows = self._do(lambda cursor: cursor.execute(_FORGOTTEN).fetchall())
+        """The newest change among the purged rows; 0 if no row was purged."""
+        rows = self._rows(_FORGOTTEN)
         return int(rows[0][0]) if rows else 0
 
     def incarnation(self) -> str:
-        """The random id that the buffer's file got when it was made."""
-        return str(self._do(lambda cursor: cursor.execute(_INCARNATION).fetchall())[0][0])
+        """The random id that the buffer's file got when it was created."""
+        return str(self._rows(_INCARNATION)[0][0])
 
-    def _do(self, work: "Callable[[apsw.Cursor], list[Any]]") -> list[Any]:
-        rows: list[Any] = self._read(work)
+    def _rows(self, statement: str, parameters: dict[str, Any] | None = None) -> list[Any]:
+        rows: list[Any] = self._read(lambda cursor: cursor.execute(statement, parameters).fetchall())
         return rows
 
 
-def insert(cursor: apsw.Cursor, operation: Operation) -> None:
+def parked(cursor: apsw.Cursor, limit: int, skipped: int = 0) -> list[CallRecord]:
+    """The parked calls, oldest first."""
+    return [_record(row) for row in cursor.execute(_PARKED, {"limit": limit, "skipped": skipped})]
+
+
+def insert(cursor: apsw.Cursor, call: NewCall) -> None:
     """Begin the record of an operation."""
     cursor.execute(
         _INSERT,
         {
-            "call_id": operation.call_id,
-            "category": operation.category.value,
-            "target_summary": operation.target_summary,
-            "instance": operation.provenance.instance,
-            "script": operation.provenance.script,
-            "execution_id": operation.provenance.execution_id,
-            "parent_execution_id": operation.provenance.parent_execution_id,
-            "now": to_microseconds(operation.created_at),
+            "call_id": call.call_id,
+            "category": call.category.value,
+            "target_summary": call.target_summary,
+            "instance": call.provenance.instance,
+            "script": call.provenance.script,
+            "execution_id": call.provenance.execution_id,
+            "parent_execution_id": call.provenance.parent_execution_id,
+            "now": to_microseconds(call.created_at),
             "change_sequence": _next_change(cursor),
         },
     )
@@ -152,7 +157,8 @@ def change(
         "now": to_microseconds(now),
         "change_sequence": _next_change(cursor),
     }
-    return _one(cursor.execute(_CHANGE, parameters).fetchall())
+    rows = cursor.execute(_CHANGE, parameters).fetchall()
+    return _record(rows[0]) if rows else None
 
 
 def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
@@ -166,10 +172,6 @@ def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
 def _next_change(cursor: apsw.Cursor) -> int:
     rows: list[tuple[Any, ...]] = cursor.execute(_NEXT_CHANGE).fetchall()
     return int(rows[0][0])
-
-
-def _one(rows: Sequence[Sequence[Any]]) -> CallRecord | None:
-    return _record(rows[0]) if rows else None
 
 
 def _record(row: Sequence[Any]) -> CallRecord:

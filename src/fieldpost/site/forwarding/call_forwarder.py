@@ -23,6 +23,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.forwarding import Park
 from fieldpost.core.sites.message import Category, Message
+from fieldpost.site.buffer import calls
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.carriers import CallCarrier, D
 from fieldpost.site.config.options import CallOptions, ForwardOptions
@@ -46,14 +47,14 @@ class CallForwarder(Generic[D]):
         definitions: Mapping[str, D],
         clock: Clock,
         *,
-        calls: CallOptions | None = None,
+        options: CallOptions | None = None,
         forward: ForwardOptions | None = None,
     ) -> None:
         self._buffer = buffer
         self._carrier = carrier
         self._definitions = definitions
         self._clock = clock
-        self._calls = calls or CallOptions()
+        self._options = options or CallOptions()
         self._forward = forward or ForwardOptions()
         self._claimant = f"agent-{os.getpid()}"
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,7 +95,7 @@ class CallForwarder(Generic[D]):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._held:
             try:
-                await self._do(self._buffer.release, list(self._held.values()))
+                await self._do(self._buffer.write, calls.release, list(self._held.values()))
             except FieldpostError as error:
                 _log.warning("calls.not_released", code=error.code, error=error.message)
         await self._carrier.close()
@@ -104,9 +105,9 @@ class CallForwarder(Generic[D]):
         """Begin an attempt of whatever is due and has a free place; how many."""
         begun = 0
         try:
-            places = self._calls.at_once_max - len(self._held)
+            places = self._options.at_once_max - len(self._held)
             if places > 0:
-                for target in await self._do(self._buffer.due_targets, self.category, self._clock.now()):
+                for target in await self._do(self._buffer.read, calls.due_targets, self.category, self._clock.now()):
                     begun += await self._begin(target, places - begun)
             self._is_failing = False
         except FieldpostError as error:
@@ -118,13 +119,14 @@ class CallForwarder(Generic[D]):
 
     async def _begin(self, target: str, places: int) -> int:
         used = Counter(message.target for message in self._held.values())[target]
-        items_max = min(places, self._calls.per_target_max - used)
+        items_max = min(places, self._options.per_target_max - used)
         if items_max <= 0:
             return 0
         definition = self._definitions.get(target)
         now = self._clock.now()
         messages = await self._do(
-            self._buffer.claim,
+            self._buffer.write,
+            calls.claim,
             self.category,
             target,
             now,
@@ -142,7 +144,7 @@ class CallForwarder(Generic[D]):
     async def _attempt(self, message: Message, definition: D | None) -> None:
         decision = await attempt(self._carrier, message, definition, self._clock, is_caller=False)
         try:
-            record = await self._do(self._buffer.settle_call, message, decision, self._clock.now())
+            record = await self._do(self._buffer.write, calls.settle, message, decision, self._clock.now())
         except FieldpostError as error:
             # It stays claimed until the claim runs out, and is tried again then.
             _log.warning("call.not_settled", message_id=message.message_id, code=error.code, error=error.message)
@@ -171,7 +173,7 @@ class CallForwarder(Generic[D]):
         interval_s = self._forward.interval_s
         try:
             now = self._clock.now()
-            due_at = await self._do(self._buffer.next_due, self.category, now)
+            due_at = await self._do(self._buffer.read, calls.next_due, self.category, now)
         except FieldpostError:
             return interval_s
         return interval_s if due_at is None else min(interval_s, max((due_at - now).total_seconds(), 0.0))

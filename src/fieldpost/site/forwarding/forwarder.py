@@ -224,7 +224,7 @@ class Forwarder:
     async def _tell(self, kind: EventKind, text: str) -> None:
         entry = event_log.event(kind, self._clock.now(), text, category=self._carrier.category)
         try:
-            await self._do(self._buffer.write, partial(event_log.append, events=[entry]))
+            await self._do(self._buffer.write, event_log.append, [entry])
         except FieldpostError as error:
             _log.warning("event.not_written", code=error.code, error=error.message)
 
