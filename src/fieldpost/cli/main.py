@@ -1,11 +1,10 @@
-"""The command ``fieldpost``: every command's place, and what its errors look like.
+"""The command `fieldpost`: where each command is implemented, and how errors are printed.
 
-A new noun is one module beside this one and one line below; it is imported when it is asked for. Such a module imports
-only typer and the standard library at its top, and the rest inside its functions, so that `--help` stays quick.
+A new noun is one module and one line in `CommandGroup`. The module is imported when the command is used; it imports
+only typer and the standard library at its top, the rest inside functions, so that `--help` stays fast.
 
-Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 invalid input, 4 not found, 5 conflict, 6 denied, 7 unavailable (try again
-later), 8 wrong configuration, 9 the doctor found something that fails, 10 the target refused it for good, 130
-interrupted.
+Exit codes: 0 success, 1 bug, 2 wrong usage, 3 invalid input, 4 not found, 5 conflict, 6 denied, 7 unavailable (retry
+later), 8 wrong configuration, 9 a doctor check failed, 10 the target refused permanently, 130 interrupted.
 """
 
 import os
@@ -15,7 +14,7 @@ from typing import Annotated, ClassVar, NoReturn
 import typer
 
 import fieldpost
-from fieldpost.cli import output, profiles
+from fieldpost.cli import options, output, profiles
 from fieldpost.cli.loading import CommandsOnDemand
 from fieldpost.core.errors import (
     ConfigError,
@@ -41,10 +40,10 @@ EXIT_CODES: dict[type[FieldpostError], int] = {
 
 class CommandGroup(CommandsOnDemand):
     places: ClassVar = {
-        "login": "profiles:login",
-        "logout": "profiles:logout",
-        "profiles": "profiles:profiles",
-        "me": "api.me:me",
+        "login": "api.login:login",
+        "logout": "api.login:logout",
+        "profiles": "api.login:profiles",
+        "me": "api.login:me",
         "central": "local.central:central",
         "migrate": "local.central:migrate",
         "doctor": "local.doctor:doctor",
@@ -69,14 +68,16 @@ class CommandGroup(CommandsOnDemand):
         "breakers": "api.breakers:app",
         "audit": "api.audit:app",
         "settings": "api.settings:app",
-        "sessions": "api.me:sessions",
+        "sessions": "api.login:sessions",
     }
 
+
+HELP = "Store-and-forward notifications from field sites to people."
 
 app = typer.Typer(
     cls=CommandGroup,
     name="fieldpost",
-    help="Machines at sites notify people over links that fail.",
+    help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -89,42 +90,42 @@ def _print_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+@app.callback(help=HELP)
+def root(
     is_version: Annotated[
-        bool, typer.Option("--version", help="Print the version of Fieldpost.", is_eager=True, callback=_print_version)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
     profile: Annotated[
         str | None,
         typer.Option(
-            "--profile", envvar="FIELDPOST_PROFILE", help="The profile to use, of `login`.", show_default=False
+            "--profile", envvar="FIELDPOST_PROFILE", help="Profile to use, from `fieldpost login`.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Machines at sites notify people over links that fail."""
     profiles.choose(profile)
 
 
 @app.command()
-def version(as_json: output.JsonOption = False) -> None:
-    """Print the version of Fieldpost."""
-    output.say({"version": fieldpost.__version__}, as_json, fieldpost.__version__)
+def version() -> None:
+    """Print the version."""
+    output.done({"version": fieldpost.__version__}, fieldpost.__version__)
 
 
 def main() -> NoReturn:
-    """The entry point: a FieldpostError becomes one line on stderr and its exit code, never a traceback."""
+    """The entry point. A FieldpostError becomes one line on stderr and an exit code, never a traceback."""
+    options.reset()
     _open_standard_streams()
     out = sys.stdout
     try:
         try:
             app()
         finally:
-            out.flush()  # here, where a reader that has gone is no error, and not at the interpreter's end
+            out.flush()  # here, where a closed pipe is handled, not when the interpreter exits
     except FieldpostError as error:
         print(output.one_line(f"fieldpost: {error} [{error.code}]"), file=sys.stderr)
         sys.exit(exit_code(error))
     except (BrokenPipeError, SystemExit) as end:
-        # Whoever read our output has gone. Typer makes an error of that, and the interpreter would at its end.
+        # The reader closed the pipe. Typer and the interpreter's exit would report that as an error.
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
@@ -134,17 +135,17 @@ def main() -> NoReturn:
     except Exception as error:
         if os.environ.get("FIELDPOST_TRACEBACK"):
             raise
-        print(f"fieldpost: this is a bug: {type(error).__name__}: {error}", file=sys.stderr)
-        print("fieldpost: set FIELDPOST_TRACEBACK=1 to see where it happened", file=sys.stderr)
+        print(f"fieldpost: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("fieldpost: set FIELDPOST_TRACEBACK=1 for a traceback, and please report this bug", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 
 
 def _open_standard_streams() -> None:
-    """Let 0, 1 and 2 be taken before anything else is opened.
+    """Make sure that descriptors 0, 1 and 2 are open.
 
-    A process may be started with its stderr closed, say. The next file or socket would then get its number, and
-    whatever is written to stderr would go there.
+    A process may be started with stderr closed, say. The next file or socket would get its number, and everything
+    written to stderr would end up there.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -156,5 +157,5 @@ def _open_standard_streams() -> None:
 
 
 def exit_code(error: FieldpostError) -> int:
-    """The exit code of this kind of error."""
+    """The exit code for this kind of error."""
     return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)

@@ -1,100 +1,142 @@
-"""Text and tables for people, JSON for programs: every command that tells something takes --json."""
+"""Printing: tables and fields for people, JSON for programs.
+
+A command hands over central's answer and a declaration of how people see it: a `Table` for rows, a mapping of labels
+for one record. `--json` prints the answer unchanged.
+"""
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import IO, Annotated
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
 
-import typer
+from fieldpost.cli.options import is_json
 
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs instead of text for people.")]
+Record = Mapping[str, Any]
+Cell = str | Callable[[Any], object]
+"""A field's name, or a function of the record. A field `…_at` is printed as a time."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """How the rows of one noun are printed."""
+
+    rows: str
+    """The field of the answer that holds the rows."""
+    columns: Mapping[str, Cell]
+    empty: str
+    """Printed instead of a table without rows; suggests the next command where there is one."""
+
+
+def show_table(answer: Record, table: Table) -> None:
+    """Print the answer's rows, and how to get the next page if there is one."""
+    if is_json():
+        print_json(answer)
+        return
+    print_rows(table.columns, answer[table.rows], table.empty)
+    if more := answer.get("next_cursor") or answer.get("next"):
+        print(f"\nMore results: --cursor {more}")
+
+
+def show_fields(answer: Record, fields: Mapping[str, Cell], *more: tuple[str, object]) -> None:
+    """Print one record, one labelled field per line; fields without a value are left out."""
+    if is_json():
+        print_json(answer)
+    else:
+        print_fields([(label, _value(answer, cell)) for label, cell in fields.items()] + list(more))
+
+
+def done(answer: object, text: str) -> None:
+    """Report the result of an action: the answer as JSON, or a sentence."""
+    print_json(answer) if is_json() else print(text)
 
 
 def print_json(value: object, stream: IO[str] | None = None) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False), file=stream)
 
 
-def say(answer: object, as_json: bool, text: str) -> None:
-    """What an act came to: the answer for programs, or what was acted on where there is none; text for people."""
-    if as_json:
-        print_json(answer)
-    else:
-        print(text)
+def print_rows(columns: Mapping[str, Cell], records: Iterable[Any], empty: str = "") -> None:
+    print_table(list(columns), [[_value(one, cell) for cell in columns.values()] for one in records], empty)
 
 
-def show_table(
-    answer: object,
-    as_json: bool,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    empty: str,
-    *,
-    more: str | None = None,
-) -> None:
-    """What was found: the answer for programs, a table for people; `more` is the cursor by which a list goes on."""
-    if as_json:
-        print_json(answer)
-        return
-    print_table(columns, rows, empty)
-    if more:
-        print(f"\nThere are more: --cursor {more}")
-
-
-def show_fields(answer: object, as_json: bool, fields: Iterable[tuple[str, object]]) -> None:
-    """One thing that was found: the answer for programs, its fields below each other for people."""
-    if as_json:
-        print_json(answer)
-    else:
-        print_fields(fields)
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """A table without colours where nobody looks; `empty` says what to do where there is nothing to show."""
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """Print a table, without colours unless stdout is a terminal; `empty` if it has no rows."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     found = [[Text(_cell(value)) for value in row] for row in rows]
     if not found:
         print(empty)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
     for row in found:
         table.add_row(*row)
-    # A pipe has no width: the longest line then decides, so that programs like grep see whole lines.
-    console = Console(width=None if sys.stdout.isatty() else 1000, soft_wrap=False)
-    console.print(table)
+    # A pipe has no width; print whole lines there, so that grep and awk see them.
+    Console(width=None if sys.stdout.isatty() else 1000, soft_wrap=False).print(table)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Name and value below each other; what is None is left out."""
-    shown = [(name, value) for name, value in fields if value is not None]
-    width = max((len(name) for name, _ in shown), default=0)
-    for name, value in shown:
-        print(f"{name + ':':<{width + 2}}{_cell(value)}")
+    """Print labels and values below each other; None is left out."""
+    shown = [(label, value) for label, value in fields if value is not None]
+    width = max((len(label) for label, _ in shown), default=0)
+    for label, value in shown:
+        print(f"{label + ':':<{width + 2}}{_cell(value)}")
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """As they are, but for what would move the cursor."""
+    """Print lines without the characters that control a terminal."""
     for line in lines:
         print(_cell(line))
 
 
 def moment(text: str | None) -> str | None:
-    """A time as people read it, to the second; it stays in UTC."""
+    """A time in UTC, to the second."""
     return f"{text[:10]} {text[11:19]}Z" if text else None
 
 
+def or_never(field: str) -> Cell:
+    """A time, or `never` where there is none."""
+    return lambda record: moment(record[field]) or "never"
+
+
+def short(field: str, length: int) -> Cell:
+    """A text, truncated to this length."""
+
+    def cell(record: Record) -> str | None:
+        text: str | None = record[field]
+        return text if text is None or len(text) <= length else text[: length - 1] + "…"
+
+    return cell
+
+
+def counts(found: Mapping[str, int] | None) -> str | None:
+    """`3 parked, 1 rejected`; None if every count is zero."""
+    return ", ".join(f"{count} {name}" for name, count in (found or {}).items() if count) or None
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 target`, `2 targets`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def one_line(text: str) -> str:
-    """The text as one line: a name may hold whatever a file name may, and must not look like another message."""
+    """The text as one printable line: a file name in it may hold line breaks and control characters."""
     return _cell(text)
+
+
+def _value(record: Any, cell: Cell) -> object:
+    if callable(cell):
+        return cell(record)
+    value = record[cell]
+    return moment(value) if cell.endswith("_at") else value
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
     text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-    # What came from a site must not move the cursor or colour the terminal of whoever looks.
+    # Text from a site must not move the cursor or change the colours of the operator's terminal.
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

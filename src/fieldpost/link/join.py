@@ -4,16 +4,15 @@ The code is good for one site and one exchange; the token never travels but to p
 the site comes again with the same token, which central takes for the same exchange.
 """
 
-import http.client
-import ssl
+from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, Unavailable
 from fieldpost.link.credentials import IssuedToken, prefix_of
 from fieldpost.link.endpoint import Endpoint, check_central_url
+from fieldpost.link.http.client import open_connection, read_bounded, send_request, unreachable_as
 
 JOIN_PATH = "/link/v1/join"
 TIMEOUT_S = 30.0
@@ -51,7 +50,7 @@ def join(url: str, ca_file: Path | None, code: str, token: IssuedToken, site: st
     """
     asked = {"prefix": token.prefix, "digest": token.digest.hex(), "site": site}
     status, content = _post(Endpoint(url, code, ca_file), msgspec.json.encode(asked))
-    if status == http.HTTPStatus.OK:
+    if status == HTTPStatus.OK:
         try:
             return msgspec.json.decode(content, type=Joined).name
         except msgspec.DecodeError:
@@ -72,29 +71,17 @@ def join(url: str, ca_file: Path | None, code: str, token: IssuedToken, site: st
 
 
 def _post(endpoint: Endpoint, body: bytes) -> tuple[int, bytes]:
-    parts = urlsplit(endpoint.at(JOIN_PATH))
-    assert parts.hostname is not None
-    headers = {"Authorization": endpoint.authorization, "Content-Type": "application/json"}
-    connection: http.client.HTTPConnection
-    if (tls := endpoint.tls()) is not None:
-        connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT_S, context=tls)
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+    connection = open_connection(endpoint, TIMEOUT_S)
+    network = unreachable_as(
+        "link.unreachable",
+        endpoint,
+        trust_hint="for a certificate authority of your own, give --ca-file FILE",
+        hint="run the command again",
+    )
     try:
-        connection.request("POST", parts.path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(ANSWER_BYTES_MAX)
-    except ssl.SSLCertVerificationError as error:
-        raise Unavailable(
-            "link.unreachable",
-            f"central at {endpoint.url} shows a certificate that is not trusted here: {error.verify_message}",
-            hint="if it is from an authority of your own, name that one's file: --ca-file FILE",
-        ) from None
-    except (OSError, ssl.SSLError, http.client.HTTPException) as error:
-        reason = str(error) or type(error).__name__
-        raise Unavailable(
-            "link.unreachable", f"central at {endpoint.url} cannot be reached: {reason}", hint="it can be tried again"
-        ) from None
+        with network:
+            response = send_request(connection, endpoint, "POST", JOIN_PATH, body)
+            return response.status, read_bounded(response, ANSWER_BYTES_MAX)
     finally:
         connection.close()
 

@@ -5,16 +5,16 @@ outside, so it runs in a thread of its own that is left behind when the deadline
 that answered last is asked first, and each but the last one has half of the time that is left.
 """
 
-import http.client
 import socket
 import threading
 from contextlib import suppress
-from urllib.parse import urlsplit
+from http.client import HTTPException
 
 from fieldpost.core.errors import InvalidInput, NotFound, Unavailable
 from fieldpost.link.addresses import Addresses
 from fieldpost.link.codec import decode_as
 from fieldpost.link.endpoint import STATUS_PATH, Endpoint, denied
+from fieldpost.link.http.client import open_connection, read_bounded, send_request
 from fieldpost.link.messages import StatusAnswer
 
 DEADLINE_S = 10.0
@@ -63,13 +63,13 @@ def _ask_any(endpoint: Endpoint, path: str, deadline_s: float) -> tuple[int, byt
 
 
 class _Question:
-    """One GET in a thread of its own."""
+    """One GET in its own thread."""
 
     def __init__(self, endpoint: Endpoint, path: str, deadline_s: float) -> None:
         self._endpoint = endpoint
         self._path = path
         self._deadline_s = deadline_s
-        self._connection = self._prepare()
+        self._connection = open_connection(endpoint, deadline_s)
         self._answer: tuple[int, bytes] | None = None
         self._error: Exception | None = None
 
@@ -84,25 +84,11 @@ class _Question:
             raise Unavailable("link.unreachable", f"central cannot be reached: {self._error}") from self._error
         return self._answer
 
-    def _prepare(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self._endpoint.url)
-        tls = self._endpoint.tls()
-        assert parts.hostname is not None
-        self._path = parts.path + self._path
-        if tls is None:
-            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._deadline_s)
-        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=self._deadline_s, context=tls)
-
     def _run(self) -> None:
         try:
-            headers = {"Authorization": self._endpoint.authorization, "Accept": "application/json"}
-            self._connection.request("GET", self._path, headers=headers)
-            response = self._connection.getresponse()
-            body = response.read(ANSWER_BYTES_MAX + 1)
-            if len(body) > ANSWER_BYTES_MAX:
-                raise OSError("the answer is too long")
-            self._answer = response.status, body
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            response = send_request(self._connection, self._endpoint, "GET", self._path)
+            self._answer = response.status, read_bounded(response, ANSWER_BYTES_MAX)
+        except (OSError, HTTPException, ValueError) as error:
             self._error = error
         finally:
             self._connection.close()
@@ -110,6 +96,6 @@ class _Question:
     def _hang_up(self) -> None:
         sock = self._connection.sock
         if isinstance(sock, socket.socket):
-            # It may have ended by itself in this very moment.
+            # The peer may have closed it in this very moment.
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

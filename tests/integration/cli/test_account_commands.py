@@ -17,14 +17,14 @@ async def test_users_are_added_seen_changed_and_removed(cli: Cli) -> None:
     assert link.startswith(f"{cli.url}/set-password?link=fp_link_")
     async with aiohttp.ClientSession() as session, session.get(link) as page:
         assert page.status == 200
-    assert (await cli("users", "change", "anna", "--role", "operator")).out == "The user anna is operator now.\n"
+    assert (await cli("users", "change", "anna", "--role", "operator")).out == "Changed user anna to role operator.\n"
     assert (await cli("users", "disable", "anna")).code == 0
     assert "disabled" in (await cli("users", "list")).out
     assert (await cli("users", "enable", "anna")).code == 0
     assert "no password yet" in (await cli("users", "show", "anna")).out
     again = await cli("users", "reset-password", "anna", "--json")
     assert json.loads(again.out)["link"] != link.removeprefix(cli.url)
-    assert (await cli("users", "log-out", "viewer")).out == "0 sessions of viewer are ended.\n"
+    assert (await cli("users", "log-out", "viewer")).out == "Ended 0 sessions of viewer.\n"
     removed = await cli("users", "remove", "anna", "--json")
     assert json.loads(removed.out) == {"name": "anna", "is_removed": True}
     assert (await cli("users", "show", "anna")).code == 4

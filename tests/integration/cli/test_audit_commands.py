@@ -17,14 +17,14 @@ async def test_the_log_is_listed_filtered_and_exported(cli: Cli) -> None:
     assert [one["status"] for one in page["entries"]] == ["parked"]
     ran = await cli("audit", "list", "--about", parked, "--limit", "1", "--cursor", page["next_cursor"])
     assert "attempted" in ran.out
-    assert "There are more: --cursor" in ran.out
+    assert "More results: --cursor" in ran.out
 
     ran = await cli("audit", "export", "--about", parked)
     assert json.loads(ran.out.splitlines()[-1])["exported"] == 3
     target = cli.folder / "log.csv"
     target.write_text("what stood there before")
     ran = await cli("audit", "export", "--format", "csv", "--about", parked, "--output", "log.csv")
-    assert (ran.code, ran.out, ran.err) == (0, "", "log.csv: 3 entries.\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", "Exported 3 entries to log.csv.\n")
     assert target.read_text().count("notify_deliver") == 2
     assert [path.name for path in cli.folder.glob("*log*")] == ["log.csv"]
 
@@ -38,6 +38,6 @@ async def test_an_export_that_fails_leaves_what_stood_there(cli: Cli) -> None:
     assert target.read_text() == "what stood there before"
     assert [path.name for path in cli.folder.glob("*log*")] == ["log.ndjson"]
     ran = await cli("audit", "export", "--output", "nowhere/log.ndjson")
-    assert (ran.code, "cannot be written" in ran.err) == (3, True)
+    assert (ran.code, "cannot write" in ran.err) == (3, True)
     ran = await cli("audit", "list", "--errors", "--status", "parked")
     assert (ran.code, "cli.both" in ran.err) == (3, True)

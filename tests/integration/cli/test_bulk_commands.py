@@ -56,7 +56,7 @@ async def test_the_list_takes_every_filter(cli: Cli) -> None:
 
 
 async def test_the_groups_show_what_is_parked_by_what_went_wrong(cli: Cli) -> None:
-    assert (await cli("notifications", "groups", role="viewer")).out == "Nothing is parked.\n"
+    assert (await cli("notifications", "groups", role="viewer")).out == "No parked notifications.\n"
     for number in range(3):
         await cli.front.park(f"554 mail {number} is too large")
     await cli.front.park("550 no such user")
@@ -71,10 +71,10 @@ async def test_all_that_fits_is_counted_then_retried_with_a_reason(cli: Cli) -> 
     ids = [await cli.front.park(subject=f"Pump {number} is hot") for number in range(3)]
     other = await cli.front.park(subject="Tank 12 is low")
     dry = await cli("notifications", "retry", "--subject", "pump", "--dry-run", role="operator")
-    assert (dry.code, dry.out) == (0, "It would retry 3 parked notifications.\n")
+    assert (dry.code, dry.out) == (0, "Would retry 3 parked notifications.\n")
     assert {(await cli.front.centre.get(i)).status for i in ids} == {Status.PARKED}
     ran = await cli("notifications", "retry", "--subject", "pump", "--reason", "mended", role="operator")
-    assert (ran.code, ran.out) == (0, "The act is finished: 3 of 3 retried.\n")
+    assert (ran.code, ran.out) == (0, "Bulk action finished: 3 of 3 retried.\n")
     action_id = ran.err.split()[2]
     assert {(await cli.front.centre.get(i)).status for i in ids} == {Status.PENDING}
     assert (await cli.front.centre.get(other)).status is Status.PARKED
@@ -92,7 +92,7 @@ async def test_the_exit_code_tells_that_not_all_could_be_done(cli: Cli) -> None:
     parked, delivered = await cli.front.park(), await cli.front.deliver()
     ran = await cli("notifications", "discard", parked, delivered, "--reason", "old", role="operator")
     assert ran.code == 5
-    assert ran.out.startswith("The act is finished: 1 of 2 discarded; 1 had been changed meanwhile.")
+    assert ran.out.startswith("Bulk action finished: 1 of 2 discarded; 1 changed by someone else.")
     action_id = ran.err.split()[2]
     rows = (await cli("bulk-actions", "rows", action_id, "--outcome", "conflict", role="viewer")).out
     assert delivered in rows
@@ -117,7 +117,7 @@ async def test_a_bulk_action_goes_on_after_ctrl_c_and_is_followed_again(cli: Cli
     assert f"fieldpost bulk-actions show {action_id} --follow" in told
     await cli.front.operate.bulk_actions.sweep()
     followed = await cli("bulk-actions", "show", action_id, "--follow", role="viewer")
-    assert (followed.code, followed.out) == (0, "The act is finished: 3 of 3 discarded.\n")
+    assert (followed.code, followed.out) == (0, "Bulk action finished: 3 of 3 discarded.\n")
     assert {(await cli.front.centre.get(i)).status for i in ids} == {Status.DISCARDED}
 
 
@@ -134,4 +134,4 @@ async def test_an_act_that_is_not_well_asked_for_begins_nothing(cli: Cli) -> Non
         assert (ran.code, ran.out) == (2, ""), arguments
     bad = await cli("notifications", "retry", "--from", "yesterday", "--reason", "x", role="operator")
     assert (bad.code, "filter.time" in bad.err) == (3, True)
-    assert "no bulk action yet" in (await cli("bulk-actions", "list", role="viewer")).out
+    assert "No bulk actions yet" in (await cli("bulk-actions", "list", role="viewer")).out

@@ -60,8 +60,8 @@ async def test_parked_calls_are_seen_asked_for_retried_and_discarded(cli: Cli, c
         )
         assert [row[:2] for row in listed] == [[SITE, two]]
         retried = await cli("cached-calls", "retry", SITE, one, "--reason", "it is back", role="operator")
-        assert (retried.code, retried.out) == (0, f"{one}: is tried again\n")
-        assert (await cli("cached-calls", "discard", SITE, two, role="operator")).out == f"{two}: is discarded\n"
+        assert (retried.code, retried.out) == (0, f"{one}: queued for retry\n")
+        assert (await cli("cached-calls", "discard", SITE, two, role="operator")).out == f"{two}: discarded\n"
         again = await cli("cached-calls", "discard", SITE, two, role="operator")
         assert (again.code, "not_parked" in again.out) == (5, True)
         again = await cli("cached-calls", "discard", SITE, two, "--json", role="operator")
@@ -71,7 +71,7 @@ async def test_parked_calls_are_seen_asked_for_retried_and_discarded(cli: Cli, c
         assert "erp POST /orders" in shown
         events = await cli("sites", "events", SITE, "--kind", "requeued", role="operator")
         assert one in events.out
-        assert "Nothing lies there." in (await cli("sites", "rejected", SITE, role="operator")).out
+        assert "The rejected box is empty." in (await cli("sites", "rejected", SITE, role="operator")).out
         health = (await cli("sites", "health", SITE, role="viewer")).out
         assert "online" in health
         assert (await cli("cached-calls", "reconcile", SITE, role="operator")).code == 0
@@ -87,7 +87,7 @@ async def _rows(cli: Cli, *by: str) -> list[list[str]]:
 async def test_what_is_asked_of_a_site_that_is_away_waits_and_can_be_cancelled(cli: Cli, calls: Calls) -> None:
     one = calls.parked()
     given = await cli("cached-calls", "retry", SITE, one, "--wait", "0", role="operator")
-    assert (given.code, f"waits for the site {SITE}" in given.out) == (0, True)
+    assert (given.code, f"waiting for site {SITE}" in given.out) == (0, True)
     cli.front.clock.advance(1)
     look = await cli("sites", "events", SITE, "--wait", "0.1", role="operator")
     assert (look.code, "site.unreachable" in look.err) == (7, True)

@@ -21,7 +21,7 @@ async def test_lists_and_channels_are_set_up_seen_changed_and_removed(cli: Cli) 
     shown = json.loads((await cli("channels", "show", "mail", "--json")).out)
     assert (shown["settings"]["port"], shown["settings"]["host"], shown["is_default"]) == (2526, "127.0.0.1", True)
     added = await cli("lists", "add", "ops", "--target", "a@example.org", "--target", "b@example.org")
-    assert added.out == "The list ops has 2 targets.\n"
+    assert added.out == "Added list ops with 2 targets.\n"
     listed = (await cli("lists", "list")).out
     assert "a@example.org, b@example.org" in listed
     assert "b@example.org" in (await cli("lists", "show", "ops")).out
@@ -40,8 +40,8 @@ async def test_notifications_are_listed_shown_retried_and_discarded(cli: Cli) ->
     shown = (await cli("notifications", "show", first, role="operator")).out
     for text in ("Pump 3 is hot", "parked", "ops@example.org", "550 no such user", "notify_deliver", "It has 93 °C."):
         assert text in shown
-    assert (await cli("notifications", "retry", first, role="operator")).out == f"{first} is pending again.\n"
-    assert (await cli("notifications", "discard", second, role="operator")).out == f"{second} is discarded.\n"
+    assert (await cli("notifications", "retry", first, role="operator")).out == f"Retrying {first}.\n"
+    assert (await cli("notifications", "discard", second, role="operator")).out == f"Discarded {second}.\n"
     assert [(await front.centre.get(i)).status for i in (first, second)] == [Status.PENDING, Status.DISCARDED]
     again = await cli("notifications", "discard", second, role="operator")
     assert (again.code, "notification.not_parked" in again.err) == (5, True)
@@ -52,7 +52,7 @@ async def test_errors_are_one_line_on_stderr_with_the_documented_exit_code(cli: 
         ("lists", "add", "ops", "--target", "nonsense"): (3, "targets[0]"),
         ("lists", "show", "nothing"): (4, "list.unknown"),
         ("sites", "add", "plant-7"): (5, "site.exists"),
-        ("channels", "add", "x", "--set", "host"): (3, "--set takes name=value"),
+        ("channels", "add", "x", "--set", "host"): (3, "--set must be name=value"),
     }
     for arguments, (code, text) in cases.items():
         ran = await cli(*arguments)

@@ -65,4 +65,4 @@ async def test_kpis_and_nodes_are_shown_on_the_command_line(sqlite_url: str, tmp
 async def test_a_history_of_a_time_before_the_first_sample_is_empty(sqlite_url: str, tmp_path: Path) -> None:
     async with RunningCentral(sqlite_url, tmp_path / "data") as node:
         span = ("--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00+00:00")
-        assert await fieldpost(node, "kpis", "--history", "stuck", *span) == (0, "Nothing was kept of that time.\n", "")
+        assert await fieldpost(node, "kpis", "--history", "stuck", *span) == (0, "No samples in this time range.\n", "")

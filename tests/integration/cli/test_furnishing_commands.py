@@ -35,7 +35,7 @@ async def test_a_list_is_changed_exported_and_imported(cli: Cli) -> None:
         *("lists", "change", "ops", "--add-target", "c@example.org", "--remove-target", "A@example.org"),
         *("--retry", "fixed:5s:3", "--park-uncertain", "--allow-site", "plant-7"),
     )
-    assert (code, out) == (0, "The list ops is changed; it has 2 targets.\n")
+    assert (code, out) == (0, "Changed list ops; it has 2 targets.\n")
     found = json.loads((await cli("lists", "show", "ops", "--json"))[1])
     assert (found["targets"], found["retry"], found["allowed_sites"], found["park_uncertain"]) == (
         ["b@example.org", "c@example.org"],
@@ -54,10 +54,10 @@ async def test_a_list_is_changed_exported_and_imported(cli: Cli) -> None:
             "  + b@example.org",
             "  ~ retry",
             "  ~ allowed_sites",
-            "1 lists would change, 0 stay as they are.",
+            "Would change 1 list; 0 unchanged.",
         ],
     )
-    assert (await cli("lists", "import", "lists.json"))[1].splitlines()[-1] == "1 lists changed, 0 stay as they are."
+    assert (await cli("lists", "import", "lists.json"))[1].splitlines()[-1] == "Changed 1 list; 0 unchanged."
     after = json.loads((await cli("lists", "show", "ops", "--json"))[1])
     assert after | {"version": 0} == found | {"version": 0}
 
@@ -66,18 +66,18 @@ async def test_a_list_is_changed_exported_and_imported(cli: Cli) -> None:
     ("arguments", "code", "says"),
     [
         (("lists", "change", "ops"), 3, "nothing to change"),
-        (("lists", "change", "ops", "--remove-target", "x@example.org"), 3, "no target of the list"),
-        (("lists", "change", "ops", "--retry", "fixed:5s:3", "--inherit-retry"), 3, "given and taken back"),
+        (("lists", "change", "ops", "--remove-target", "x@example.org"), 3, "is not a target of the list"),
+        (("lists", "change", "ops", "--retry", "fixed:5s:3", "--inherit-retry"), 3, "both set and reset"),
         (("lists", "change", "nobody", "--add-target", "x@example.org"), 4, "no list named"),
-        (("lists", "import", "nothing.csv"), 3, "cannot be read"),
-        (("lists", "import", "lists.xls"), 3, "neither .csv nor .json"),
+        (("lists", "import", "nothing.csv"), 3, "cannot read"),
+        (("lists", "import", "lists.xls"), 3, "must end in .csv or .json"),
         (("lists", "import", "bad.csv"), 3, "line 2"),
         (("lists", "export", "--format", "xml"), 3, "csv or json"),
         (("channels", "change", "mail"), 3, "nothing to change"),
         (("channels", "add", "mail", *MAIL, "--set", "password=kanarie"), 3, "--secret password"),
-        (("channels", "add", "mail", *MAIL, "--secret", "password=kanarie"), 3, "takes a name alone"),
+        (("channels", "add", "mail", *MAIL, "--secret", "password=kanarie"), 3, "takes only a name"),
         (("channels", "add", "mail", *MAIL, "--secret", "password"), 3, "is empty"),
-        (("channels", "add", "mail", *MAIL, "--secret-file", "password=nothing"), 3, "cannot be read"),
+        (("channels", "add", "mail", *MAIL, "--secret-file", "password=nothing"), 3, "cannot read"),
     ],
 )
 async def test_a_wrong_command_says_what_is_wrong(cli: Cli, arguments: tuple[str, ...], code: int, says: str) -> None:
@@ -124,8 +124,8 @@ async def test_keys_are_made_shown_and_rotated(cli: Cli) -> None:
     await cli("channels", "add", "mail", *MAIL, *LOGIN, "--secret", "password", said="x\n")
     (key_id,) = cli.front.centre.keyring.key_ids
     out = (await cli("secrets", "show"))[1]
-    assert out.split() == ["key", "that", "seals:", key_id, "under", f"{key_id}:", "1", "secrets"]
-    assert await cli("secrets", "rotate") == (0, f"0 secrets were encrypted anew, under the key {key_id}.\n")
+    assert out.split() == ["encrypting", "key:", key_id, "encrypted", "with", f"{key_id}:", "1", "secrets"]
+    assert await cli("secrets", "rotate") == (0, f"Encrypted 0 secrets with key {key_id}.\n")
 
 
 def base64_of(text: str) -> str:

@@ -106,7 +106,7 @@ async def test_the_status_of_what_has_left_is_central_s(tmp_path: Path) -> None:
         site._buffer.settle([(notification_id, Clear())], record.enqueued_at)
         site.close()
         result = await asyncio.to_thread(fieldpost, "status", notification_id, "-f", tmp_path / "site")
-    assert result.stdout == b"parked, after 3 failed tries: 550 no such user\n"
+    assert result.stdout == b"parked, after 3 failed attempts: 550 no such user\n"
 
 
 @pytest.mark.parametrize(

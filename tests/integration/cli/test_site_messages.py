@@ -106,7 +106,7 @@ def test_a_shell_script_says_where_it_comes_from(plant: Plant, command: list[str
         (
             ["write", "plant", "count", "-p", "n=1", "--parameters", '{"n": 2}'],
             3,
-            b"n is in --parameters too",
+            b"n is also in --parameters",
         ),
         (["send", "--to", "ops", "--subject", "s", "--execution-id", "", "b"], 3, b"execution_id must not be empty"),
         (["site", "events", "--kind", "exploded"], 3, b"kind must be one of queued, delivered, "),
@@ -164,7 +164,7 @@ def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plan
     run(plant, "site", "discard", never)
     assert plant.record(again).status is CallStatus.RETRYING
     assert plant.record(never).status is CallStatus.DISCARDED
-    assert run(plant, "site", "parked") == "Nothing is parked here."
+    assert run(plant, "site", "parked") == "No parked calls."
     refused = fieldpost("site", "retry", never, "--folder", plant.folder)
     assert (refused.returncode, b"operation.not_parked" in refused.stderr) == (5, True)
     acts = json.loads(run(plant, "site", "events", "--kind", "discarded", "--json"))
@@ -174,7 +174,7 @@ def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plan
 def test_a_folder_may_be_given_before_or_after_the_name_of_a_command(plant: Plant, tmp_path: Path) -> None:
     fieldpost_elsewhere = partial(fieldpost, FIELDPOST_FOLDER=str(tmp_path / "elsewhere"))
     shown = fieldpost_elsewhere("site", "--folder", plant.folder, "parked")
-    assert shown.stdout == b"Nothing is parked here.\n"
+    assert shown.stdout == b"No parked calls.\n"
     unknown = "01a1de57-9e44-7863-858d-f15d85e1a8b2"
     refused = fieldpost_elsewhere("site", "rejected", "-f", plant.folder, "discard", unknown)
     assert b"rejected.unknown" in refused.stderr
@@ -191,8 +191,8 @@ def test_the_event_log_is_read_with_filters_and_newest_first(plant: Plant) -> No
     assert "parked" in errors
     assert "queued" not in errors
     assert call_id in run(plant, "site", "events", "--words", "POST Orders dead")
-    assert run(plant, "site", "events", "--words", "nonesuch") == "The log has no such entry."
-    assert run(plant, "site", "events", "--until", "2000-01-01T00:00:00Z") == "The log has no such entry."
+    assert run(plant, "site", "events", "--words", "nonesuch") == "No matching entries."
+    assert run(plant, "site", "events", "--until", "2000-01-01T00:00:00Z") == "No matching entries."
 
 
 @pytest.mark.req("DEC-13")
@@ -208,13 +208,13 @@ def test_the_engineer_sees_what_central_rejected_and_sends_it_again_or_gives_it_
     assert isinstance(message, Message)
     assert json.loads(message.payload)["notification_id"] == again
     assert plant.site._buffer.find(never) is None
-    assert run(plant, "site", "rejected") == "The box is empty."
+    assert run(plant, "site", "rejected") == "The rejected box is empty."
 
 
 def test_the_state_of_the_site_tells_what_waits_with_or_without_an_agent(plant: Plant) -> None:
     plant.site.notify.to("ops").send("s", "b")
     told = run(plant, "site", "status")
-    assert "does not run" in told
+    assert "not running" in told
     assert "1 notification" in told
     agent = subprocess.Popen([sys.executable, "-c", MAIN, "site", "--folder", plant.folder], stderr=subprocess.DEVNULL)
     try:
@@ -227,7 +227,7 @@ def test_the_state_of_the_site_tells_what_waits_with_or_without_an_agent(plant: 
             return (await link()).get("error_code") == "link.unreachable"
 
         asyncio.run(until(is_failing, 40, "the agent to tell that central cannot be reached"))
-        assert f"runs as process {agent.pid}" in run(plant, "site", "status")
+        assert f"running, process {agent.pid}" in run(plant, "site", "status")
     finally:
         agent.terminate()
         assert agent.wait(20) == 0
@@ -268,10 +268,10 @@ def test_an_export_can_be_imported_elsewhere_and_twice_adds_nothing(plant: Plant
     parked = park(plant)
     delivered = plant.site.external("erp").call("POST", "/orders")
     file = tmp_path / "export.jsonl"
-    assert run(plant, "site", "export", file) == "exported: 2 tracking, 2 messages, 1 rejected"
+    assert run(plant, "site", "export", file) == "Exported 2 tracking, 2 messages, 1 rejected."
     with running_plant(tmp_path / "other") as other:
-        assert run(other, "site", "import", file) == "imported: 2 tracking, 2 messages, 1 rejected"
-        assert run(other, "site", "import", "-", given=file.read_bytes()) == "imported: nothing; 5 were there already"
+        assert run(other, "site", "import", file) == "Imported 2 tracking, 2 messages, 1 rejected."
+        assert run(other, "site", "import", "-", given=file.read_bytes()) == "Imported nothing; 5 already present."
         assert json.loads(run(other, "site", "import", file, "--json")) == {"imported": {}, "already_there": 5}
         before, after = plant.site._buffer.find(notification), other.site._buffer.find(notification)
         assert isinstance(before, Message)
@@ -294,7 +294,7 @@ def test_an_export_is_for_its_owner_alone_and_none_is_left_where_the_disk_is_ful
     with small_disk(tmp_path / "stick", 1) as stick:
         result = fieldpost("site", "export", stick / "export.jsonl", "--folder", plant.folder)
         assert (result.returncode, result.stdout) == (7, b"")
-        assert result.stderr.endswith(b"export.jsonl cannot be written: No space left on device [file.unwritable]\n")
+        assert result.stderr.endswith(b"export.jsonl: No space left on device [file.unwritable]\n")
         assert list(stick.iterdir()) == []
 
 
@@ -347,7 +347,7 @@ def test_a_large_buffer_is_not_compacted_while_an_agent_runs(plant: Plant, monke
         result = fieldpost("site", "compact", "--folder", plant.folder)
     assert (result.returncode, result.stdout) == (5, b"")
     assert b"buffer.too_large_to_compact" in result.stderr
-    assert "bytes now" in run(plant, "site", "compact")
+    assert "Compacted the buffer" in run(plant, "site", "compact")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is asked of /proc")
@@ -381,7 +381,7 @@ def test_compacting_gives_back_room_while_scripts_have_the_buffer_open(plant: Pl
     plant.site._buffer.settle([(i, Clear()) for i in sent[1:]], NOW)
     told = json.loads(run(plant, "site", "compact", "--json"))
     assert told["bytes_after"] < 500_000 < told["bytes_before"]
-    assert "bytes now" in run(plant, "site", "compact")
+    assert "Compacted the buffer" in run(plant, "site", "compact")
     assert (plant.folder / "buffer.db").stat().st_size < 500_000
     assert plant.site._buffer.find(sent[0]) is not None
     assert is_id(plant.site.notify.to("ops").send("s", "b"))

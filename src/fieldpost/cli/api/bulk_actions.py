@@ -1,178 +1,209 @@
-"""`fieldpost bulk-actions`: what was begun on many notifications, and how `notifications retry|discard` begin it.
+"""`fieldpost bulk-actions`, and the start of one by `notifications retry` and `notifications discard`.
 
-A bulk action goes on at central by itself. Following it may end at any time, by Ctrl-C or a lost connection, and begin
-again: the act's id is on the terminal before anything is done.
+A bulk action runs at central. Following it may stop at any time, by Ctrl-C or a lost connection, and resume: the
+action's id is printed before anything is done.
 """
 
 import sys
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
+from fieldpost.cli.api.arguments import CursorOption, LimitOption
+from fieldpost.cli.options import central, is_json
+from fieldpost.cli.output import Cell, Table, done, plural, print_json, show_fields, show_table
 
-app = typer.Typer(help="Bulk actions: one verb on many parked notifications.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from fieldpost.link.http.client import ApiClient
 
-SOME_REFUSED = 5
-"""The exit code when not all was done: as for a conflict."""
-LOOK_EVERY_S = 0.3
+app = typer.Typer(help="Bulk actions: retry or discard many parked notifications.", no_args_is_help=True)
 
-BulkActionIdArgument = Annotated[str, typer.Argument(metavar="ACT", help="The act's id.")]
+EXIT_INCOMPLETE = 5
+"""The exit code of a bulk action that could not do everything: the same as for a conflict."""
+POLL_S = 0.3
+
+BulkActionIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the bulk action.")]
+
+
+def _selection(action: Any) -> str:
+    wanted = action["filter"]
+    return "selected ids" if wanted is None else ", ".join(f"{name} {value}" for name, value in wanted.items())
+
+
+BULK_ACTIONS = Table(
+    "bulk_actions",
+    {
+        "id": "action_id",
+        "started": "created_at",
+        "verb": "verb",
+        "status": "status",
+        "total": "total",
+        "done": "done",
+        "refused": "refused",
+        "by": "actor",
+        "reason": "reason",
+    },
+    empty="No bulk actions yet. Start one: fieldpost notifications retry --list LIST --reason …",
+)
+ROWS = Table(
+    "rows",
+    {
+        "id": "notification_id",
+        "result": lambda one: one["outcome"] or "waiting",
+        "status found": "current_status",
+        "at": "settled_at",
+    },
+    empty="No notification with this result.",
+)
+FIELDS: dict[str, Cell] = {
+    "id": "action_id",
+    "verb": "verb",
+    "status": "status",
+    "note": "note",
+    "selection": _selection,
+    "reason": "reason",
+    "by": "actor",
+    "started": "created_at",
+    "ended": "ended_at",
+    "total": "total",
+    "done": "done",
+    "refused": "refused",
+}
 
 
 @app.command("list")
-def list_(
-    limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 20,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the newest bulk actions."""
-    found = Client(url, token_file).get("bulk-actions", limit=limit)
-    show_table(
-        found,
-        as_json,
-        ("act", "begun", "verb", "status", "total", "done", "refused", "by", "reason"),
-        [
-            (
-                one["action_id"],
-                moment(one["created_at"]),
-                one["verb"],
-                one["status"],
-                one["total"],
-                one["done"],
-                one["refused"],
-                one["actor"],
-                one["reason"],
-            )
-            for one in found["bulk_actions"]
-        ],
-        "There was no bulk action yet. Begin one: fieldpost notifications retry --list LIST --reason …",
-    )
+def list_(limit: LimitOption = 20) -> None:
+    """List bulk actions, newest first."""
+    show_table(central().get("bulk-actions", limit=limit), BULK_ACTIONS)
 
 
 @app.command()
 def show(
     action_id: BulkActionIdArgument,
-    follow: Annotated[bool, typer.Option("--follow", "--watch", help="Go on showing it until it has ended.")] = False,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
+    follow: Annotated[bool, typer.Option("--follow", "--watch", help="Follow the progress until it ends.")] = False,
 ) -> None:
-    """Show how far a bulk action has come. With --follow the exit code is 5 if not all was done."""
-    client = Client(url, token_file)
+    """Show the progress of a bulk action. With --follow, exit code 5 means that some rows were refused."""
+    client = central()
     found = client.get("bulk-actions", action_id)
     if follow:
-        follow_act(client, found, as_json)
-    elif as_json:
-        print_json(found)
+        follow_action(client, found)
     else:
-        print_fields(_fields(found))
+        show_fields(found, FIELDS)
 
 
 @app.command()
 def rows(
     action_id: BulkActionIdArgument,
-    outcome: Annotated[str | None, typer.Option(help="Only these: done, conflict, gone.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.", show_default=False)] = None,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
+    outcome: Annotated[
+        str | None, typer.Option(help="Only this result: done, conflict or gone.", show_default=False)
+    ] = None,
+    limit: LimitOption = 50,
+    cursor: CursorOption = None,
 ) -> None:
-    """Show what a bulk action came to for each notification."""
-    found = Client(url, token_file).get("bulk-actions", action_id, "rows", outcome=outcome, limit=limit, cursor=cursor)
-    show_table(
-        found,
-        as_json,
-        ("id", "outcome", "it was", "when"),
-        [
-            (one["notification_id"], one["outcome"] or "waits", one["current_status"], moment(one["settled_at"]))
-            for one in found["rows"]
-        ],
-        "There is no such notification in it.",
-        more=found["next_cursor"],
-    )
+    """List the notifications of a bulk action with their results."""
+    show_table(central().get("bulk-actions", action_id, "rows", outcome=outcome, limit=limit, cursor=cursor), ROWS)
 
 
 @app.command()
-def cancel(
-    action_id: BulkActionIdArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """End a bulk action where it stands; what was done stays done."""
-    ended = Client(url, token_file).post("bulk-actions", action_id, "cancel", body={})
-    say(ended, as_json, f"The act {action_id} is cancelled; {ended['done']} of {ended['total']} were done.")
+def cancel(action_id: BulkActionIdArgument) -> None:
+    """Stop a bulk action. Finished rows keep their result."""
+    ended = central().post("bulk-actions", action_id, "cancel", body={})
+    done(ended, f"Cancelled bulk action {action_id} after {ended['done']} of {ended['total']} notifications.")
 
 
-def begin(client: Client, said: dict[str, Any], as_json: bool) -> None:
-    """Start the act and follow it to its end."""
-    act = client.post("bulk-actions", body=said)
+@dataclass(frozen=True)
+class BulkRequest:
+    """One bulk action as the command line asks for it."""
+
+    verb: str
+    ids: list[str]
+    wanted: dict[str, Any]
+    is_all: bool
+    reason: str | None
+    is_dry: bool
+    is_sure: bool
+    in_stages: bool = False
+
+    def run(self, client: "ApiClient") -> None:
+        """Count, confirm on a terminal, start and follow; a dry run only counts."""
+        self._check()
+        found = self._count(client)
+        count = plural(found["count"], "parked notification")
+        text = f"{self.verb} {'' if found['is_whole'] else 'at least '}{count}"
+        if self.is_dry:
+            done(found, f"Would {text}.")
+            return
+        if not self.is_sure and sys.stdin.isatty():
+            typer.confirm(f"{text.capitalize()}?", abort=True, err=True)
+        _start(client, self._body(found))
+
+    def _check(self) -> None:
+        if self.ids and (self.wanted or self.is_all):
+            raise typer.BadParameter("give either ids or a filter, not both")
+        if not self.ids and not self.wanted and not self.is_all:
+            raise typer.BadParameter("give ids, a filter, or --all")
+        if not self.reason and not self.is_dry:
+            raise typer.BadParameter("a bulk action needs a --reason")
+
+    def _count(self, client: "ApiClient") -> dict[str, Any]:
+        if self.ids:
+            return {"count": len(set(self.ids)), "is_whole": True, "as_of": None}
+        return client.post("bulk-actions", "preview", body={"filter": self.wanted})
+
+    def _body(self, found: dict[str, Any]) -> dict[str, Any]:
+        selection: dict[str, Any] = {"filter": self.wanted, "as_of": found["as_of"]}
+        if self.ids:
+            selection = {"notifications": [{"notification_id": i} for i in self.ids]}
+        return {"verb": self.verb, "reason": self.reason, "in_stages": self.in_stages, **selection}
+
+
+def _start(client: "ApiClient", body: dict[str, Any]) -> None:
+    action = client.post("bulk-actions", body=body)
     print(
-        f"Bulk action {act['action_id']} has begun, and goes on if this is interrupted."
-        f" Follow it: fieldpost bulk-actions show {act['action_id']} --follow",
+        f"Bulk action {action['action_id']} started. It continues if you interrupt this command."
+        f" Follow it: fieldpost bulk-actions show {action['action_id']} --follow",
         file=sys.stderr,
         flush=True,
     )
-    follow_act(client, act, as_json)
+    follow_action(client, action)
 
 
-def follow_act(client: Client, act: dict[str, Any], as_json: bool) -> None:
-    """Tell the progress on stderr until the act has ended, then how; exits with 5 if not all was done."""
+def follow_action(client: "ApiClient", action: dict[str, Any]) -> None:
+    """Print the progress to stderr until the action ends, then the result; exit with 5 if rows were refused."""
     from fieldpost.clock import SystemClock
 
-    while act["ended_at"] is None:
-        _tell_progress(act)
-        SystemClock().pause(LOOK_EVERY_S)
-        act = client.get("bulk-actions", act["action_id"])
-    _tell_progress(act)
+    while action["ended_at"] is None:
+        _print_progress(action)
+        SystemClock().pause(POLL_S)
+        action = client.get("bulk-actions", action["action_id"])
+    _print_progress(action)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    if as_json:
-        print_json(act)
-    else:
-        print(_summary(act))
-    if act["status"] != "finished" or act["refused"]:
-        raise typer.Exit(SOME_REFUSED)
+    print_json(action) if is_json() else print(_summary(action))
+    if action["status"] != "finished" or action["refused"]:
+        raise typer.Exit(EXIT_INCOMPLETE)
 
 
-def _tell_progress(act: dict[str, Any]) -> None:
-    # One line that is overwritten on a terminal; none at all where it would fill a log.
+def _print_progress(action: dict[str, Any]) -> None:
+    # One overwritten line on a terminal; nothing where it would fill a log.
     if sys.stderr.isatty():
-        is_gathering = act["status"] == "gathering"
-        so_far = f"{act['total']} found" if is_gathering else f"{act['done'] + act['refused']} of {act['total']}"
-        print(f"\r{act['status']}: {so_far}\x1b[K", end="", file=sys.stderr, flush=True)
+        is_gathering = action["status"] == "gathering"
+        count = action["done"] + action["refused"]
+        progress = f"{action['total']} found" if is_gathering else f"{count} of {action['total']}"
+        print(f"\r{action['status']}: {progress}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _summary(act: dict[str, Any]) -> str:
-    did = {"retry": "retried", "discard": "discarded"}[act["verb"]]
-    parts = [f"{act['done']} of {act['total']} {did}"]
-    if act["conflicts"]:
-        parts.append(f"{act['conflicts']} had been changed meanwhile")
-    if act["gone"]:
-        parts.append(f"{act['gone']} were gone")
-    if act["note"]:
-        parts.append(act["note"])
-    rest = "" if not act["refused"] else f" See fieldpost bulk-actions rows {act['action_id']} --outcome conflict."
-    return f"The act is {act['status']}: {'; '.join(parts)}.{rest}"
-
-
-def _fields(act: dict[str, Any]) -> list[tuple[str, object]]:
-    about = act["filter"]
-    return [
-        ("act", act["action_id"]),
-        ("verb", act["verb"]),
-        ("status", act["status"]),
-        ("note", act["note"]),
-        ("about", "a selection" if about is None else ", ".join(f"{name} {value}" for name, value in about.items())),
-        ("reason", act["reason"]),
-        ("by", act["actor"]),
-        ("begun", moment(act["created_at"])),
-        ("ended", moment(act["ended_at"])),
-        ("total", act["total"]),
-        ("done", act["done"]),
-        ("refused", act["refused"]),
-    ]
+def _summary(action: dict[str, Any]) -> str:
+    verb = {"retry": "retried", "discard": "discarded"}[action["verb"]]
+    parts = [f"{action['done']} of {action['total']} {verb}"]
+    if action["conflicts"]:
+        parts.append(f"{action['conflicts']} changed by someone else")
+    if action["gone"]:
+        parts.append(f"{action['gone']} no longer exist")
+    if action["note"]:
+        parts.append(action["note"])
+    rest = (
+        "" if not action["refused"] else f" See: fieldpost bulk-actions rows {action['action_id']} --outcome conflict"
+    )
+    return f"Bulk action {action['status']}: {'; '.join(parts)}.{rest}"

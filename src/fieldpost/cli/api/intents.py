@@ -1,167 +1,131 @@
-"""`fieldpost intents`: what was asked of sites; and how other commands ask and wait."""
+"""`fieldpost intents`: requests to sites; also how other commands create one and wait for its answer."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fieldpost.cli.api.arguments import CursorOption, LimitOption
+from fieldpost.cli.api.filters import INTENT_FILTERS, filtered
 from fieldpost.cli.api.watching import WatchOption, watch
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
+from fieldpost.cli.options import central, is_json
+from fieldpost.cli.output import Table, done, print_json, show_fields, show_table
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
 
-app = typer.Typer(help="Intents: what was asked of sites, and what came of it.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from fieldpost.link.http.client import ApiClient
+
+app = typer.Typer(help="Requests to sites, and the sites' answers.", no_args_is_help=True)
 
 POLL_S = 0.3
+IntentArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the intent.")]
 
-WaitOption = Annotated[
-    float,
-    typer.Option("--wait", help="How many seconds to wait for the site's answer; 0 for not at all.", min=0, max=3600),
-]
-IntentReasonOption = Annotated[str | None, typer.Option(help="Why, for the audit.", show_default=False)]
-IntentArgument = Annotated[str, typer.Argument(metavar="ID", help="The intent's id.")]
+INTENTS = Table(
+    "intents",
+    {
+        "id": "intent_id",
+        "created": "created_at",
+        "by": "actor",
+        "site": "site",
+        "kind": "kind",
+        "message": "message_id",
+        "state": "state",
+        "outcome": "outcome",
+        "detail": "detail",
+    },
+    empty="No matching intents.",
+)
+FIELDS = {
+    "id": "intent_id",
+    "site": "site",
+    "kind": "kind",
+    "message": "message_id",
+    "by": "actor",
+    "reason": "reason",
+    "state": "state",
+    "outcome": "outcome",
+    "detail": "detail",
+    "created": "created_at",
+    "expires": "expires_at",
+    "sent": "sent_at",
+    "done": "done_at",
+}
 
 
 @app.command("list")
-def list_(
-    site: Annotated[str | None, typer.Option(help="Only of this site.", show_default=False)] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option(help="Only these: waiting, sent, done, cancelled, expired; repeatable.", show_default=False),
-    ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Show intents, newest first."""
-    found = Client(url, token_file).get("intents", site=site, state=state or None, limit=limit, cursor=cursor)
-    show_table(
-        found,
-        as_json,
-        ("id", "given", "by", "site", "what", "about", "state", "outcome", "detail"),
-        [
-            (
-                one["intent_id"],
-                moment(one["created_at"]),
-                one["actor"],
-                one["site"],
-                one["kind"],
-                one["message_id"],
-                one["state"],
-                one["outcome"],
-                one["detail"],
-            )
-            for one in found["intents"]
-        ],
-        "There is no such intent.",
-        more=found["next_cursor"],
-    )
+@filtered(INTENT_FILTERS)
+def list_(filters: dict[str, Any], limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """List intents, newest first."""
+    show_table(central().get("intents", limit=limit, cursor=cursor, **filters), INTENTS)
 
 
 @app.command()
-def show(
-    intent_id: IntentArgument,
-    is_watched: WatchOption = False,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Show one intent and what the site answered."""
-    client = Client(url, token_file)
+def show(intent_id: IntentArgument, is_watched: WatchOption = False) -> None:
+    """Show an intent and the site's answer."""
+    client = central()
 
-    def look() -> dict[str, Any]:
+    def read() -> dict[str, Any]:
         return client.get("intents", intent_id)
 
-    found = watch(look, lambda intent: not is_open(intent), "state") if is_watched else look()
-    if as_json:
-        print_json(found)
-        return
-    print_fields(
-        [
-            ("id", found["intent_id"]),
-            ("site", found["site"]),
-            ("what", found["kind"]),
-            ("about", found["message_id"]),
-            ("by", found["actor"]),
-            ("reason", found["reason"]),
-            ("state", found["state"]),
-            ("outcome", found["outcome"]),
-            ("detail", found["detail"]),
-            ("given", moment(found["created_at"])),
-            ("expires", moment(found["expires_at"])),
-            ("sent", moment(found["sent_at"])),
-            ("done", moment(found["done_at"])),
-        ]
-    )
-    if found["answer"]:
+    found = watch(read, lambda intent: not is_open(intent), "state") if is_watched else read()
+    show_fields(found, FIELDS)
+    if found["answer"] and not is_json():
         print()
         print_json(found["answer"])
 
 
 @app.command()
-def cancel(
-    intent_id: IntentArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Take back an intent that was not sent yet."""
-    cancelled = Client(url, token_file).post("intents", intent_id, "cancel", body={})
-    say(cancelled, as_json, f"The intent {intent_id} is cancelled.")
+def cancel(intent_id: IntentArgument) -> None:
+    """Cancel an intent that has not been sent yet."""
+    done(central().post("intents", intent_id, "cancel", body={}), f"Cancelled intent {intent_id}.")
 
 
-def give(client: Client, site: str, kind: str, wait_s: float, **more: Any) -> list[dict[str, Any]]:
-    """Give an intent, or several, and wait so long for the site; as they are then."""
+def create(client: "ApiClient", site: str, kind: str, wait_s: float, **more: Any) -> list[dict[str, Any]]:
+    """Create one intent per message and wait up to `wait_s` seconds for the site; returns their last known state."""
     body = {"site": site, "kind": kind} | {name: value for name, value in more.items() if value}
-    given: list[dict[str, Any]] = client.post("intents", body=body)["intents"]
+    created: list[dict[str, Any]] = client.post("intents", body=body)["intents"]
     clock = SystemClock()
     until = clock.monotonic() + wait_s
-    while any(is_open(one) for one in given) and clock.monotonic() < until:
+    while any(is_open(one) for one in created) and clock.monotonic() < until:
         clock.pause(min(POLL_S, max(0.0, until - clock.monotonic())))
-        given = [client.get("intents", one["intent_id"]) if is_open(one) else one for one in given]
-    return given
+        created = [client.get("intents", one["intent_id"]) if is_open(one) else one for one in created]
+    return created
 
 
 def is_open(intent: dict[str, Any]) -> bool:
     return intent["state"] in ("waiting", "sent")
 
 
-def act(
-    client: Client,
-    site: str,
-    kind: str,
-    message_ids: list[str],
-    done: str,
-    *,
-    reason: str | None,
-    wait_s: float,
-    as_json: bool,
-) -> None:
-    """Have a site act and say what became of each; raises if not all was done, so that scripts notice."""
-    given = give(client, site, kind, wait_s, message_ids=message_ids, reason=reason)
-    if as_json:
-        print_json({"intents": given})
-    for one in () if as_json else given:
+def request(site: str, kind: str, message_ids: list[str], result: str, reason: str | None, wait_s: float) -> None:
+    """Ask a site to act on messages and print the result of each; Conflict unless the site applied all of them."""
+    created = create(central(), site, kind, wait_s, message_ids=message_ids, reason=reason)
+    if is_json():
+        print_json({"intents": created})
+    for one in () if is_json() else created:
         if is_open(one):
-            print(f"{one['message_id']}: waits for the site {one['site']} (intent {one['intent_id']})")
+            print(f"{one['message_id']}: waiting for site {one['site']} (intent {one['intent_id']})")
         elif one["outcome"] == "applied":
-            print(f"{one['message_id']}: {done}")
+            print(f"{one['message_id']}: {result}")
         else:
             print(f"{one['message_id']}: {one['outcome']}: {one['detail'] or ''}".rstrip(": "))
-    if any(not is_open(one) and one["outcome"] != "applied" for one in given):
-        raise Conflict("intent.not_applied", "not everything was applied", hint="see what is said of each")
+    if any(not is_open(one) and one["outcome"] != "applied" for one in created):
+        raise Conflict("intent.not_applied", "the site did not apply every request", hint="see the result of each id")
 
 
-def answer_of(given: list[dict[str, Any]], site: str) -> dict[str, Any]:
-    """The site's answer to a look, or Unavailable when it has not come."""
-    (one,) = given
+def query(site: str, kind: str, wait_s: float, /, **arguments: Any) -> dict[str, Any]:
+    """The site's answer to a query; Unavailable if it has not answered in time."""
+    wanted = {name: value for name, value in arguments.items() if value is not None}
+    return answer_of(create(central(), site, kind, wait_s, arguments=wanted), site)
+
+
+def answer_of(created: list[dict[str, Any]], site: str) -> dict[str, Any]:
+    """The answer in the only intent; Unavailable while it is open, Conflict if the site refused it."""
+    (one,) = created
     if is_open(one):
         raise Unavailable(
             "site.unreachable",
-            f"the site {site} has not answered yet",
-            hint=f"the question waits for it: fieldpost intents show {one['intent_id']}",
+            f"site {site} has not answered yet",
+            hint=f"the request is queued: fieldpost intents show {one['intent_id']}",
         )
     if one["outcome"] != "applied":
         raise Conflict("intent.not_applied", f"{one['outcome']}: {one['detail'] or ''}")

@@ -1,44 +1,38 @@
-"""`fieldpost secrets`: the keys that channels' secrets are kept under."""
+"""`fieldpost secrets`: the keys that encrypt the secrets of channels."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, print_fields, print_json, say, show_fields
+from fieldpost.cli.options import central, is_json
+from fieldpost.cli.output import done, print_fields, print_json, show_fields
 
-app = typer.Typer(help="Secrets: the keys that they are encrypted under.", no_args_is_help=True)
+app = typer.Typer(help="Encryption keys of channel secrets.", no_args_is_help=True)
 
 
 @app.command()
-def show(
-    url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
-) -> None:
-    """Show the ids of central's keys, how many secrets stand under which, and what cannot be read."""
-    found = Client(url, token_file).get("secrets")
+def show() -> None:
+    """Show central's key ids, the number of secrets per key, and secrets that cannot be decrypted."""
+    found = central().get("secrets")
     show_fields(
         found,
-        as_json,
-        [
-            *(("key" if number else "key that seals", key) for number, key in enumerate(found["keys"])),
-            *((f"under {key}", f"{count} secrets") for key, count in found["counts"].items()),
-            *(("trouble", trouble) for trouble in found["troubles"]),
-        ],
+        {},
+        *(("key" if number else "encrypting key", key) for number, key in enumerate(found["keys"])),
+        *((f"encrypted with {key}", f"{count} secrets") for key, count in found["counts"].items()),
+        *(("problem", problem) for problem in found["troubles"]),
     )
 
 
 @app.command()
-def rotate(
-    url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
-) -> None:
-    """Encrypt all secrets anew under central's first key. Ended half-way, the same again does the rest."""
-    found = Client(url, token_file).post("secrets", "rotate", body={})
-    if as_json:
+def rotate() -> None:
+    """Encrypt all secrets with central's first key. If interrupted, run it again to do the rest."""
+    found = central().post("secrets", "rotate", body={})
+    if is_json():
         print_json(found)
     else:
-        print(f"{found['count']} secrets were encrypted anew, under the key {found['key']}.")
-        print_fields([("trouble", trouble) for trouble in found["troubles"]])
+        print(f"Encrypted {found['count']} secrets with key {found['key']}.")
+        print_fields([("problem", problem) for problem in found["troubles"]])
     if found["troubles"]:
         raise typer.Exit(1)
 
@@ -46,11 +40,11 @@ def rotate(
 @app.command("new-key")
 def new_key(
     file: Annotated[
-        Path | None, typer.Argument(help="The key file to put it first in, made if need be; else it is printed.")
+        Path | None,
+        typer.Argument(help="Key file to insert the key into, as its first line. Created if missing. Default: stdout."),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Make a new key, on this machine. Central takes it at its next start; see the guide on rotating the key."""
+    """Create an encryption key on this machine. Central uses it from its next start."""
     import secrets
 
     from fieldpost.central.secrets.key_files import make_key_file
@@ -58,7 +52,7 @@ def new_key(
 
     if file is None:
         key = key_text(secrets.token_bytes(KEY_BYTES))
-        say({"key": key}, as_json, key)
+        done({"key": key}, key)
     else:
         make_key_file(file)
-        say({"file": str(file)}, as_json, f"The new key is the first one of {file}.")
+        done({"file": str(file)}, f"Added a new key as the first line of {file}.")

@@ -1,193 +1,149 @@
-"""Looks at a site over its control connection: how it is, its event log, its rejected box."""
+"""`fieldpost sites health|events|rejected|resubmit|discard-rejected`: queries and requests to a site."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from fieldpost.cli.api import intents
-from fieldpost.cli.api.filters import FromOption, ToOption
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, show_table
+from fieldpost.cli.api.arguments import (
+    CursorOption,
+    FromOption,
+    LimitOption,
+    NotificationIdsArgument,
+    ReasonOption,
+    SiteArgument,
+    ToOption,
+    WaitOption,
+)
+from fieldpost.cli.options import central, is_json
+from fieldpost.cli.output import Cell, Table, counts, moment, or_never, print_json, show_fields, show_table
 
-SiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")]
+HISTORY = Table(
+    "points",
+    {
+        "from": lambda one: moment(one["at"]),
+        "link": "link",
+        "waiting": "depth",
+        "oldest, s": lambda one: round(one["oldest_age_s"]),
+        "parked": "parked",
+        "rejected": "rejected",
+    },
+    empty="The site did not report in this time range.",
+)
+EVENTS = Table(
+    "rows",
+    {
+        "at": "occurred_at",
+        "severity": "severity",
+        "kind": "kind",
+        "message": "message_id",
+        "target": "target",
+        "text": "text",
+    },
+    empty="No matching entries.",
+)
+REJECTED = Table(
+    "rows",
+    {
+        "id": "notification_id",
+        "rejected": "rejected_at",
+        "list": lambda one: one.get("list_name"),
+        "subject": lambda one: one.get("subject"),
+        "code": "code",
+        "error": "error",
+    },
+    empty="The rejected box is empty.",
+)
+
+
+def link_state(site: Any) -> str:
+    """`online`, `offline`, … or `revoked`."""
+    return "revoked" if site["revoked_at"] else str(site["link"])
+
+
+def backlog(site: Any) -> str | None:
+    """The waiting messages of a site by category; None if it has not reported."""
+    return None if site["backlog"] is None else counts(site["backlog"]) or "none"
+
+
+def _mirror(field: str) -> Callable[[Any], Any]:
+    return lambda site: (site["mirror"] or {}).get(field)
+
+
+def _unit(field: str, text: str, scale: float = 1.0) -> Cell:
+    return lambda site: None if site[field] is None else text.format(round(site[field] / scale, 1) + 0.0)
+
+
+HEALTH: dict[str, Cell] = {
+    "site": "name",
+    "link": link_state,
+    "reported": or_never("reported_at"),
+    "agent": "version",
+    "waiting": backlog,
+    "oldest": lambda site: f"{site['oldest_age_s']:.0f} s" if site["oldest_age_s"] else None,
+    "parked": "parked",
+    "rejected": "rejected",
+    "forwarding": lambda site: None if site["is_forwarding"] is None else site["forward_error"] or "ok",
+    "disk free": _unit("disk_free_bytes", "{:.1f} GB", 1e9),
+    "clock": _unit("clock_offset_s", "{:+.1f} s"),
+    "events, 1 h": lambda site: counts(site["events"]),
+    "open intents": "open_intents",
+    "mirror complete": lambda site: moment(_mirror("reconciled_at")(site)),
+    "buffer replaced": lambda site: moment(_mirror("replaced_at")(site)),
+    "last refusal": _mirror("last_refusal"),
+}
 
 
 def health(
     name: SiteArgument,
-    is_history: Annotated[bool, typer.Option("--history", help="How it was during the last day instead.")] = False,
+    is_history: Annotated[bool, typer.Option("--history", help="Show the last day instead.")] = False,
     since: FromOption = None,
     until: ToOption = None,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
 ) -> None:
-    """Show how a site is, as it reported last, or how it was."""
+    """Show the last health report of a site, or its history."""
     if is_history or since or until:
-        _history(Client(url, token_file), name, since, until, as_json)
+        show_table(central().get("site-health", name, "history", **{"from": since, "to": until}), HISTORY)
         return
-    found = Client(url, token_file).get("site-health", name)
-    if as_json:
+    found = central().get("site-health", name)
+    if is_json():
         print_json(found)
-        return
-    print_fields(health_fields(found["site"]))
-
-
-def _history(client: Client, name: str, since: str | None, until: str | None, as_json: bool) -> None:
-    found = client.get("site-health", name, "history", **{"from": since, "to": until})
-    show_table(
-        found,
-        as_json,
-        ("from", "link", "waiting", "oldest, s", "parked", "rejected"),
-        [
-            (moment(p["at"]), p["link"], p["depth"], round(p["oldest_age_s"]), p["parked"], p["rejected"])
-            for p in found["points"]
-        ],
-        "Nothing was reported in that time.",
-    )
-
-
-def health_fields(one: dict[str, Any]) -> list[tuple[str, object]]:
-    """What a site reported, for people."""
-    mirror = one["mirror"] or {}
-    return [
-        ("site", one["name"]),
-        ("link", "revoked" if one["revoked_at"] else one["link"]),
-        ("reported", moment(one["reported_at"]) or "never"),
-        ("agent", one["version"]),
-        ("waiting", backlog(one)),
-        ("oldest", None if not one["oldest_age_s"] else f"{one['oldest_age_s']:.0f} s"),
-        ("parked", one["parked"]),
-        ("rejected", one["rejected"]),
-        ("forwarding", None if one["is_forwarding"] is None else one["forward_error"] or "well"),
-        ("disk free", None if one["disk_free_bytes"] is None else f"{one['disk_free_bytes'] / 1e9:.1f} GB"),
-        ("clock", None if one["clock_offset_s"] is None else f"{round(one['clock_offset_s'], 1) + 0.0:+.1f} s"),
-        ("events, 1 h", _counts(one["events"])),
-        ("open intents", one["open_intents"]),
-        ("mirror whole", moment(mirror.get("reconciled_at"))),
-        ("buffer replaced", moment(mirror.get("replaced_at"))),
-        ("last refusal", mirror.get("last_refusal")),
-    ]
-
-
-def backlog(one: dict[str, Any]) -> str | None:
-    """What waits at a site, in few words."""
-    return None if one["backlog"] is None else _counts(one["backlog"]) or "nothing"
+    else:
+        show_fields(found["site"], HEALTH)
 
 
 def events(
     name: SiteArgument,
     severity: Annotated[str | None, typer.Option(help="info, warning or error.", show_default=False)] = None,
-    kind: Annotated[str | None, typer.Option(help="Such as parked or rejected.", show_default=False)] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of event, e.g. parked.", show_default=False)] = None,
     message_id: Annotated[
-        str | None, typer.Option("--id", help="Only of this operation or notification.", show_default=False)
+        str | None, typer.Option("--id", help="Only about this notification or call.", show_default=False)
     ] = None,
-    since: Annotated[str | None, typer.Option("--from", help="Then or later.", show_default=False)] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Before then.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(help="At most so many, newest first.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
-    wait: intents.WaitOption = 10.0,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
+    since: FromOption = None,
+    until: ToOption = None,
+    limit: LimitOption = 50,
+    cursor: CursorOption = None,
+    wait: WaitOption = 10.0,
 ) -> None:
-    """Ask a site for its event log."""
-    given = {
-        "limit": limit,
-        "severity": severity,
-        "kind": kind,
-        "message_id": message_id,
-        "from": since,
-        "to": until,
-        "cursor": cursor,
-    }
-    answer = _ask(Client(url, token_file), name, "query_events", given, wait)
-    show_table(
-        answer,
-        as_json,
-        ("when", "severity", "what", "about", "target", "text"),
-        [
-            (moment(row["occurred_at"]), row["severity"], row["kind"], row["message_id"], row["target"], row["text"])
-            for row in answer["rows"]
-        ],
-        "There is no such entry.",
-        more=answer.get("next"),
-    )
+    """List the event log of a site, newest first."""
+    given = {"severity": severity, "kind": kind, "message_id": message_id, "from": since, "to": until}
+    show_table(intents.query(name, "query_events", wait, limit=limit, cursor=cursor, **given), EVENTS)
 
 
-def rejected(
-    name: SiteArgument,
-    limit: Annotated[int, typer.Option(help="At most so many, the longest there first.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
-    wait: intents.WaitOption = 10.0,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Ask a site which notifications lie in its rejected box."""
-    answer = _ask(Client(url, token_file), name, "list_rejected", {"limit": limit, "cursor": cursor}, wait)
-    show_table(
-        answer,
-        as_json,
-        ("id", "rejected", "list", "subject", "code", "error"),
-        [
-            (
-                row["notification_id"],
-                moment(row["rejected_at"]),
-                row.get("list_name"),
-                row.get("subject"),
-                row["code"],
-                row["error"],
-            )
-            for row in answer["rows"]
-        ],
-        "Nothing lies there.",
-        more=answer.get("next"),
-    )
+def rejected(name: SiteArgument, limit: LimitOption = 50, cursor: CursorOption = None, wait: WaitOption = 10.0) -> None:
+    """List the rejected box of a site, oldest first."""
+    show_table(intents.query(name, "list_rejected", wait, limit=limit, cursor=cursor), REJECTED)
 
 
 def resubmit(
-    name: SiteArgument,
-    notification_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The notifications' ids.")],
-    reason: intents.IntentReasonOption = None,
-    wait: intents.WaitOption = 10.0,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
+    name: SiteArgument, notification_ids: NotificationIdsArgument, reason: ReasonOption = None, wait: WaitOption = 10.0
 ) -> None:
-    """Have a site forward notifications of its rejected box once more."""
-    client = Client(url, token_file)
-    intents.act(
-        client,
-        name,
-        "resubmit_rejected",
-        notification_ids,
-        "is forwarded again",
-        reason=reason,
-        wait_s=wait,
-        as_json=as_json,
-    )
+    """Forward notifications from a site's rejected box again."""
+    intents.request(name, "resubmit_rejected", notification_ids, "queued for forwarding", reason, wait)
 
 
 def discard_rejected(
-    name: SiteArgument,
-    notification_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The notifications' ids.")],
-    reason: intents.IntentReasonOption = None,
-    wait: intents.WaitOption = 10.0,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
+    name: SiteArgument, notification_ids: NotificationIdsArgument, reason: ReasonOption = None, wait: WaitOption = 10.0
 ) -> None:
-    """Have a site give up notifications of its rejected box for good."""
-    client = Client(url, token_file)
-    intents.act(
-        client, name, "discard_rejected", notification_ids, "is discarded", reason=reason, wait_s=wait, as_json=as_json
-    )
-
-
-def _ask(client: Client, site: str, kind: str, given: dict[str, Any], wait_s: float) -> dict[str, Any]:
-    arguments = {name: value for name, value in given.items() if value is not None}
-    return intents.answer_of(intents.give(client, site, kind, wait_s, arguments=arguments), site)
-
-
-def _counts(counts: dict[str, int] | None) -> str | None:
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) if counts else None
+    """Discard notifications from a site's rejected box."""
+    intents.request(name, "discard_rejected", notification_ids, "discarded", reason, wait)

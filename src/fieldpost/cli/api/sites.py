@@ -1,4 +1,4 @@
-"""`fieldpost sites`: who may send."""
+"""`fieldpost sites`: the sites that may send to central."""
 
 import shlex
 import sys
@@ -7,10 +7,113 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.api import site_queries
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, print_table, say
+from fieldpost.cli.api.arguments import SiteArgument, YesOption
+from fieldpost.cli.options import central as central_client
+from fieldpost.cli.options import is_json, url
+from fieldpost.cli.output import Cell, Table, done, moment, or_never, print_json, print_rows, show_fields, show_table
 
-app = typer.Typer(help="Sites: who may send, each by a token of its own.", no_args_is_help=True)
+app = typer.Typer(help="Sites that may send to central.", no_args_is_help=True)
+
+ValidOption = Annotated[float, typer.Option("--valid-hours", help="Lifetime of the invitation in hours.")]
+CentralOption = Annotated[
+    str | None,
+    typer.Option("--central", help="Address of central as the site sees it.  [default: --url]", show_default=False),
+]
+PrintTokenOption = Annotated[
+    bool, typer.Option("--print-token", help="Print a token for `site init` instead of an invitation.")
+]
+
+SITES = Table(
+    "sites",
+    {
+        "name": "name",
+        "link": site_queries.link_state,
+        "waiting": site_queries.backlog,
+        "parked": "parked",
+        "rejected": "rejected",
+        "intents": "open_intents",
+        "last contact": lambda one: moment(one["reported_at"] or one["last_seen_at"]) or "never",
+        "added": "created_at",
+    },
+    empty="No sites yet. Add one: fieldpost sites add NAME",
+)
+TOKENS: dict[str, Cell] = {
+    "token": lambda one: f"fp_site_{one['prefix']}_…",
+    "created": "created_at",
+    "valid": "is_valid",
+    "ends": lambda one: moment(one["revoked_at"] or one["expires_at"]),
+}
+
+
+@app.command()
+def add(
+    name: SiteArgument,
+    valid_hours: ValidOption = 1.0,
+    central: CentralOption = None,
+    print_token: PrintTokenOption = False,
+) -> None:
+    """Add a site and print the command to run there. The invitation in it works once."""
+    address = _checked(central or url())
+    body = {"name": name, "with_code": not print_token, "valid_s": valid_hours * 3600}
+    added = central_client().post("sites", body=body)
+    _print_invitation(added, address, f"./{name}", f"Added site {name}.")
+
+
+@app.command("list")
+def list_() -> None:
+    """List all sites with their link state, backlog and last contact."""
+    client = central_client()
+    show_table(client.get("sites") if is_json() else client.get("site-health"), SITES)
+
+
+@app.command()
+def show(name: SiteArgument) -> None:
+    """Show a site, its token prefixes and its open invitation."""
+    found = central_client().get("sites", name)
+    invitation = found["enrolment"]
+    invited = f"until {moment(invitation['expires_at'])}, by {invitation['created_by']}" if invitation else None
+    fields = {
+        "site": "name",
+        "added": "created_at",
+        "last contact": or_never("last_seen_at"),
+        "revoked": "revoked_at",
+    }
+    show_fields(found, fields, ("invitation", invited))
+    if not is_json():
+        print()
+        print_rows(TOKENS, found["tokens"], "The site has no token yet.")
+
+
+@app.command("rotate-token")
+def rotate_token(
+    name: SiteArgument,
+    overlap_hours: Annotated[
+        float, typer.Option("--overlap-hours", help="Hours for which the present tokens stay valid.")
+    ] = 24.0,
+    now: Annotated[bool, typer.Option("--now", help="Invalidate the present tokens immediately.")] = False,
+    central: CentralOption = None,
+    print_token: PrintTokenOption = False,
+) -> None:
+    """Issue a new token for a site and print the command to run there. Also reactivates a revoked site.
+
+    The present tokens stay valid for a day, so that the site keeps sending until you have run the command.
+    """
+    address = _checked(central or url())
+    body = {"overlap_s": 0 if now else overlap_hours * 3600, "with_code": not print_token}
+    rotated = central_client().post("sites", name, "rotate-token", body=body)
+    ends = "no longer valid" if now else f"valid for {overlap_hours:g} more hours"
+    _print_invitation(rotated, address, "SITE-FOLDER", f"The present tokens of site {name} are {ends}.")
+
+
+@app.command()
+def revoke(name: SiteArgument, yes: YesOption = False) -> None:
+    """Revoke a site: central accepts nothing from it. Its notifications stay. `rotate-token` reactivates it."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Revoke site {name}?", abort=True, err=True)
+    revoked = central_client().post("sites", name, "revoke", body={})
+    done(revoked, f"Revoked site {name}. Reactivate it: fieldpost sites rotate-token {shlex.quote(name)}")
+
+
 app.command()(site_queries.health)
 app.command()(site_queries.events)
 app.command()(site_queries.rejected)
@@ -18,165 +121,24 @@ app.command()(site_queries.resubmit)
 app.command("discard-rejected")(site_queries.discard_rejected)
 
 
-SiteNameArgument = Annotated[str, typer.Argument(help="The site's name.")]
-ValidOption = Annotated[float, typer.Option("--valid-hours", help="How long the invitation is good for, in hours.")]
-CentralOption = Annotated[
-    str | None,
-    typer.Option("--central", help="Central's address as the site reaches it, if it is not --url.", show_default=False),
-]
-PrintTokenOption = Annotated[
-    bool, typer.Option("--print-token", help="Print a token for `site init` instead of an invitation.")
-]
-
-
-@app.command()
-def add(
-    name: SiteNameArgument,
-    valid_hours: ValidOption = 1.0,
-    central: CentralOption = None,
-    print_token: PrintTokenOption = False,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Add a site and print the one line to be pasted there, which is good once, and for an hour unless you say so."""
-    reached_at = _checked(central or url)
-    body = {"name": name, "with_code": not print_token, "valid_s": valid_hours * 3600}
-    added = Client(url, token_file).post("sites", body=body)
-    if as_json:
-        print_json(added)
-        return
-    print(f"The site {name} is added.")
-    _hand_over(added, reached_at, f"./{name}")
-
-
-@app.command()
-def show(
-    name: SiteNameArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Show a site and by what it comes in: its tokens, never themselves, and whether an invitation is open."""
-    found = Client(url, token_file).get("sites", name)
-    if as_json:
-        print_json(found)
-        return
-    invitation = found["enrolment"]
-    print_fields(
-        [
-            ("site", found["name"]),
-            ("added", moment(found["created_at"])),
-            ("last heard", moment(found["last_seen_at"]) or "never"),
-            ("revoked", moment(found["revoked_at"])),
-            (
-                "invited",
-                f"until {moment(invitation['expires_at'])}, by {invitation['created_by']}" if invitation else None,
-            ),
-        ]
-    )
-    print()
-    print_table(
-        ("token", "made", "valid", "ends"),
-        [
-            (
-                f"fp_site_{one['prefix']}_…",
-                moment(one["created_at"]),
-                one["is_valid"],
-                moment(one["revoked_at"] or one["expires_at"]),
-            )
-            for one in found["tokens"]
-        ],
-        "It has no token yet.",
-    )
-
-
-@app.command("rotate-token")
-def rotate_token(
-    name: SiteNameArgument,
-    overlap_hours: Annotated[
-        float, typer.Option("--overlap-hours", help="How long the tokens that it has go on, in hours.")
-    ] = 24.0,
-    now: Annotated[bool, typer.Option("--now", help="They end at once.")] = False,
-    central: CentralOption = None,
-    print_token: PrintTokenOption = False,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Give a site a new token: prints the one line to be pasted there. A revoked site is taken back by it.
-
-    The tokens that it has go on for a day, so that nothing is lost until the line has been pasted.
-    """
-    reached_at = _checked(central or url)
-    body = {"overlap_s": 0 if now else overlap_hours * 3600, "with_code": not print_token}
-    rotated = Client(url, token_file).post("sites", name, "rotate-token", body=body)
-    if as_json:
-        print_json(rotated)
-        return
-    ends = "are worth nothing any more" if now else f"end in {overlap_hours:g} hours"
-    print(f"The tokens that the site {name} has {ends}.")
-    _hand_over(rotated, reached_at, "ITS-FOLDER")
-
-
-@app.command()
-def revoke(
-    name: SiteNameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on the terminal first.")] = False,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Take nothing from a site any more; all that it sent stays, and can be managed. `rotate-token` takes it back."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Take nothing from the site {name} any more?", abort=True, err=True)
-    revoked = Client(url, token_file).post("sites", name, "revoke", body={})
-    back = f"fieldpost sites rotate-token {shlex.quote(name)}"
-    say(revoked, as_json, f"The site {name} is revoked. Take it back: {back}")
-
-
-def _checked(central: str) -> str:
-    """The address for the line to be pasted, looked at before anything is done: the line shows once."""
+def _checked(address: str) -> str:
+    """Check the address before the request: the invitation is shown only once."""
     from fieldpost.link.endpoint import check_central_url
 
-    return check_central_url(central)
+    return check_central_url(address)
 
 
-def _hand_over(given: dict[str, Any], central: str, folder: str) -> None:
-    """What is to be pasted at the site."""
-    if "token" in given:
-        print(f"Its token, shown only now:\n\n    {given['token']}\n")
-        print("At the site, run this and paste the token when it is asked for:\n")
-        name = shlex.quote(given["name"])
-        print(f"    fieldpost site init {shlex.quote(folder)} --name {name} --central {shlex.quote(central)}")
+def _print_invitation(answer: dict[str, Any], address: str, folder: str, text: str) -> None:
+    """Print the command to run at the site."""
+    if is_json():
+        print_json(answer)
         return
-    print(f"Paste this at the site; it is good once, until {moment(given['expires_at'])}:\n")
-    print(f"    fieldpost site join {shlex.quote(given['code'] + '@' + central)} --folder {shlex.quote(folder)}")
-
-
-@app.command("list")
-def list_(
-    url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
-) -> None:
-    """Show all sites: whether each is there, what waits at it, and when it was last heard."""
-    client = Client(url, token_file)
-    if as_json:
-        print_json(client.get("sites"))
+    print(text)
+    if "token" in answer:
+        print(f"Its token is shown only once:\n\n    {answer['token']}\n")
+        print("Run this at the site, and paste the token when asked:\n")
+        name = shlex.quote(answer["name"])
+        print(f"    fieldpost site init {shlex.quote(folder)} --name {name} --central {shlex.quote(address)}")
         return
-    print_table(
-        ("name", "link", "waiting", "parked", "rejected", "intents", "last heard", "added"),
-        [
-            (
-                one["name"],
-                "revoked" if one["revoked_at"] else one["link"],
-                site_queries.backlog(one),
-                one["parked"],
-                one["rejected"],
-                one["open_intents"],
-                moment(one["reported_at"] or one["last_seen_at"]) or "never",
-                moment(one["created_at"]),
-            )
-            for one in client.get("site-health")["sites"]
-        ],
-        "There is no site yet. Add one: fieldpost sites add NAME",
-    )
+    print(f"Run this at the site before {moment(answer['expires_at'])}; it works once:\n")
+    print(f"    fieldpost site join {shlex.quote(answer['code'] + '@' + address)} --folder {shlex.quote(folder)}")

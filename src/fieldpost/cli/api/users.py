@@ -1,165 +1,118 @@
-"""`fieldpost users`: who may come in, and as what."""
+"""`fieldpost users`: users of the console and the API."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, JsonAnswer, TokenFileOption, UrlOption
-from fieldpost.cli.output import JsonOption, moment, print_fields, print_json, say, show_table
+from fieldpost.cli.options import central, is_json, url
+from fieldpost.cli.output import Cell, Table, done, moment, or_never, print_json, show_fields, show_table
 
-app = typer.Typer(help="Users: the people who may come in, each with a role.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from fieldpost.link.http.client import JsonObject
 
-UserNameArgument = Annotated[str, typer.Argument(help="The user's name: small letters, digits, . _ @ + -")]
+app = typer.Typer(help="Users and their roles.", no_args_is_help=True)
+
+UserArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the user: lower-case letters, digits, . _ @ + -")
+]
 RoleOption = Annotated[
-    str, typer.Option(help="viewer (sees), operator (retries, discards, resets) or admin (sets everything up).")
+    str, typer.Option(help="viewer (read only), operator (retry, discard, reset) or admin (everything).")
 ]
 
 
+def _state(user: Any) -> str:
+    if user["is_disabled"]:
+        return "disabled"
+    if user["is_external"]:
+        return "signs in with the identity provider"
+    return "active" if user["has_password"] else "no password yet"
+
+
+USERS = Table(
+    "users",
+    {"name": "name", "role": "role", "state": _state, "last login": or_never("last_login_at"), "added": "created_at"},
+    empty="No users yet. Add one: fieldpost users add NAME --role operator",
+)
+FIELDS: dict[str, Cell] = {
+    "name": "name",
+    "role": "role",
+    "state": _state,
+    "added": lambda user: f"{moment(user['created_at'])} by {user['created_by'] or 'the first start'}",
+    "last login": or_never("last_login_at"),
+}
+
+
 @app.command()
-def add(
-    name: UserNameArgument,
-    role: RoleOption,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Add a user and print the link by which he chooses his password, once."""
-    added = Client(url, token_file).post("users", body={"name": name, "role": role})
-    _tell_link(added, url, as_json, f"The user {name} is added, as {role}.")
+def add(name: UserArgument, role: RoleOption) -> None:
+    """Add a user and print a one-time link for choosing the password."""
+    added = central().post("users", body={"name": name, "role": role})
+    _show_link(added, f"Added user {name} with role {role}.")
 
 
 @app.command("list")
-def list_(
-    url: UrlOption = URL_DEFAULT, token_file: TokenFileOption = TOKEN_FILE_DEFAULT, as_json: JsonOption = False
-) -> None:
-    """Show all users."""
-    found = Client(url, token_file).get("users")
-    show_table(
-        found,
-        as_json,
-        ("name", "role", "state", "last login", "added"),
-        [
-            (one["name"], one["role"], _state(one), moment(one["last_login_at"]) or "never", moment(one["created_at"]))
-            for one in found["users"]
-        ],
-        "There is no user yet. Add one: fieldpost users add NAME --role operator",
-    )
+def list_() -> None:
+    """List all users."""
+    show_table(central().get("users"), USERS)
 
 
 @app.command()
-def show(
-    name: UserNameArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Show one user, and where he is logged in."""
-    client = Client(url, token_file)
-    found, sessions = client.get("users", name), client.get("sessions", user=name)["sessions"]
-    if as_json:
-        print_json({**found, "sessions": sessions})
-        return
-    print_fields(
-        [
-            ("name", found["name"]),
-            ("role", found["role"]),
-            ("state", _state(found)),
-            ("added", f"{moment(found['created_at'])} by {found['created_by'] or 'the first start'}"),
-            ("last login", moment(found["last_login_at"]) or "never"),
-            *(("session", f"since {moment(s['created_at'])} from {s['address'] or 'unknown'}") for s in sessions),
-        ]
-    )
+def show(name: UserArgument) -> None:
+    """Show a user and their sessions."""
+    client = central()
+    found = {**client.get("users", name), "sessions": client.get("sessions", user=name)["sessions"]}
+    sessions = [f"since {moment(one['created_at'])} from {one['address'] or 'unknown'}" for one in found["sessions"]]
+    show_fields(found, FIELDS, *(("session", text) for text in sessions))
 
 
 @app.command()
-def change(
-    name: UserNameArgument,
-    role: RoleOption,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Give a user another role. It ends his sessions; he logs in again."""
-    changed = _change(Client(url, token_file), name, {"role": role})
-    say(changed, as_json, f"The user {name} is {changed['role']} now.")
+def change(name: UserArgument, role: RoleOption) -> None:
+    """Change a user's role. Their sessions end and they have to log in again."""
+    changed = _change(name, role=role)
+    done(changed, f"Changed user {name} to role {changed['role']}.")
 
 
 @app.command()
-def disable(
-    name: UserNameArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Shut a user out at once: no login, no session, no token of his works until he is enabled again."""
-    changed = _change(Client(url, token_file), name, {"is_disabled": True})
-    say(changed, as_json, f"The user {name} is disabled.")
+def disable(name: UserArgument) -> None:
+    """Disable a user immediately. Their sessions and tokens stop working."""
+    done(_change(name, is_disabled=True), f"Disabled user {name}.")
 
 
 @app.command()
-def enable(
-    name: UserNameArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Let a user in again who was disabled."""
-    changed = _change(Client(url, token_file), name, {"is_disabled": False})
-    say(changed, as_json, f"The user {name} may come in again.")
+def enable(name: UserArgument) -> None:
+    """Enable a disabled user."""
+    done(_change(name, is_disabled=False), f"Enabled user {name}.")
 
 
 @app.command("reset-password")
-def reset_password(
-    name: UserNameArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Print a link by which the user chooses another password, once. His present one is good until then."""
-    made = Client(url, token_file).post("users", name, "reset-password", body={})
-    _tell_link(made, url, as_json, f"A link for {name}, in the place of any before.")
+def reset_password(name: UserArgument) -> None:
+    """Print a one-time link for choosing a new password. The current password works until then."""
+    made = central().post("users", name, "reset-password", body={})
+    _show_link(made, f"Created a link for {name}; earlier links no longer work.")
 
 
 @app.command("log-out")
-def log_out(
-    name: UserNameArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
+def log_out(name: UserArgument) -> None:
     """End all sessions of a user."""
-    ended = Client(url, token_file).post("users", name, "log-out", body={})
-    say(ended, as_json, f"{ended['sessions']} sessions of {name} are ended.")
+    ended = central().post("users", name, "log-out", body={})
+    done(ended, f"Ended {ended['sessions']} sessions of {name}.")
 
 
 @app.command()
-def remove(
-    name: UserNameArgument,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """Remove a user with all his sessions and tokens. What he did stays in the audit log."""
-    Client(url, token_file).delete("users", name)
-    say({"name": name, "is_removed": True}, as_json, f"The user {name} is removed.")
+def remove(name: UserArgument) -> None:
+    """Remove a user with all their sessions and tokens. Their actions stay in the audit log."""
+    central().delete("users", name)
+    done({"name": name, "is_removed": True}, f"Removed user {name}.")
 
 
-def _change(client: Client, name: str, values: dict[str, object]) -> JsonAnswer:
-    seen = client.get("users", name)
-    return client.patch("users", name, body={"version": seen["version"], **values})
+def _change(name: str, **values: object) -> "JsonObject":
+    client = central()
+    version = client.get("users", name)["version"]
+    return client.patch("users", name, body={"version": version, **values})
 
 
-def _tell_link(made: JsonAnswer, url: str, as_json: bool, done: str) -> None:
-    if as_json:
+def _show_link(made: "JsonObject", text: str) -> None:
+    if is_json():
         print_json(made)
         return
-    print(f"{done} To choose the password, open this once, before {moment(made['expires_at'])}:\n")
-    print(f"    {url.rstrip('/')}{made['link']}")
-
-
-def _state(one: JsonAnswer) -> str:
-    if one["is_disabled"]:
-        return "disabled"
-    if one["is_external"]:
-        return "known by the identity provider"
-    return "active" if one["has_password"] else "no password yet"
+    print(f"{text} Open this link before {moment(made['expires_at'])} to choose the password; it works once:\n")
+    print(f"    {url().rstrip('/')}{made['link']}")

@@ -1,4 +1,4 @@
-"""`--watch`: look again and again until what one waits for has come."""
+"""`--watch`: poll until the status can no longer change without an operator."""
 
 import sys
 from collections.abc import Callable
@@ -8,22 +8,20 @@ import typer
 
 from fieldpost.clock import SystemClock
 
-LOOK_EVERY_S = 1.0
+POLL_S = 1.0
 
-WatchOption = Annotated[
-    bool, typer.Option("--watch", help="Wait until nothing more happens to it by itself; tell each change on stderr.")
-]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Wait for the final status; print each change to stderr.")]
 
 
-def watch(look: Callable[[], dict[str, Any]], is_over: Callable[[dict[str, Any]], bool], word: str) -> dict[str, Any]:
-    """What is seen once it is over. Each new value of the field `word` is told on the way."""
+def watch(read: Callable[[], dict[str, Any]], is_final: Callable[[dict[str, Any]], bool], field: str) -> dict[str, Any]:
+    """Poll until `is_final`, and return the last answer. Each new value of `field` is printed to stderr."""
     clock = SystemClock()
-    told = None
+    printed = None
     while True:
-        found = look()
-        if found[word] != told:
-            told = found[word]
-            print(f"{clock.now():%H:%M:%S}  {told}", file=sys.stderr, flush=True)
-        if is_over(found):
+        found = read()
+        if found[field] != printed:
+            printed = found[field]
+            print(f"{clock.now():%H:%M:%S}  {printed}", file=sys.stderr, flush=True)
+        if is_final(found):
             return found
-        clock.pause(LOOK_EVERY_S)
+        clock.pause(POLL_S)

@@ -1,4 +1,4 @@
-"""`fieldpost central` runs a central node; `fieldpost migrate` brings its store to the present schema."""
+"""`fieldpost central` runs a central node; `fieldpost migrate` upgrades the schema of its store."""
 
 from collections.abc import Coroutine
 from pathlib import Path
@@ -12,33 +12,38 @@ if TYPE_CHECKING:
     from fieldpost.run.settings import CentralSettings
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="The settings file; else ./fieldpost.toml, if there is one.")
+    Path | None,
+    typer.Option("--config", help="Settings file.  [default: ./fieldpost.toml if it exists]", show_default=False),
 ]
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        help="sqlite:///relative/file, sqlite:////absolute/file or postgresql://…; else a file in the folder."
+        help="Database: sqlite:///relative/file, sqlite:////absolute/file or postgresql://…"
+        "  [default: a SQLite file in the folder]",
+        show_default=False,
     ),
 ]
-DataFolderOption = Annotated[str | None, typer.Option(help="Where data is kept.  [default: fieldpost-data]")]
+DataFolderOption = Annotated[
+    str | None, typer.Option(help="Data folder.  [default: fieldpost-data]", show_default=False)
+]
 
 
 def central(
     config: ConfigOption = None,
     store: StoreOption = None,
     folder: DataFolderOption = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on.  [default: 8025]")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.  [default: 8025]")] = None,
     tls_cert: Annotated[
-        str | None, typer.Option(help="The certificate and its chain (PEM): serve HTTPS. Read again when it changes.")
+        str | None, typer.Option(help="Certificate chain (PEM): serve HTTPS. Reloaded when the file changes.")
     ] = None,
-    tls_key: Annotated[str | None, typer.Option(help="Its private key, unless that is in the same file.")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="Private key, if it is not in the certificate file.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.  [default: info]")] = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log lines as JSON.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log in JSON.")] = False,
 ) -> None:
-    """Run central: it takes notifications in, delivers them and serves the console. Ctrl-C stops it.
+    """Run a central node: accept and deliver notifications, serve the API and the console. Ctrl-C stops it.
 
-    The first start makes an administrator, who chooses his password by a link that is printed once, and an API token.
+    The first start creates the user admin, prints a one-time link for choosing the password, and writes an API token.
     """
     from dataclasses import replace
 
@@ -57,33 +62,30 @@ def central(
     logs.configure(settings.log.level, json=settings.log.json)
     refuse_exposure(config)
 
-    def say(started: Started) -> None:
+    def announce(started: Started) -> None:
         print(f"Central serves at {started.url}", flush=True)
         if (account := started.first_account) is None:
             return
-        print(f"First start: open this link to choose the password of {account.name} (once, within a day):")
+        print(f"First start. Open this link within a day to choose the password of {account.name}; it works once:")
         print(f"  {started.first_link}")
-        print(
-            f"It is kept in {started.link_file}; the command line's API token is in {started.token_file}.", flush=True
-        )
+        print(f"The link is also in {started.link_file}, an API token in {started.token_file}.", flush=True)
 
-    _run(run_central(settings, say, origins=origins(settings, config)))
+    _run(run_central(settings, announce, origins=origins(settings, config)))
 
 
 def migrate(
     config: ConfigOption = None,
     store: StoreOption = None,
     folder: DataFolderOption = None,
-    as_json: output.JsonOption = False,
 ) -> None:
-    """Bring the central store to the present schema. `fieldpost central` does so by itself at start."""
+    """Upgrade the schema of the store. `fieldpost central` does this when it starts."""
     import asyncio
 
     from fieldpost.run.central import migrate as migrate_store
 
     settings = settings_with(config, store, folder)
     asyncio.run(migrate_store(settings.central.store_url))
-    output.say({"is_schema_present": True}, as_json, "The store has the present schema.")
+    output.done({"is_schema_present": True}, "The store has the current schema.")
 
 
 def settings_with(
@@ -95,20 +97,20 @@ def settings_with(
     log_level: str | None = None,
     log_json: bool = False,
 ) -> "CentralSettings":
-    """The settings, with what the command line says above the rest."""
+    """The settings; options of the command line have precedence."""
     from dataclasses import replace
 
     from fieldpost.run.settings import load
 
     settings = load(config)
-    said = {"store": store, "folder": folder, "host": host, "port": port}
-    central = replace(settings.central, **{name: value for name, value in said.items() if value is not None})  # type: ignore[arg-type]
+    given = {"store": store, "folder": folder, "host": host, "port": port}
+    central = replace(settings.central, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     log = replace(settings.log, level=log_level or settings.log.level, json=log_json or settings.log.json)
     return replace(settings, central=central, log=log)
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where there is one; it is quicker."""
+    """Run on uvloop, which is faster, where it is installed."""
     import asyncio
 
     try:

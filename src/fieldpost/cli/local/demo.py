@@ -1,4 +1,4 @@
-"""`fieldpost demo`: all of Fieldpost on this machine, in one terminal."""
+"""`fieldpost demo`: central, sites and a mail catcher in one terminal."""
 
 import sys
 from pathlib import Path
@@ -10,36 +10,39 @@ import typer
 def demo(
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where its data is kept.  [default: fieldpost-demo; with --check a temporary one]"),
+        typer.Option(help="Data folder.  [default: fieldpost-demo; with --check a temporary folder]"),
     ] = None,
     store: Annotated[
         str,
         typer.Option(
-            help="Central's store, e.g. postgresql://…; else a SQLite file in the folder.", show_default=False
+            help="Database of central, e.g. postgresql://…  [default: a SQLite file in the folder]", show_default=False
         ),
     ] = "",
     port: Annotated[
-        int | None, typer.Option(help="The console's port.  [default: 8025, or a free one]", min=0, max=65535)
+        int | None, typer.Option(help="Port of the console.  [default: 8025 or a free port]", min=0, max=65535)
     ] = None,
     inbox_port: Annotated[
-        int | None, typer.Option(help="The inbox's port.  [default: 8026, or a free one]", min=0, max=65535)
+        int | None, typer.Option(help="Port of the inbox.  [default: 8026 or a free port]", min=0, max=65535)
     ] = None,
     smtp_port: Annotated[
-        int | None, typer.Option(help="The mail catcher's port.  [default: 2525, or a free one]", min=0, max=65535)
+        int | None,
+        typer.Option(help="SMTP port of the mail catcher.  [default: 2525 or a free port]", min=0, max=65535),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Run unattended, see that it works, and end within 45 s: 0 if it does, else 1."),
+        typer.Option(
+            "--check", help="Run unattended, verify the deliveries and exit within 45 s: 0 on success, else 1."
+        ),
     ] = False,
 ) -> None:
-    """Run central, two sites that send and a mail catcher on this machine, to look at. Ctrl-C stops it all.
+    """Run central, two sending sites and a mail catcher on this machine. Ctrl-C stops everything.
 
-    A second start goes on from the same data.
+    The next start continues with the same data.
     """
     from fieldpost.core.errors import ConfigError
 
     if sys.platform == "win32":
-        raise ConfigError("demo.platform", "the demo needs Linux or macOS", hint="on Windows it runs within WSL")
+        raise ConfigError("demo.platform", "the demo needs Linux or macOS", hint="on Windows, run it in WSL")
     from fieldpost.demo.demo import DemoOptions, run_demo
 
     raise typer.Exit(run_demo(DemoOptions(folder, store, port, inbox_port, smtp_port, check)))

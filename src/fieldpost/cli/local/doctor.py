@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldpost.cli.client import TOKEN_FILE_DEFAULT, URL_DEFAULT, Client, TokenFileOption, UrlOption
 from fieldpost.cli.local.central import ConfigOption, DataFolderOption, StoreOption, settings_with
-from fieldpost.cli.output import JsonOption, print_json, print_table
+from fieldpost.cli.options import central, is_json
+from fieldpost.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fieldpost.core.checks import Check, Diagnosis
+    from fieldpost.link.http.client import ApiClient
 
 UNWELL = 9
 """The exit code when a check fails."""
@@ -22,14 +23,11 @@ def doctor(
     config: ConfigOption = None,
     store: StoreOption = None,
     folder: DataFolderOption = None,
-    port: Annotated[int | None, typer.Option(help="The port that central listens on.  [default: 8025]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of central.  [default: 8025]")] = None,
     is_remote: Annotated[
         bool,
         typer.Option("--remote", help="Ask the running central over its API for the issues of the whole installation."),
     ] = False,
-    url: UrlOption = URL_DEFAULT,
-    token_file: TokenFileOption = TOKEN_FILE_DEFAULT,
-    as_json: JsonOption = False,
 ) -> None:
     """Check central on this machine: settings, disk, store, clock, schema, nodes, leader.
 
@@ -41,11 +39,11 @@ def doctor(
     from fieldpost.core.checks import CheckVerdict, Diagnosis
 
     found = (
-        Diagnosis(tuple(_installation(Client(url, token_file))))
+        Diagnosis(tuple(_installation(central())))
         if is_remote
         else _this_machine(config, store, folder, port)
     )
-    if as_json:
+    if is_json():
         checks = [{"name": c.name, "status": c.verdict.value, "detail": c.detail} for c in found.checks]
         print_json({"status": found.verdict.value, "checks": checks})
     else:
@@ -55,7 +53,7 @@ def doctor(
         raise typer.Exit(UNWELL)
 
 
-def _installation(client: Client) -> "Iterator[Check]":
+def _installation(client: "ApiClient") -> "Iterator[Check]":
     """The API itself, then one check for each issue. An unreachable central ends the command with an error."""
     from fieldpost.core.checks import Check, CheckVerdict
 

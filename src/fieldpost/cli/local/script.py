@@ -1,4 +1,4 @@
-"""`fieldpost send`, `call`, `write`, `status`: the script API for shells, on this machine's site. No agent needed."""
+"""`fieldpost send`, `call`, `write`, `status`: the script API for shells. They work without a running agent."""
 
 import json
 import sys
@@ -10,37 +10,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldpost.cli.local.site_buffer import SiteFolderOption
-from fieldpost.cli.output import JsonOption, print_json, say
+from fieldpost.cli.options import is_json
+from fieldpost.cli.output import done, print_json
 
 if TYPE_CHECKING:
     from fieldpost.core.sites.message import CallRecord
     from fieldpost.site.notify import NotificationStatus
     from fieldpost.site.site import Site
 
-InstanceOption = Annotated[str | None, typer.Option(help="Which machine or unit it is about.")]
-ScriptOption = Annotated[str | None, typer.Option(help="Which script it comes from.")]
-ExecutionOption = Annotated[str | None, typer.Option("--execution-id", help="The run of that script.")]
-ParentOption = Annotated[str | None, typer.Option("--parent-execution-id", help="The run that started this run.")]
+InstanceOption = Annotated[str | None, typer.Option(help="Machine or unit the message is about.")]
+ScriptOption = Annotated[str | None, typer.Option(help="Name of the sending script.")]
+ExecutionOption = Annotated[str | None, typer.Option("--execution-id", help="Id of the script's run.")]
+ParentOption = Annotated[str | None, typer.Option("--parent-execution-id", help="Id of the run that started this run.")]
 KeyOption = Annotated[
-    str | None, typer.Option(help="Your own name for it: given again with the same content, it is the same one.")
+    str | None, typer.Option(help="Idempotency key: repeated calls with the same content have one effect.")
 ]
 ENDED = ("delivered", "parked", "discarded", "failed", "rejected", "unknown")
-"""Where nothing more happens by itself."""
+"""Statuses that change only by an operator's action."""
 
 
 def send(
-    to: Annotated[str, typer.Option("--to", help="The list to notify.")],
-    subject: Annotated[str, typer.Option("--subject", "-s", help="One line.")],
-    body: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")] = "",
+    to: Annotated[str, typer.Option("--to", help="List to notify.")],
+    subject: Annotated[str, typer.Option("--subject", "-s", help="Subject, one line.")],
+    body: Annotated[str, typer.Argument(help="Text; - reads it from stdin.")] = "",
     folder: SiteFolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
     execution_id: ExecutionOption = None,
     parent_execution_id: ParentOption = None,
     key: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Send a notification from this site and print its id. It is on disk when this ends; the agent forwards it."""
+    """Send a notification from this site and print its id. It is stored on disk; the agent forwards it."""
     from fieldpost.core.text import BODY_BYTES_MAX
     from fieldpost.site.site import Site
 
@@ -48,106 +48,111 @@ def send(
     with Site.open(folder) as site, site.context(**given):
         text = _read_stdin(BODY_BYTES_MAX) if body == "-" else body
         notification_id = site.notify.to(to).send(subject, text, key=key)
-    say({"notification_id": notification_id}, as_json, notification_id)
+    done({"notification_id": notification_id}, notification_id)
 
 
 def call(
-    system: Annotated[str, typer.Argument(help="The external system, as site.toml defines it.")],
+    system: Annotated[str, typer.Argument(help="External system, as defined in site.toml.")],
     method: Annotated[str, typer.Argument(help="GET, POST, PUT, PATCH or DELETE.")],
-    path: Annotated[str, typer.Argument(help="Below the system's URL, beginning with /.")],
-    body_json: Annotated[str | None, typer.Option(help="JSON to send; - reads it from standard input.")] = None,
-    body: Annotated[str | None, typer.Option(help="Text to send; - reads it from standard input.")] = None,
-    query: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be given often.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be given often.")] = None,
+    path: Annotated[str, typer.Argument(help="Path below the system's URL, starting with /.")],
+    body_json: Annotated[str | None, typer.Option(help="JSON body; - reads it from stdin.")] = None,
+    body: Annotated[str | None, typer.Option(help="Text body; - reads it from stdin.")] = None,
+    query: Annotated[list[str] | None, typer.Option(help="NAME=VALUE. Repeatable.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE. Repeatable.")] = None,
     folder: SiteFolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
     execution_id: ExecutionOption = None,
     parent_execution_id: ParentOption = None,
     key: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Call an external system and print the operation's id. It is on disk first; what cannot be done now the agent
-    tries again. The exit code is 10 when the system refused it for good; the id is printed then too."""
+    """Call an external system and print the call's id.
+
+    The call is stored on disk first; if it fails, the agent retries it. The exit code is 10 if the system refused it
+    permanently; the id is printed then, too.
+    """
     from fieldpost.site.buffer.payloads import CALL_BODY_BYTES_MAX
     from fieldpost.site.site import Site
 
     given = _provenance(instance, script, execution_id, parent_execution_id)
-    with Site.open(folder) as site, site.context(**given), _told_also_if_refused(site, as_json):
+    with Site.open(folder) as site, site.context(**given), _print_refused(site):
         text = _read_stdin(CALL_BODY_BYTES_MAX) if body == "-" else body
-        told = _read_stdin(CALL_BODY_BYTES_MAX, "body_json") if body_json == "-" else body_json
+        given_json = _read_stdin(CALL_BODY_BYTES_MAX, "body_json") if body_json == "-" else body_json
         call_id = site.external(system).call(
             method,
             path,
             query=_many(query, "query"),
             headers=_pairs(header, "header"),
-            json=None if told is None else _parse_json(told, "body_json"),
+            json=None if given_json is None else _parse_json(given_json, "body_json"),
             body=text,
             key=key,
         )
-        _print_operation(site, call_id, as_json)
+        _print_call(site, call_id)
 
 
 def write(
-    connection: Annotated[str, typer.Argument(help="The database connection, as site.toml defines it.")],
-    statement: Annotated[str, typer.Argument(help="A statement of that connection, by its name.")],
+    connection: Annotated[str, typer.Argument(help="Database connection, as defined in site.toml.")],
+    statement: Annotated[str, typer.Argument(help="Name of a statement of that connection.")],
     parameter: Annotated[
-        list[str] | None, typer.Option("--parameter", "-p", help="NAME=TEXT; may be given often.")
+        list[str] | None, typer.Option("--parameter", "-p", help="Parameter as NAME=TEXT. Repeatable.")
     ] = None,
-    parameters: Annotated[str | None, typer.Option(help="All as one JSON object; - reads standard input.")] = None,
+    parameters: Annotated[
+        str | None, typer.Option(help="All parameters as a JSON object; - reads it from stdin.")
+    ] = None,
     folder: SiteFolderOption = Path(),
     instance: InstanceOption = None,
     script: ScriptOption = None,
     execution_id: ExecutionOption = None,
     parent_execution_id: ParentOption = None,
     key: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Write through a database connection and print the operation's id. It is on disk first; what cannot be done now
-    the agent tries again. The exit code is 10 when the database refused it for good; the id is printed then too."""
+    """Write through a database connection and print the call's id.
+
+    The write is stored on disk first; if it fails, the agent retries it. The exit code is 10 if the database refused it
+    permanently; the id is printed then, too.
+    """
     from fieldpost.core.errors import InvalidInput
     from fieldpost.site.buffer.payloads import PARAMETERS_BYTES_MAX
     from fieldpost.site.site import Site
 
     given = _provenance(instance, script, execution_id, parent_execution_id)
-    with Site.open(folder) as site, site.context(**given), _told_also_if_refused(site, as_json):
-        told = _read_stdin(PARAMETERS_BYTES_MAX, "parameters") if parameters == "-" else parameters
-        values = {} if told is None else _parse_json(told, "parameters")
+    with Site.open(folder) as site, site.context(**given), _print_refused(site):
+        given_json = _read_stdin(PARAMETERS_BYTES_MAX, "parameters") if parameters == "-" else parameters
+        values = {} if given_json is None else _parse_json(given_json, "parameters")
         if not isinstance(values, dict):
             raise InvalidInput("parameters.type", "parameters must be a JSON object", field="parameters")
         single = _pairs(parameter, "parameter") or {}
         for name in sorted(single.keys() & values.keys()):
-            raise InvalidInput("cli.pair", f"--parameter {name[:64]} is in --parameters too", field="parameter")
+            raise InvalidInput("cli.pair", f"--parameter {name[:64]} is also in --parameters", field="parameter")
         call_id = site.database(connection).write(statement, values | single, key=key)
-        _print_operation(site, call_id, as_json)
+        _print_call(site, call_id)
 
 
 def status(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id that send, call or write printed.")],
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="Id that send, call or write printed.")],
     folder: SiteFolderOption = Path(),
-    as_json: JsonOption = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again until nothing more happens by itself.")] = False,
-    interval_s: Annotated[float, typer.Option(min=0.1, help="With --watch: how often to look.")] = 1.0,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait for the final status.")] = False,
+    interval_s: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between checks.")] = 1.0,
 ) -> None:
-    """Say where a notification, call or write of this site stands."""
+    """Show the status of a notification, call or write of this site."""
     from fieldpost.site.site import Site
 
     with Site.open(folder) as site:
         if watch:
-            _watch(lambda: _look(site, message_id), as_json, interval_s)
+            _watch(lambda: _read(site, message_id), interval_s)
         else:
-            _print(_look(site, message_id), as_json)
+            print(_line(_read(site, message_id)))
 
 
-def _look(site: "Site", message_id: str) -> "CallRecord | NotificationStatus":
+def _read(site: "Site", message_id: str) -> "CallRecord | NotificationStatus":
     from fieldpost.core.ids import is_id
 
     record = site.tracking.find(message_id) if is_id(message_id) else None
     return site.notify.status(message_id) if record is None else record
 
 
-def _watch(look: "Callable[[], CallRecord | NotificationStatus]", as_json: bool, interval_s: float) -> None:
-    """Tell each change once. Central out of reach is told and waited for: that is why one watches."""
+def _watch(read: "Callable[[], CallRecord | NotificationStatus]", interval_s: float) -> None:
+    """Print each change once. While central is unreachable, report that and keep waiting."""
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import Unavailable
 
@@ -155,8 +160,8 @@ def _watch(look: "Callable[[], CallRecord | NotificationStatus]", as_json: bool,
     before = None
     while True:
         try:
-            found = look()
-            line = _line(found, as_json)
+            found = read()
+            line = _line(found)
             if line != before:
                 print(line, flush=True)
             before = line
@@ -169,24 +174,20 @@ def _watch(look: "Callable[[], CallRecord | NotificationStatus]", as_json: bool,
         clock.pause(interval_s)
 
 
-def _print(answer: "CallRecord | NotificationStatus", as_json: bool) -> None:
-    print(_line(answer, as_json))
-
-
-def _line(answer: "CallRecord | NotificationStatus", as_json: bool) -> str:
-    return json.dumps(record_of(answer)) if as_json else _sentence(answer)
+def _line(answer: "CallRecord | NotificationStatus") -> str:
+    return json.dumps(record_of(answer)) if is_json() else _sentence(answer)
 
 
 @contextmanager
-def _told_also_if_refused(site: "Site", as_json: bool) -> Iterator[None]:
-    """A call that was refused for good has a record too, by which a shell can find it again."""
+def _print_refused(site: "Site") -> Iterator[None]:
+    """Print the record of a permanently refused call, so that a shell script can find it."""
     from fieldpost.core.errors import OperationFailed
 
     try:
         yield
     except OperationFailed as refused:
         if refused.call_id is not None:
-            _print_operation(site, refused.call_id, as_json)
+            _print_call(site, refused.call_id)
         raise
 
 
@@ -194,15 +195,15 @@ def _provenance(*labels: str | None) -> dict[str, str | None]:
     return dict(zip(("instance", "script", "execution_id", "parent_execution_id"), labels, strict=True))
 
 
-def _print_operation(site: "Site", call_id: str, as_json: bool) -> None:
-    if as_json:
+def _print_call(site: "Site", call_id: str) -> None:
+    if is_json():
         print_json(record_of(site.tracking.status(call_id)))
     else:
         print(call_id)
 
 
 def record_of(answer: object) -> dict[str, Any]:
-    """Every field of a record, with times as text."""
+    """The fields of a record, with times as text."""
     from dataclasses import fields
 
     from fieldpost.core.times import to_text
@@ -219,9 +220,9 @@ def _sentence(answer: Any) -> str:
     if ended is not None:
         parts.append(f"at {to_text(ended)}")
     if answer.retry_count:
-        parts.append(f"after {answer.retry_count} failed {'try' if answer.retry_count == 1 else 'tries'}")
+        parts.append(f"after {answer.retry_count} failed {'attempt' if answer.retry_count == 1 else 'attempts'}")
     if getattr(answer, "next_attempt_at", None) is not None:
-        parts.append(f"next try at {to_text(answer.next_attempt_at)}")
+        parts.append(f"next attempt at {to_text(answer.next_attempt_at)}")
     line = ", ".join(parts)
     return f"{line}: {answer.last_error}" if answer.last_error else line
 
@@ -241,7 +242,7 @@ def _parse_json(text: str, field: str) -> Any:
 
 
 def _many(given: list[str] | None, field: str) -> dict[str, object] | None:
-    """Names with their values; a name that is given often has a list of them."""
+    """Names and values; a repeated name has a list of values."""
     found: dict[str, Any] = {}
     for name, value in _split(given, field):
         found.setdefault(name, []).append(value)
@@ -259,7 +260,7 @@ def _split(given: list[str] | None, field: str) -> list[tuple[str, str]]:
     for text in given or ():
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise InvalidInput("cli.pair", f"--{field} must be NAME=VALUE, not {text[:64]!r}", field=field)
+            raise InvalidInput("cli.pair", f"--{field} must be NAME=VALUE, got {text[:64]!r}", field=field)
         if name in dict(pairs) and field != "query":
             raise InvalidInput("cli.pair", f"--{field} {name[:64]} is given twice", field=field)
         pairs.append((name, value))

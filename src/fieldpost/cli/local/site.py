@@ -1,4 +1,4 @@
-"""`fieldpost site`: runs the agent of this machine's site, or sets a site up; what acts on its folder is here too."""
+"""`fieldpost site`: run the agent, set up a site, and commands on the site's folder."""
 
 import sys
 from pathlib import Path
@@ -8,11 +8,10 @@ import typer
 
 from fieldpost.cli.local import join, site_buffer, site_messages
 from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
-from fieldpost.cli.output import JsonOption, print_json
+from fieldpost.cli.options import is_json
+from fieldpost.cli.output import print_json
 
-app = typer.Typer(
-    help="Run the agent of this machine's site, set a site up, or take care of its buffer.", invoke_without_command=True
-)
+app = typer.Typer(help="Run the agent of a site, set up a site, or maintain its buffer.", invoke_without_command=True)
 app.command()(join.join)
 app.command()(site_messages.status)
 app.command()(site_messages.events)
@@ -32,9 +31,9 @@ def run(
     context: typer.Context,
     folder: SiteFolderOption = Path(),
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log lines as JSON.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log in JSON.")] = False,
 ) -> None:
-    """Run the agent of this machine's site: it forwards what scripts have buffered. Ctrl-C stops it."""
+    """Run the agent of a site: forward buffered messages to central. Ctrl-C stops it."""
     if context.invoked_subcommand is not None:
         pass_folder_on(context, folder)
         return
@@ -49,30 +48,27 @@ def run(
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
-    name: Annotated[str, typer.Option("--name", help="The site's name.")],
-    central: Annotated[str, typer.Option("--central", help="Central's address, http:// or https://.")],
-    token_file: Annotated[
-        Path | None, typer.Option(help="The file that holds the site's token; - reads it from standard input.")
-    ] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder to create.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the site.")],
+    central: Annotated[str, typer.Option("--central", help="Address of central, http:// or https://")],
+    token_file: Annotated[Path | None, typer.Option(help="File with the site's token; - reads it from stdin.")] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(help="The authority of central's certificate, if it is your own.")
+        Path | None, typer.Option(help="CA certificate, if central uses a certificate authority of your own.")
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Set up a site's folder. The token comes from --token-file or from FIELDPOST_SITE_TOKEN, or is asked for.
+    """Set up a site with a token from --token-file, FIELDPOST_SITE_TOKEN or a prompt.
 
-    At central, `fieldpost sites add NAME --print-token` prints it, once. To be invited instead, see `site join`.
+    At central, `fieldpost sites add NAME --print-token` prints the token once. `site join` uses an invitation instead.
     """
     from fieldpost.site.site import Site
 
     with Site.create(folder, name, central, _read_token(token_file), ca_file=ca_file) as site:
-        if as_json:
+        if is_json():
             print_json({"site": site.name, "folder": str(folder)})
             return
-        print(f"The site {site.name} is set up in {folder}.")
-        print(f"Run its agent:    fieldpost site --folder {folder}")
-        print(f'Send from there:  fieldpost send --folder {folder} --to LIST --subject "…" "…"')
+        print(f"Set up site {site.name} in {folder}.")
+        print(f"Run the agent:        fieldpost site --folder {folder}")
+        print(f'Send a notification:  fieldpost send --folder {folder} --to LIST --subject "…" "…"')
 
 
 def _read_token(token_file: Path | None) -> str:
@@ -86,11 +82,11 @@ def _read_token(token_file: Path | None) -> str:
         try:
             return token_file.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("site.token", f"the token file cannot be read: {error}") from None
+            raise ConfigError("site.token", f"cannot read the token file: {error}") from None
     if token := os.environ.get("FIELDPOST_SITE_TOKEN"):
         return token
     if sys.stdin.isatty():
         import getpass
 
-        return getpass.getpass("The site's token: ")
-    raise ConfigError("site.no_token", "no token was given", hint="use --token-file or FIELDPOST_SITE_TOKEN")
+        return getpass.getpass("Token of the site: ")
+    raise ConfigError("site.no_token", "no token given", hint="use --token-file or FIELDPOST_SITE_TOKEN")

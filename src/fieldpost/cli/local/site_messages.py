@@ -1,6 +1,6 @@
-"""`fieldpost site status`, `events`, `parked`, `retry`, `discard`, `rejected`: for the engineer at the site's machine.
+"""`fieldpost site status`, `events`, `parked`, `retry`, `discard`, `rejected`: commands for an engineer at the site.
 
-They work on the site's folder, with or without an agent; only how the link stands is asked of the agent.
+They read and change the site's folder, with or without an agent. Only the state of the link comes from the agent.
 """
 
 import json
@@ -10,20 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
-from fieldpost.cli.output import JsonOption, moment, print_json, print_table, say, show_fields
+from fieldpost.cli.options import is_json
+from fieldpost.cli.output import done, moment, print_fields, print_json, print_table
 
 LIMIT_MAX = 10_000
 ASK_S = 5.0
 ANSWER_BYTES_MAX = 1024 * 1024
 
-LimitOption = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="At most so many.")]
-CallIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The operation's id.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Maximum number of rows.")]
+CallIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the call.")]
 
-rejected = typer.Typer(help="What central refused for good: look, send again, give up.", invoke_without_command=True)
+rejected = typer.Typer(help="Notifications that central rejected permanently.", invoke_without_command=True)
 
 
-def status(folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
-    """Say how this site is: what waits and since when, and how the link to central stands, if an agent runs."""
+def status(folder: SiteFolderOption = Path()) -> None:
+    """Show the backlog of this site and, if an agent is running, the state of its link to central."""
     from fieldpost.core.times import to_text
     from fieldpost.site.buffer.agent_lock import running_agent
     from fieldpost.site.buffer.buffer import Buffer
@@ -33,55 +34,56 @@ def status(folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> No
     found = read_folder(folder)
     buffer = Buffer(found.buffer_path)
     try:
-        depth, operations = buffer.depth(), Tracking(buffer.read).counts()
+        depth, calls = buffer.depth(), Tracking(buffer.read).counts()
     finally:
         buffer.close()
     agent = running_agent(folder)
-    told = {
+    oldest = None if depth.oldest_created_at is None else to_text(depth.oldest_created_at)
+    report = {
         "site": found.name,
         "central_url": found.central_url,
         "agent": agent,
         "waiting": {category.value: count for category, count in depth.waiting.items()},
-        "operations": {status.value: count for status, count in operations.items()},
+        "operations": {status.value: count for status, count in calls.items()},
         "rejected": depth.rejected,
-        "oldest_created_at": None if depth.oldest_created_at is None else to_text(depth.oldest_created_at),
+        "oldest_created_at": oldest,
         "link": None if agent is None else _ask_agent(folder),
     }
-    show_fields(
-        told,
-        as_json,
+    if is_json():
+        print_json(report)
+        return
+    print_fields(
         [
             ("site", found.name),
-            ("agent", "does not run" if agent is None else f"runs as process {agent}"),
-            ("link", _link_sentence(told["link"]) if agent is not None else None),
-            ("waiting", _counts(depth.waiting) or "nothing"),
-            ("oldest", moment(told["oldest_created_at"])),  # type: ignore[arg-type]
-            ("operations", _counts(operations)),
+            ("agent", "not running" if agent is None else f"running, process {agent}"),
+            ("link", _link_text(report["link"]) if agent is not None else None),
+            ("waiting", _counts(depth.waiting) or "none"),
+            ("oldest", moment(oldest)),
+            ("calls", _counts(calls)),
             ("rejected", depth.rejected or None),
         ],
     )
 
 
 def events(
-    kind: Annotated[str | None, typer.Option(help="queued, delivered, retried, parked, rejected, …")] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind: queued, delivered, retried, parked, rejected, …")] = None,
     severity: Annotated[str | None, typer.Option(help="info, warning or error.")] = None,
     category: Annotated[str | None, typer.Option(help="notification, external_call or database_write.")] = None,
-    message_id: Annotated[str | None, typer.Option("--id", help="Of one notification, call or write.")] = None,
-    target: Annotated[str | None, typer.Option(help="Of one external system or connection.")] = None,
-    instance: Annotated[str | None, typer.Option(help="About one machine or unit.")] = None,
-    script: Annotated[str | None, typer.Option(help="From one script.")] = None,
-    since: Annotated[str | None, typer.Option(help="Not older than this time, in UTC.")] = None,
-    until: Annotated[str | None, typer.Option(help="Older than this time, in UTC.")] = None,
-    words: Annotated[str | None, typer.Option(help="Words that all occur in the text.")] = None,
+    message_id: Annotated[str | None, typer.Option("--id", help="Only about this notification or call.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only this external system or connection.")] = None,
+    instance: Annotated[str | None, typer.Option(help="Only about this machine or unit.")] = None,
+    script: Annotated[str | None, typer.Option(help="Only from this script.")] = None,
+    since: Annotated[str | None, typer.Option(help="At or after this time (UTC).")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time (UTC).")] = None,
+    words: Annotated[str | None, typer.Option(help="Only texts that contain all these words.")] = None,
     limit: LimitOption = 100,
     folder: SiteFolderOption = Path(),
-    as_json: JsonOption = False,
 ) -> None:
-    """Read the site's event log, newest first."""
+    """List the site's event log, newest first."""
     from fieldpost.site.buffer import event_log as log
     from fieldpost.site.buffer.event_query import event_filter
 
-    asked = {
+    given = {
         "kind": kind,
         "severity": severity,
         "category": category,
@@ -93,34 +95,33 @@ def events(
         "until": until,
         "words": words,
     }
-    wanted = event_filter({name: value for name, value in asked.items() if value is not None})
+    wanted = event_filter({name: value for name, value in given.items() if value is not None})
     found = _read(folder, lambda cursor: log.query(cursor, wanted, limit=limit))
     _show(
         found,
         ("occurred_at", "severity", "kind", "category", "target", "instance", "message_id", "text"),
-        as_json,
-        "The log has no such entry.",
+        "No matching entries.",
     )
 
 
-def parked(limit: LimitOption = 100, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
-    """Show the calls and writes that wait for a person, the oldest first."""
+def parked(limit: LimitOption = 100, folder: SiteFolderOption = Path()) -> None:
+    """List parked calls, oldest first."""
     from fieldpost.site.site import Site
 
     with Site.open(folder) as site:
         found = site.tracking.parked(limit)
     columns = ("call_id", "created_at", "target_summary", "retry_count", "instance", "last_error")
-    _show(found, columns, as_json, "Nothing is parked here.")
+    _show(found, columns, "No parked calls.")
 
 
-def retry(call_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
-    """Put a parked call or write back into the queue: the agent tries it at once, counted anew."""
-    say(_act(folder, call_id, "retry"), as_json, f"{call_id} is tried again.")
+def retry(call_id: CallIdArgument, folder: SiteFolderOption = Path()) -> None:
+    """Retry a parked call. The agent tries it immediately, with a new retry count."""
+    done(_act(folder, call_id, "retry"), f"Queued {call_id} for retry.")
 
 
-def discard(call_id: CallIdArgument, folder: SiteFolderOption = Path(), as_json: JsonOption = False) -> None:
-    """Give a parked call or write up for good. Its record stays."""
-    say(_act(folder, call_id, "discard"), as_json, f"{call_id} is discarded.")
+def discard(call_id: CallIdArgument, folder: SiteFolderOption = Path()) -> None:
+    """Discard a parked call. Its record is kept."""
+    done(_act(folder, call_id, "discard"), f"Discarded {call_id}.")
 
 
 @rejected.callback()
@@ -128,9 +129,8 @@ def list_rejected(
     context: typer.Context,
     limit: LimitOption = 100,
     folder: SiteFolderOption = Path(),
-    as_json: JsonOption = False,
 ) -> None:
-    """Show the notifications that central refused for good, the longest there first."""
+    """List rejected notifications, oldest first."""
     if context.invoked_subcommand is not None:
         pass_folder_on(context, folder)
         return
@@ -143,33 +143,31 @@ def list_rejected(
     finally:
         buffer.close()
     columns = ("message_id", "rejected_at", "code", "error", "retry_count")
-    _show(found, columns, as_json, "The box is empty.")
+    _show(found, columns, "The rejected box is empty.")
 
 
 @rejected.command("resubmit")
 def resubmit_rejected(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")],
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the notification.")],
     folder: SiteFolderOption = Path(),
-    as_json: JsonOption = False,
 ) -> None:
-    """Send a rejected notification once more, under the same id."""
+    """Forward a rejected notification again, under the same id."""
     _leave_box(folder, message_id, "resubmit")
-    say({"notification_id": message_id, "status": "forwarding"}, as_json, f"{message_id} is sent again.")
+    done({"notification_id": message_id, "status": "forwarding"}, f"Queued {message_id} for forwarding.")
 
 
 @rejected.command("discard")
 def discard_rejected(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The notification's id.")],
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the notification.")],
     folder: SiteFolderOption = Path(),
-    as_json: JsonOption = False,
 ) -> None:
-    """Give a rejected notification up for good."""
+    """Discard a rejected notification."""
     _leave_box(folder, message_id, "discard")
-    say({"notification_id": message_id, "status": "discarded"}, as_json, f"{message_id} is discarded.")
+    done({"notification_id": message_id, "status": "discarded"}, f"Discarded {message_id}.")
 
 
-def _act(folder: Path, call_id: str, act: str) -> dict[str, Any]:
-    """The record as it is after the act."""
+def _act(folder: Path, call_id: str, action: str) -> dict[str, Any]:
+    """The record after the action."""
     from fieldpost.cli.local.script import record_of
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import Conflict
@@ -181,14 +179,14 @@ def _act(folder: Path, call_id: str, act: str) -> dict[str, Any]:
     try:
         tracking = Tracking(buffer.read)
         record = tracking.status(call_id)
-        if not getattr(buffer, act)(call_id, SystemClock().now(), by=_who()):
+        if not getattr(buffer, action)(call_id, SystemClock().now(), by=_who()):
             raise Conflict("operation.not_parked", f"{call_id} is {record.status.value}, not parked")
         return record_of(tracking.status(call_id))
     finally:
         buffer.close()
 
 
-def _leave_box(folder: Path, message_id: str, act: str) -> None:
+def _leave_box(folder: Path, message_id: str, action: str) -> None:
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import NotFound
     from fieldpost.core.ids import parse_notification_id
@@ -197,7 +195,7 @@ def _leave_box(folder: Path, message_id: str, act: str) -> None:
     from fieldpost.site.config.folder import read_folder
 
     known_id = parse_notification_id(message_id)
-    work = {"resubmit": box.resubmit, "discard": box.discard}[act]
+    work = {"resubmit": box.resubmit, "discard": box.discard}[action]
     buffer = Buffer(read_folder(folder).buffer_path)
     try:
         if not buffer.write(lambda cursor: work(cursor, known_id, SystemClock().now(), _who())):
@@ -217,10 +215,10 @@ def _read(folder: Path, work: Any) -> Any:
         buffer.close()
 
 
-def _show(found: list[Any], columns: tuple[str, ...], as_json: bool, empty: str) -> None:
+def _show(found: list[Any], columns: tuple[str, ...], empty: str) -> None:
     from fieldpost.cli.local.script import record_of
 
-    if as_json:
+    if is_json():
         print_json([record_of(one) for one in found])
         return
     rows = [[_short(getattr(one, column)) for column in columns] for one in found]
@@ -234,7 +232,7 @@ def _short(value: Any) -> Any:
 
 
 def _ask_agent(folder: Path) -> dict[str, Any] | None:
-    """What the agent says of its link; None if it does not answer."""
+    """The state of the link according to the agent; None if it does not answer."""
     import socket
     from http.client import HTTPConnection, HTTPException
 
@@ -246,8 +244,8 @@ def _ask_agent(folder: Path) -> dict[str, Any] | None:
     try:
         connection.sock.connect(str(folder / "agent.sock"))
         connection.request("GET", "/v1/site")
-        told = json.loads(connection.getresponse().read(ANSWER_BYTES_MAX))
-        link: dict[str, Any] = told["link"]
+        answer = json.loads(connection.getresponse().read(ANSWER_BYTES_MAX))
+        link: dict[str, Any] = answer["link"]
         return link
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return None
@@ -255,11 +253,11 @@ def _ask_agent(folder: Path) -> dict[str, Any] | None:
         connection.close()
 
 
-def _link_sentence(link: Any) -> str:
+def _link_text(link: Any) -> str:
     if link is None:
-        return "the agent does not say"
+        return "unknown: the agent does not answer"
     if link["is_ok"]:
-        return f"well, last at {moment(link['last_ok_at'])}" if link["last_ok_at"] else "not tried yet"
+        return f"ok, last contact {moment(link['last_ok_at'])}" if link["last_ok_at"] else "not used yet"
     return f"failing since {moment(link['failing_since'])}: {link['error']}"
 
 
@@ -268,10 +266,10 @@ def _counts(counts: Any) -> str | None:
 
 
 def _who() -> str:
-    """Whoever works at this machine, for the log."""
+    """The user of this machine, for the event log."""
     import getpass
 
     try:
         return f"{getpass.getuser()} at the site"
     except (OSError, KeyError):
-        return "somebody at the site"
+        return "someone at the site"
