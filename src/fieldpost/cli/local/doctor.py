@@ -38,11 +38,7 @@ def doctor(
     """
     from fieldpost.core.checks import CheckVerdict, Diagnosis
 
-    found = (
-        Diagnosis(tuple(_installation(central())))
-        if is_remote
-        else _this_machine(config, store, folder, port)
-    )
+    found = Diagnosis(tuple(_installation(central()))) if is_remote else _this_machine(config, store, folder, port)
     if is_json():
         checks = [{"name": c.name, "status": c.verdict.value, "detail": c.detail} for c in found.checks]
         print_json({"status": found.verdict.value, "checks": checks})
