@@ -250,7 +250,7 @@ async def test_a_site_goes_offline_and_when_it_is_back_what_was_asked_of_it_is_d
 ) -> None:
     async with HttpServer() as erp, site_agent(tmp_path / "site", url, front.tokens["site"], erp.url) as (site, agent):
         erp.on().answer(503)
-        command_sender = asyncio.create_task(front.app.state.command_sender.run())
+        command_sender = asyncio.create_task(front.commands.run())
         call_id = await asyncio.to_thread(lambda: site.external("erp").call("POST", "/orders", json={"order": 7}))
         await log_in(front, page, "operator", "/cached-calls?status=parked")
         row = page.locator("tr[data-row]", has_text="erp")

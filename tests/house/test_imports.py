@@ -13,6 +13,7 @@ WRONG_IMPORTS = [
     pytest.param("core/__init__.py", "import fieldpost.link", id="core-looks-up"),
     pytest.param("central/store/__init__.py", "import fieldpost.central.adapters", id="store-knows-adapters"),
     pytest.param("central/watch/__init__.py", "import fieldpost.central.operate", id="watch-knows-operate"),
+    pytest.param("central/commands/__init__.py", "import fieldpost.central.ingest", id="commands-know-ingest"),
     pytest.param("front/__init__.py", "import fieldpost.central.store", id="front-has-sql"),
     pytest.param("site/buffer/__init__.py", "import fieldpost.site.forwarding", id="buffer-knows-forwarding"),
     pytest.param("site/config/__init__.py", "import fieldpost.site.carriers", id="config-knows-carriers"),

@@ -20,7 +20,9 @@ from starlette.types import ASGIApp
 
 from fieldpost.central import adapters
 from fieldpost.central.access.passwords import Passwords
+from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.ingest.mirror import MirrorOptions
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.key_files import SecretsOptions
 from fieldpost.central.store.accounts import identities
@@ -68,6 +70,7 @@ class Front:
     clock: ManualClock
     operate: Operate
     watch: Watch
+    commands: CommandSender
     app: Starlette
     tokens: dict[str, str] = field(default_factory=dict)
     """API tokens by role, and site tokens by the site's name."""
@@ -114,8 +117,9 @@ async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]
         found = {adapter.type: adapter for adapter in (kind() for kind in _adapters())}
         operate = Operate.over(centre.store, found, clock, centre.keyring, passwords=Passwords(CHEAP))
         watch = Watch.over(centre.store, clock, keyring=centre.keyring, metrics=centre.metrics)
-        app = create_app(operate, watch, centre.ingest, effective_settings=_in_force())
-        front = Front(centre, clock, operate, watch, app)
+        commands = CommandSender(centre.store, centre.ingest.mirrors, MirrorOptions().reconcile_interval_s, clock)
+        app = create_app(operate, watch, centre.ingest, commands, effective_settings=_in_force())
+        front = Front(centre, clock, operate, watch, commands, app)
         for role in Role:
             await _add_account(front, role)
         front.tokens["site"] = (await operate.sites.add(ADMIN, SITE)).token

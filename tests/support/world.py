@@ -283,22 +283,23 @@ async def _people_act(world: World, end: datetime) -> None:
     world.clock.advance(2)
     await operate.bulk_actions.sweep()
     world.go_to(max(end - timedelta(minutes=8), world.clock.now()))
+    intents = front.commands.intents
     for kind, site, arguments in (
         (IntentKind.RETRY, "island", None),
         (IntentKind.LIST_REJECTED, "plant-north", {"limit": 20}),
         (IntentKind.QUERY_EVENTS, "plant-north", {"limit": 20}),
     ):
         about = [world.notable[f"call at {site}"]] if kind is IntentKind.RETRY else []
-        given = await operate.intents.give(
+        given = await operate.intents.create(
             OPERATOR, site, kind, message_ids=about, arguments=arguments, reason="the ERP is back" if about else None
         )
         world.places["intent_id"] = given[0].intent_id
         if kind is IntentKind.LIST_REJECTED:
-            await operate.intents.to_send(given)
+            await intents.to_send(given)
             answer = CommandResult(intent_id=given[0].intent_id, outcome="applied", rows=(_rejected(world, end),))
-            await operate.intents.settle(site, answer)
-    await operate.intents.to_send(given)
-    await operate.intents.settle(
+            await intents.settle(site, answer)
+    await intents.to_send(given)
+    await intents.settle(
         "plant-north", CommandResult(intent_id=given[0].intent_id, outcome="applied", rows=_events(world, end))
     )
     world.places |= {"action_id": done.action_id, "link": (await operate.users.reset_password(ADMIN, "kim")).token}

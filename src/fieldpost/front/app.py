@@ -7,6 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
@@ -16,8 +17,6 @@ from fieldpost.front.allowance import Allowances
 from fieldpost.front.api import routes as api
 from fieldpost.front.backend import Backend
 from fieldpost.front.change_feed import ChangeFeed
-from fieldpost.front.command_sender import CommandSender
-from fieldpost.front.connections import ControlConnections
 from fieldpost.front.console.serve import Console
 from fieldpost.front.guard import ResponseGuard
 from fieldpost.front.http.problems import http_problem
@@ -31,6 +30,7 @@ def create_app(
     operate: Operate,
     watch: Watch,
     ingest: Ingest,
+    commands: CommandSender,
     options: FrontOptions | None = None,
     clock: Clock | None = None,
     effective_settings: EffectiveSettings | None = None,
@@ -38,19 +38,15 @@ def create_app(
     """One for a process, behind a `server.Server`, which keeps the limits that only a server can.
 
     `effective_settings` are the settings of the whole process, for display; the front itself reads its `options`.
-    Run `state.command_sender` beside it: the loop that sends commands to sites.
     """
     clock = clock or SystemClock()
     options = options or FrontOptions()
-    links = ControlConnections()
-    command_sender = CommandSender(links, operate.intents, ingest.mirrors, clock)
     backend = Backend(
         operate,
         watch,
         ingest,
         Allowances(options, clock),
-        links,
-        command_sender,
+        commands,
         ChangeFeed(watch.overview.change_tokens),
         options,
         effective_settings or EffectiveSettings(),
@@ -74,7 +70,6 @@ def create_app(
     app = Starlette(exception_handlers={HTTPException: http_error})
     app.router.redirect_slashes = False
     app.state.backend = backend
-    app.state.command_sender = command_sender
     table.add_to(app, backend)
     console.add_routes(app)
     app.add_middleware(ResponseGuard)

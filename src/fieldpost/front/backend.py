@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.allowance import Allowances
 from fieldpost.front.change_feed import ChangeFeed
-from fieldpost.front.command_sender import CommandSender
-from fieldpost.front.connections import ControlConnections
+from fieldpost.front.connections import PolledLink
 from fieldpost.front.options import FrontOptions
 
 
@@ -19,9 +19,10 @@ class Backend:
     watch: Watch
     ingest: Ingest
     allowances: Allowances
-    links: ControlConnections
-    command_sender: CommandSender
+    commands: CommandSender
     change_feed: ChangeFeed
     options: FrontOptions = field(default_factory=FrontOptions)
     effective_settings: EffectiveSettings = field(default_factory=EffectiveSettings)
     """The settings that this node works by."""
+    polled: dict[str, PolledLink] = field(default_factory=dict)
+    """The control connections of sites that poll by POST, by site."""

@@ -5,8 +5,8 @@ one that is spoken to; when it ends, the one before it is.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from starlette.websockets import WebSocketDisconnect
 
@@ -88,33 +88,3 @@ class PolledLink(ControlLink):
 
     async def _keep(self, data: bytes) -> None:
         raise AssertionError("it has no line of its own")
-
-
-class ControlConnections:
-    """One for a node."""
-
-    def __init__(self) -> None:
-        self._links: dict[str, list[ControlLink]] = {}
-        self.polled: dict[str, PolledLink] = {}
-        """By site, those that ask by POST."""
-
-    def of(self, site: str) -> ControlLink | None:
-        """The connection to speak to the site by, if this node holds one."""
-        return next((link for link in reversed(self._links.get(site, [])) if not link.is_over), None)
-
-    @property
-    def sites(self) -> list[str]:
-        """The sites that are connected to this node."""
-        return [site for site in self._links if self.of(site) is not None]
-
-    @contextmanager
-    def held(self, link: ControlLink) -> Iterator[None]:
-        """While this connection stands it is among those to speak by."""
-        self._links.setdefault(link.site, []).append(link)
-        try:
-            yield
-        finally:
-            link.end()
-            self._links[link.site].remove(link)
-            if not self._links[link.site]:
-                del self._links[link.site]

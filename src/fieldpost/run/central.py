@@ -15,6 +15,7 @@ import fieldpost
 from fieldpost.central import adapters
 from fieldpost.central.access.accounts import FirstAccount, link_path
 from fieldpost.central.access.oidc import Oidc
+from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
@@ -130,6 +131,7 @@ async def _serve(
         operate = replace(operate, oidc=oidc)
     metrics = Metrics(clock)
     ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror)
+    commands = CommandSender(store, ingest.mirrors, settings.mirror.reconcile_interval_s, clock)
     rng = random.Random(secrets.randbits(64))
     dispatcher = Dispatcher(store, found, node_id, clock, rng, settings.dispatch, keyring, metrics)
     sweep_interval_s = settings.dispatch.interval_s
@@ -143,7 +145,7 @@ async def _serve(
     )
     watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
     shown = EffectiveSettings(node_id, effective_settings(settings, origins))
-    app = create_app(operate, watch, ingest, settings.front, clock, shown)
+    app = create_app(operate, watch, ingest, commands, settings.front, clock, shown)
     certificate = Certificate(settings.front) if settings.front.has_tls else None
     server = CentralServer(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
     await _announce_node(store, node_id)
@@ -163,7 +165,7 @@ async def _serve(
                     upkeep.purge.run(),
                     upkeep.sampler.run(),
                     upkeep.indexer.run(),
-                    app.state.command_sender.run(),
+                    commands.run(),
                     operate.bulk_actions.run(),
                 )
             ]

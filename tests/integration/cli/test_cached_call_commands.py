@@ -39,7 +39,7 @@ async def connected(cli: Cli, calls: Calls) -> AsyncIterator[None]:
     control = Control(read_folder(folder), calls.buffer, ForwardHealth, SystemClock(), Random(1), options=QUICK)
     stopping = asyncio.Event()
     running = asyncio.create_task(control.run(stopping))
-    command_sender = asyncio.create_task(cli.front.app.state.command_sender.run())
+    command_sender = asyncio.create_task(cli.front.commands.run())
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
+from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.store.engine.store import PostgresStore, parse_url
 from fieldpost.central.watch.watch import Watch
@@ -60,7 +61,9 @@ async def test_a_node_without_free_connections_puts_sites_off_and_goes_on_when_t
     store = PostgresStore(parse_url(pg_url), None, connections_max=CONNECTIONS, wait_s=1.0)
     centre = Centre(store, clock, ScriptedAdapter())
     operate = Operate.over(store, centre.adapters, clock, centre.keyring)
-    app = create_app(operate, Watch.over(store, clock), centre.ingest)
+    app = create_app(
+        operate, Watch.over(store, clock), centre.ingest, CommandSender(store, centre.ingest.mirrors, 300.0, clock)
+    )
     await centre.add_channel()
     await centre.add_list()
     token = (await operate.sites.add(ADMIN, SITE)).token

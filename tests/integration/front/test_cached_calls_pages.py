@@ -89,18 +89,18 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
         assert "parked" in visitor.text
         assert f"act=discard&amp;call={one}" not in visitor.page.text, "one word at a time"
         assert (await front.watch.cached_calls.detail(SITE, one)).call == before
-        (intent,) = await front.operate.intents.open_of([SITE], 10)
+        (intent,) = await front.commands.intents.of([SITE], 10)
         assert (intent.kind, intent.message_id, intent.reason, intent.actor) == (
             IntentKind.RETRY,
             one,
             "erp is back",
             "operator",
         )
-        await front.operate.intents.to_send([intent])
+        await front.commands.intents.to_send([intent])
         assert "sent" in await visitor.look(f"/cached-calls/{one}")
         assert f'action="/sites/{SITE}/events"' in visitor.page.text, "its attempts stand in the site's own log"
         assert f'action="/intents/{intent.intent_id}/cancel"' not in visitor.page.text, "what was sent is sent"
-        await front.operate.intents.settle(SITE, CommandResult(intent.intent_id, "applied"))
+        await front.commands.intents.settle(SITE, CommandResult(intent.intent_id, "applied"))
         told = await visitor.look(f"/cached-calls/{one}", site=SITE)
         assert "Retry: the site applied it" in told
         assert (await front.watch.cached_calls.detail(None, one)).call == before
@@ -121,7 +121,7 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
         assert "Discard 4 calls?" in visitor.text
         assert "1 of them is no longer parked" in visitor.text
         await visitor.send("/cached-calls/give")
-        found = await quick.operate.intents.open_of([SITE, "other"], 10)
+        found = await quick.commands.intents.of([SITE, "other"], 10)
         assert {(i.site, i.message_id, i.kind.value) for i in found} == {
             (SITE, marked[0], "discard"),
             (SITE, marked[1], "discard"),
@@ -131,7 +131,7 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
         chosen = [f"{marked[0]} {SITE}", f"{marked[0]} gone"]
         visitor.page = await visitor.client.get("/cached-calls/ask", params={"act": "retry", "call": chosen})
         assert (await visitor.send("/cached-calls/give")).status_code == 404
-        assert await quick.operate.intents.open_of([SITE, "other"], 10) == found, "for all of them, or for none"
+        assert await quick.commands.intents.of([SITE, "other"], 10) == found, "for all of them, or for none"
         assert "Nothing is selected" in await visitor.look("/cached-calls/ask?act=discard")
         for wrong in ("?act=burn&call=x", "?act=retry&call=x", f"?act=retry&call={marked[0]}"):
             await visitor.look(f"/cached-calls/ask{wrong}")
@@ -147,11 +147,11 @@ async def test_a_site_is_asked_for_what_is_parked_and_its_answer_is_readable(qui
         await visitor.client.post(
             "/cached-calls/parked", data={"csrf": csrf_in(visitor.page.text), "site": SITE, "next": "/cached-calls"}
         )
-        (intent,) = await quick.operate.intents.open_of([SITE], 10)
+        (intent,) = await quick.commands.intents.of([SITE], 10)
         assert "It is sent to the site at once" in await visitor.look(f"/intents/{intent.intent_id}")
-        await quick.operate.intents.to_send([intent])
+        await quick.commands.intents.to_send([intent])
         rows = ({"call_id": calls.parked(), "target": "erp <POST>", "created_at": "2026-11-15T01:02:03Z"},)
-        await quick.operate.intents.settle(SITE, CommandResult(intent.intent_id, "applied", None, rows, "17"))
+        await quick.commands.intents.settle(SITE, CommandResult(intent.intent_id, "applied", None, rows, "17"))
         answer = await visitor.look(f"/intents/{intent.intent_id}")
         for words in ("erp <POST>", "Created at", "1 line, as", "--cursor 17"):
             assert words in answer
@@ -159,10 +159,10 @@ async def test_a_site_is_asked_for_what_is_parked_and_its_answer_is_readable(qui
 
 
 async def test_open_intents_come_first_by_site_and_can_be_cancelled_while_they_wait(quick: Front) -> None:
-    ended = (await quick.operate.intents.give(OPERATOR, SITE, IntentKind.RECONCILE))[0]
-    await quick.operate.intents.to_send([ended])
-    await quick.operate.intents.settle(SITE, CommandResult(ended.intent_id, "operation_failed", "disk <full>"))
-    opened = (await quick.operate.intents.give(OPERATOR, SITE, IntentKind.LIST_REJECTED, reason="why"))[0]
+    ended = (await quick.operate.intents.create(OPERATOR, SITE, IntentKind.RECONCILE))[0]
+    await quick.commands.intents.to_send([ended])
+    await quick.commands.intents.settle(SITE, CommandResult(ended.intent_id, "operation_failed", "disk <full>"))
+    opened = (await quick.operate.intents.create(OPERATOR, SITE, IntentKind.LIST_REJECTED, reason="why"))[0]
     async with visiting(quick, "operator") as visitor:
         text = await visitor.look("/intents")
         assert text.index("List what is rejected") < text.index("Ended") < text.index("disk <full>")
@@ -190,7 +190,7 @@ async def test_a_viewer_sees_calls_and_reads_which_role_an_act_needs(quick: Fron
         assert "data-select" not in visitor.page.text
         form = {"csrf": csrf_in(visitor.page.text), "act": "retry", "calls": f"{one} {SITE}"}
         assert (await visitor.client.post("/cached-calls/give", data=form)).status_code == 403
-        assert await quick.operate.intents.open_of([SITE], 10) == []
+        assert await quick.commands.intents.of([SITE], 10) == []
         assert (await visitor.client.get(f"/cached-calls/{one}?site=elsewhere")).status_code == 404
 
 
@@ -201,7 +201,7 @@ async def test_an_operator_has_a_sites_calls_read_anew(quick: Front, calls: Call
         await visitor.look("/cached-calls", site=SITE)
         await visitor.send("/cached-calls/reconcile")
         assert "will be read anew" in visitor.text
-        (intent,) = await quick.operate.intents.open_of([SITE], 10)
+        (intent,) = await quick.commands.intents.of([SITE], 10)
         assert intent.kind is IntentKind.RECONCILE
 
 

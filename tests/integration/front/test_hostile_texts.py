@@ -134,12 +134,12 @@ async def _fill(world: World) -> None:
         ),
     )
     for kind in (IntentKind.QUERY_EVENTS, IntentKind.LIST_REJECTED):
-        (given,) = await operate.intents.give(OPERATOR, SITE, kind, arguments={"limit": 20}, reason=EVIL)
-        await operate.intents.to_send([given])
+        (given,) = await operate.intents.create(OPERATOR, SITE, kind, arguments={"limit": 20}, reason=EVIL)
+        await world.front.commands.intents.to_send([given])
         row = {"id": SAID, "at": to_text(now), "subject": SAID, "message": SAID, "kind": SAID, "severity": SAID}
         row |= {"message_id": SAID, "notification_id": SAID, "list_name": SAID, "error": SAID, "category": SAID}
         answer = CommandResult(intent_id=given.intent_id, outcome="applied", detail=SAID, rows=(row,))
-        await operate.intents.settle(SITE, answer)
+        await world.front.commands.intents.settle(SITE, answer)
     places = {"sites": SITE, "site": SITE, "lists": EVIL, "notification_id": parked, "action_id": act.action_id}
     world.places |= places | {"call_id": call.call_id, "intent_id": given.intent_id}
 

@@ -65,7 +65,7 @@ async def house(sqlite_url: str, tmp_path: Path) -> AsyncIterator[House]:
         outbound = Outbound(clock=clock)
         oidc = Oidc(front.centre.store, clock, front.operate.logins, outbound.admin_http, options, URL)
         front.operate = replace(front.operate, oidc=oidc)
-        front.app = create_app(front.operate, front.watch, front.centre.ingest, clock=clock)
+        front.app = create_app(front.operate, front.watch, front.centre.ingest, front.commands, clock=clock)
         yield House(front, provider, oidc)
         await outbound.close()
 
@@ -204,7 +204,7 @@ async def test_a_provider_that_describes_itself_wrongly_is_not_asked(house: Hous
 
 async def test_without_a_provider_there_is_no_such_login(house: House) -> None:
     front = house.front
-    plain = create_app(replace(front.operate, oidc=None), front.watch, front.centre.ingest)
+    plain = create_app(replace(front.operate, oidc=None), front.watch, front.centre.ingest, front.commands)
     transport = httpx2.ASGITransport(app=plain)
     async with httpx2.AsyncClient(transport=transport, base_url=URL) as client:
         assert "/login/oidc" not in (await client.get("/login")).text

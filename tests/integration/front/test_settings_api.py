@@ -28,7 +28,10 @@ async def front(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Front]:
     async with open_front(sqlite_url, clock) as opened:
         shown = EffectiveSettings("node-1", effective_settings(settings))
         yield replace(
-            opened, app=create_app(opened.operate, opened.watch, opened.centre.ingest, effective_settings=shown)
+            opened,
+            app=create_app(
+                opened.operate, opened.watch, opened.centre.ingest, opened.commands, effective_settings=shown
+            ),
         )
 
 

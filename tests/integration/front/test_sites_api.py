@@ -46,9 +46,9 @@ async def test_a_call_is_shown_as_its_site_reported_it_and_no_act_at_central_edi
     before = (await ask(front, f"cached-calls/{one}", site=SITE))["cached_call"]
     assert (before["status"], before["target"], before["site"]) == ("parked", "erp POST /orders", SITE)
     (given,) = (await post(front, "intents", {"site": SITE, "kind": "retry", "message_ids": [one]}))["intents"]
-    (intent,) = await front.operate.intents.open_of([SITE], 10)
-    await front.operate.intents.to_send([intent])
-    await front.operate.intents.settle(SITE, CommandResult(given["intent_id"], "applied"))
+    (intent,) = await front.commands.intents.of([SITE], 10)
+    await front.commands.intents.to_send([intent])
+    await front.commands.intents.settle(SITE, CommandResult(given["intent_id"], "applied"))
     clock.advance(1)
     detail = await ask(front, f"cached-calls/{one}", site=SITE)
     assert detail["cached_call"] == before

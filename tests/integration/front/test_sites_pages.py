@@ -269,7 +269,7 @@ async def test_the_event_log_is_asked_for_with_filters_in_the_visitors_zone(quic
 
 
 async def test_intents_of_a_site_are_listed_and_can_be_cancelled_there(quick: Front) -> None:
-    (given,) = await quick.operate.intents.give(OPERATOR, SITE, IntentKind.LIST_PARKED)
+    (given,) = await quick.operate.intents.create(OPERATOR, SITE, IntentKind.LIST_PARKED)
     async with logged_in(quick, "operator") as client:
         page = await client.get(f"/sites/{SITE}")
         assert f'href="/intents/{given.intent_id}"' in page.text
@@ -298,8 +298,8 @@ async def answer(
 ) -> None:
     """What the site says once it is there."""
     intent = await front.watch.cached_calls.intent(intent_id)
-    await front.operate.intents.to_send([intent])
-    await front.operate.intents.settle(SITE, CommandResult(intent_id, outcome, None, tuple(rows), next_))
+    await front.commands.intents.to_send([intent])
+    await front.commands.intents.settle(SITE, CommandResult(intent_id, outcome, None, tuple(rows), next_))
 
 
 def box_row(number: int, subject: str) -> dict[str, Cell]:

@@ -187,7 +187,7 @@ async def test_passwords_are_not_taken_over_plain_http_from_another_machine(fron
             assert (await browser.post("/set-password", data=chosen)).status_code == 403
             assert "fieldpost-session" not in browser.cookies
             assert await front.operate.logins.whose_link(link.token) == "viewer", "the link is not used up"
-    plain = create_app(front.operate, front.watch, front.centre.ingest, FrontOptions(plain_login=True))
+    plain = create_app(front.operate, front.watch, front.centre.ingest, front.commands, FrontOptions(plain_login=True))
     async with visitor(plain, "http://central.example", ELSEWHERE) as browser:
         assert 'type="password"' in (await browser.get("/login")).text
 
@@ -196,7 +196,7 @@ async def test_passwords_are_not_taken_over_plain_http_from_another_machine(fron
 async def test_what_a_proxy_says_is_believed_only_of_one_that_is_named(front: Front) -> None:
     said = {"x-forwarded-for": "198.51.100.7", "x-forwarded-proto": "https", "x-forwarded-host": "evil.example"}
     options = FrontOptions(trusted_proxies="10.0.0.0/8 fd00::/8")
-    behind = create_app(front.operate, front.watch, front.centre.ingest, options, front.clock)
+    behind = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options, front.clock)
     for app, client, is_believed in ((behind, PROXY, True), (behind, ELSEWHERE, False), (front.app, PROXY, False)):
         async with visitor(app, "http://central.example", client, said) as browser:
             page = await browser.get("/login")
@@ -235,7 +235,7 @@ def test_the_address_is_the_last_that_no_trusted_proxy_has(passed_on: list[str],
 @pytest.mark.bad_input(54)
 async def test_delays_are_by_the_address_that_the_proxy_vouches_for(front: Front) -> None:
     options = FrontOptions(trusted_proxies="10.0.0.1")
-    behind = create_app(front.operate, front.watch, front.centre.ingest, options, front.clock)
+    behind = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options, front.clock)
     for number in range(3):
         said = {"x-forwarded-for": f"{number}.{number}.{number}.{number}, 198.51.100.7", "x-forwarded-proto": "https"}
         async with visitor(behind, "https://central.example", PROXY, said) as browser:

@@ -182,7 +182,7 @@ async def test_both_ends_notice_a_half_open_control_connection_and_the_site_open
     async def handle(message: LinkMessage) -> LinkMessage | None:
         raise AssertionError(message)
 
-    links = front.app.state.backend.links
+    links = front.app.state.backend.commands.connections
     async with served(front.app) as url, bad_line(url) as line:
         endpoint = Endpoint(line.url, front.tokens["site"])
         client = ControlClient(lambda: endpoint, handle, SystemClock(), Random(1), interval_s=0.05)

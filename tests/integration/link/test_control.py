@@ -41,12 +41,12 @@ async def test_a_control_connection_is_known_by_its_site_for_as_long_as_it_lasts
         with pytest.raises(Unavailable, match="no control connection"):
             await client.send(Hello(1, "x"))
         async with running(client):
-            await until(lambda: client.is_connected and backend.links.of("plant-7"))
-            assert backend.links.sites == ["plant-7"]
-            link = backend.links.of("plant-7")
+            await until(lambda: client.is_connected and backend.commands.connections.of("plant-7"))
+            assert backend.commands.connections.sites == ["plant-7"]
+            link = backend.commands.connections.of("plant-7")
             assert link is not None
             assert client.greeting is not None
-        await until(lambda: backend.links.of("plant-7") is None)
+        await until(lambda: backend.commands.connections.of("plant-7") is None)
         assert not client.is_connected
         with pytest.raises(Unavailable, match="not connected"):
             await link.send(Refusal("x", "y"))
@@ -144,7 +144,8 @@ async def test_a_rotated_token_is_noticed_without_a_restart_on_both_connections(
 @pytest.mark.dec("DEC-26")
 @pytest.mark.threat(2)
 async def test_a_site_in_debt_for_its_data_is_still_heard_on_its_control_connection(front: Front) -> None:
-    app = create_app(front.operate, front.watch, front.centre.ingest, FrontOptions(items_per_s=1, burst_s=1))
+    options = FrontOptions(items_per_s=1, burst_s=1)
+    app = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options)
     async with served(app) as url, aiohttp.ClientSession(base_url=url) as http:
         line = Line(front, url, http)
         async with line.websocket() as data:

@@ -41,7 +41,7 @@ async def serving(
     front: Front, caplog: pytest.LogCaptureFixture, options: FrontOptions, clock: Clock | None = None
 ) -> AsyncIterator[Line]:
     """The application with these options; afterwards it is alive."""
-    app = create_app(front.operate, front.watch, front.centre.ingest, options, clock)
+    app = create_app(front.operate, front.watch, front.centre.ingest, front.commands, options, clock)
     with without_bugs(caplog):
         async with served(app, options) as url, aiohttp.ClientSession(base_url=url) as http:
             line = Line(front, url, http)

@@ -75,20 +75,20 @@ async def test_without_websockets_both_ends_speak_all_the_same(front: Front, mon
     async with served(front.app) as url, without_websockets(url) as proxied:
         client = client_of(front, proxied, handler)
         async with running(client):
-            await until(lambda: client.is_connected and backend.links.of("plant-7"))
-            link = backend.links.of("plant-7")
+            await until(lambda: client.is_connected and backend.commands.connections.of("plant-7"))
+            link = backend.commands.connections.of("plant-7")
             await link.send(Reconcile(0))
             await until(lambda: Reconcile(0) in asked)
             await client.send(Health(sent_at=SENT_AT, version="1.2.3", backlog={"notification": 4}))
             # What central does not take is refused, as on a WebSocket, and the connection stays.
             await client.send(Reconcile(5))
             assert client.is_connected
-            assert backend.links.of("plant-7") is link
+            assert backend.commands.connections.of("plant-7") is link
             monkeypatch.setattr(connections, "SILENCE_S", 0.5)
             await link.send(Reconcile(2))
             await until(lambda: Reconcile(2) in asked, what="the site to ask once more")
         # It asks no more: after a while it is gone.
-        await until(lambda: backend.links.of("plant-7") is None)
+        await until(lambda: backend.commands.connections.of("plant-7") is None)
         with pytest.raises(Unavailable):
             await link.send(Reconcile(1))
 
@@ -105,11 +105,11 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
         asked: list[LinkMessage] = []
         client = client_of(front, url, asked.append)
         async with running(client):
-            await until(lambda: client.is_connected and backend.links.of("plant-7"))
-            await backend.command_sender.sweep()
-            await backend.command_sender.settled()
+            await until(lambda: client.is_connected and backend.commands.connections.of("plant-7"))
+            await backend.commands.sweep()
+            await backend.commands.settled()
             await until(lambda: any(isinstance(message, Reconcile) for message in asked))
-        return backend.links.polled["plant-7"]
+        return backend.polled["plant-7"]
 
     async with served(front.app) as url, without_websockets(url) as proxied:
         link = await begin(proxied)
@@ -126,8 +126,8 @@ async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypa
     async with served(front.app) as url, without_websockets(url) as proxied:
         client = client_of(front, proxied, lambda message: None)
         async with running(client):
-            await until(lambda: client.is_connected and backend.links.of("plant-7"))
-            link = backend.links.of("plant-7")
+            await until(lambda: client.is_connected and backend.commands.connections.of("plant-7"))
+            link = backend.commands.connections.of("plant-7")
             for number in range(connections.WAITING_MAX):
                 await link.send(Refusal("x", str(number)))
             with pytest.raises(Unavailable, match="does not ask"):
@@ -156,4 +156,4 @@ async def test_nobody_is_heard_by_post_without_a_sites_token(front: Front) -> No
         for headers in ({}, {"Authorization": f"Bearer {front.tokens['viewer']}"}):
             async with http.post(f"{url}/link/v1/control", data=b'{"t":"hello"}', headers=headers) as answer:
                 assert answer.status == 401
-    assert front.app.state.backend.links.sites == []
+    assert front.app.state.backend.commands.connections.sites == []

@@ -15,7 +15,6 @@ from fieldpost.central.store.sites import cached_calls, mirrors
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.clock import SystemClock
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
-from fieldpost.front.command_sender import CommandSender
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.endpoint import CONTROL_PATH
 from fieldpost.link.messages import Command, Hello, LinkMessage, Reconcile
@@ -45,7 +44,7 @@ async def front(sqlite_url: str, clock: Any) -> AsyncIterator[Front]:
 async def central(front: Front) -> AsyncIterator[str]:
     """Central as it is served, with its command_sender; its URL."""
     async with served(front.app) as url:
-        command_sender = asyncio.create_task(errands_of(front).run())
+        command_sender = asyncio.create_task(front.commands.run())
         try:
             yield url
         finally:
@@ -59,12 +58,6 @@ def calls(tmp_path: Path) -> Iterator[Calls]:
     opened = Calls(tmp_path / "site" / "buffer.db", SystemClock())
     yield opened
     opened.close()
-
-
-def errands_of(front: Front) -> CommandSender:
-    command_sender = front.app.state.command_sender
-    assert isinstance(command_sender, CommandSender)
-    return command_sender
 
 
 @asynccontextmanager
@@ -129,7 +122,7 @@ async def test_every_transition_is_learned_by_asking_alone_when_telemetry_is_off
     async with agent(calls, central, front.tokens["site"], QUIET):
         for call_id, status in changes_of(calls):
             # The interval is over.
-            errands_of(front).connected(SITE)
+            front.commands.connected(SITE)
             await mirrored(front, call_id, status)
 
 
@@ -147,10 +140,10 @@ async def test_an_operators_retry_of_a_parked_call_shows_retrying_in_the_mirror(
         await mirrored(front, one, "retrying")
         calls.park(one)
         await mirrored(front, one, "parked")
-        (discard,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.DISCARD, message_ids=[one])
+        (discard,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.DISCARD, message_ids=[one])
         await mirrored(front, one, "discarded")
         assert (await ended(front, discard)).outcome == "applied"
-        (again,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one])
+        (again,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one])
         assert (await ended(front, again)).outcome == "not_parked"
 
 
@@ -159,7 +152,7 @@ async def test_an_intent_given_while_the_site_is_away_waits_and_is_applied_once_
     front: Front, central: str, calls: Calls
 ) -> None:
     one, two = calls.parked(), calls.parked()
-    given = await front.operate.intents.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one, two])
+    given = await front.operate.intents.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one, two])
     cancelled = await front.operate.intents.cancel(OPERATOR, given[1].intent_id)
     assert cancelled.state is IntentState.CANCELLED
     assert (await front.watch.cached_calls.intent(given[0].intent_id)).state is IntentState.WAITING
@@ -176,7 +169,7 @@ async def test_a_command_whose_answer_was_lost_is_sent_again_and_acts_once(
     front: Front, central: str, calls: Calls
 ) -> None:
     one = calls.parked()
-    (given,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one])
+    (given,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one])
     async with raw_site(central, front.tokens["site"]) as line:
         command = await heard(line, Command)
         # The site does it and is cut off before it can say so.
@@ -196,11 +189,11 @@ async def test_a_command_whose_answer_was_lost_is_sent_again_and_acts_once(
 async def test_central_looks_into_a_site_over_the_line(front: Front, central: str, calls: Calls) -> None:
     one = calls.parked()
     async with agent(calls, central, front.tokens["site"]):
-        (parked,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.LIST_PARKED)
-        (log,) = await front.operate.intents.give(
+        (parked,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.LIST_PARKED)
+        (log,) = await front.operate.intents.create(
             OPERATOR, SITE, IntentKind.QUERY_EVENTS, arguments={"severity": "error"}
         )
-        (box,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.LIST_REJECTED)
+        (box,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.LIST_REJECTED)
         answers = [(await ended(front, intent)).answer for intent in (parked, log, box)]
     rows: list[Any] = [answer["rows"] for answer in answers if answer is not None]
     assert [[row.get("call_id") or row["message_id"] for row in found] for found in rows] == [[one], [one], []]
@@ -210,7 +203,7 @@ async def test_reading_anew_is_done_on_an_operators_word(front: Front, central: 
     one = calls.issue()
     async with agent(calls, central, front.tokens["site"], QUIET):
         await mirrored(front, one, "pending")
-        (given,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.RECONCILE)
+        (given,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.RECONCILE)
         assert (await ended(front, given)).outcome == "applied"
 
         async def is_read() -> bool:
@@ -241,11 +234,11 @@ async def test_a_site_that_answers_nothing_does_not_keep_central_from_the_others
 ) -> None:
     one = calls.parked()
     dead = (await front.operate.sites.add(ADMIN, "dead")).token
-    (ignored,) = await front.operate.intents.give(OPERATOR, "dead", IntentKind.LIST_PARKED)
+    (ignored,) = await front.operate.intents.create(OPERATOR, "dead", IntentKind.LIST_PARKED)
     async with raw_site(central, dead) as line:
         await heard(line, Command)
         await heard(line, Reconcile)
-        (given,) = await front.operate.intents.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one])
+        (given,) = await front.operate.intents.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[one])
         async with agent(calls, central, front.tokens["site"]):
             assert (await ended(front, given)).outcome == "applied"
         still = await front.watch.cached_calls.intent(ignored.intent_id)

@@ -1,7 +1,7 @@
-"""Intents: an operator's word to a site, kept until the site has done it. See `core.intent` for their life.
+"""Intents: an operator's requests to a site, kept until the site has carried them out. See `core.sites.intent`.
 
-Giving one checks, audits and stores it; whether the site is there does not matter. The node that holds the site's
-control connection sends what is open (`to_send`) and writes what the site answers (`settle`).
+Creating one checks, audits and stores it; the site need not be online. The node that has the site's control connection
+sends it (`central.commands`).
 """
 
 import secrets
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -17,6 +16,7 @@ from sqlalchemy import Connection
 from fieldpost.central.access.audit_trail import commit, is_name, record, require
 from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.engine.wake import WakeTopic
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.sites import intents as rows
 from fieldpost.central.store.sites import sites
@@ -25,9 +25,8 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import ConfigError, Conflict, InvalidInput, NotFound
 from fieldpost.core.ids import is_id, new_ids
-from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, check_cancel, takes_result
-from fieldpost.core.text import ERROR_BYTES_MAX, check_label, truncate
-from fieldpost.link.messages import Cell, Command, CommandResult
+from fieldpost.core.sites.intent import Intent, IntentKind, check_cancel
+from fieldpost.core.text import check_label
 
 log = structlog.get_logger()
 
@@ -39,9 +38,7 @@ MESSAGES_MAX = 500
 OPEN_MAX = 10_000
 """How many intents may be open for one site."""
 ROWS_MAX = 500
-ANSWER_BYTES_MAX = 256 * 1024
-"""What a site answers to a look is kept up to here."""
-CELLS_MAX = 32
+"""How many rows a query may ask for."""
 EXPIRE_HOURS_MAX = 30 * 24.0
 """A site forgets which commands it has applied some time after this, so that none may come later."""
 
@@ -70,7 +67,7 @@ class Intents:
         self._clock = clock
         self._expire_after = timedelta(hours=(options or IntentOptions()).expire_after_h)
 
-    async def give(
+    async def create(
         self,
         actor: Actor,
         site: str,
@@ -85,9 +82,9 @@ class Intents:
         Raises NotFound for an unknown site, InvalidInput for what no site could do, Conflict when too many are open.
         """
         named: list[Named] = [(site, message_id) for message_id in message_ids] or [(site, None)]
-        return await self._give(actor, kind, named, arguments or {}, reason)
+        return await self._create(actor, kind, named, arguments or {}, reason)
 
-    async def give_each(
+    async def create_each(
         self, actor: Actor, kind: IntentKind, named: Sequence[tuple[str, str]], *, reason: str | None = None
     ) -> list[Intent]:
         """An intent for each call or notification, named by its site and its id: for all of them, or for none.
@@ -95,49 +92,14 @@ class Intents:
         Raises as `give`; one unknown site, or one with too many open, is enough.
         """
         assert kind.names_message, "what is about a whole site is given to it alone"
-        return await self._give(actor, kind, named, {}, reason)
+        return await self._create(actor, kind, named, {}, reason)
 
     async def cancel(self, actor: Actor, intent_id: str) -> Intent:
         """Take back what was not sent yet; Conflict otherwise."""
         require(actor, Role.OPERATOR, "intent.cancel")
         return await self._store.write(_cancel, actor, intent_id, now=self._store.now())
 
-    async def expire(self) -> None:
-        """End what waited for too long."""
-        if expired := await self._store.write(rows.expire, now=self._store.now()):
-            log.warning("intents.expired", ids=expired[:10], count=len(expired))
-
-    async def awaited(self) -> dict[str, int]:
-        """How many intents are open, by site."""
-        return await self._store.read(rows.open_counts)
-
-    async def open_of(self, sites: Sequence[str], limit: int) -> list[Intent]:
-        """What is open for these sites, the oldest first."""
-        return await self._store.read(rows.open_of, sites, limit) if sites else []
-
-    async def to_send(self, given: Sequence[Intent]) -> list[Command]:
-        """The commands to be sent now for these intents, noted as sent; what was cancelled meanwhile is not among them.
-
-        It is written before it is sent: a crash between the two only means that it is sent again.
-        """
-        may = await self._store.write(rows.sent, [i.intent_id for i in given], now=self._store.now())
-        return [_command(intent) for intent in given if intent.intent_id in may]
-
-    async def settle(self, site: str, result: CommandResult) -> Intent:
-        """Keep what the site says of its own intent; one that is settled stays as it is.
-
-        Raises NotFound when it is none of this site's, InvalidInput when the outcome is no word that is known.
-        """
-        outcome = _outcome(result.outcome)
-        detail = None if result.detail is None else truncate(result.detail)
-        answer = None if result.rows is None else _answer(result.rows, result.next)
-        settled = await self._store.write(
-            _settle, site, result.intent_id, outcome, detail, answer, now=self._store.now()
-        )
-        log.info("intent.done", intent_id=result.intent_id, site=site, kind=settled.kind.value, outcome=outcome.value)
-        return settled
-
-    async def _give(
+    async def _create(
         self,
         actor: Actor,
         kind: IntentKind,
@@ -152,10 +114,10 @@ class Intents:
         for site, _ in named:
             if not is_name(site):
                 raise _unknown_site(site)
-        return await commit(
+        created = await commit(
             self._store,
-            "what the sites are to do",
-            _give,
+            "an intent",
+            _create,
             actor,
             kind,
             list(dict.fromkeys(named)),
@@ -164,9 +126,11 @@ class Intents:
             self._expire_after,
             now=self._store.now(),
         )
+        self._store.wake.set(WakeTopic.COMMANDS)
+        return created
 
 
-def _give(
+def _create(
     conn: Connection,
     actor: Actor,
     kind: IntentKind,
@@ -218,25 +182,6 @@ def _cancel(conn: Connection, actor: Actor, intent_id: str, *, now: datetime | N
     return _get(conn, intent_id)
 
 
-def _settle(
-    conn: Connection,
-    site: str,
-    intent_id: str,
-    outcome: IntentOutcome,
-    detail: str | None,
-    answer: Mapping[str, object] | None,
-    *,
-    now: datetime | None,
-) -> Intent:
-    intent = rows.get(conn, intent_id)
-    if intent is None or intent.site != site:
-        raise NotFound("intent.unknown", "there is no such intent of this site")
-    if takes_result(intent):
-        settled = replace(intent, outcome=outcome, detail=detail, answer=answer)
-        rows.settle(conn, settled, now=moment(conn, now))
-    return _get(conn, intent_id)
-
-
 def _get(conn: Connection, intent_id: str) -> Intent:
     found = rows.get(conn, intent_id)
     if found is None:
@@ -252,13 +197,6 @@ def _entry(actor: Actor, act: str, intent: Intent, at: datetime) -> AuditEntry:
         extra["arguments"] = dict(intent.arguments)
     entry = record(actor, act, intent.message_id or intent.site, at, extra)
     return replace(entry, correlation_id=intent.message_id, source_site_id=intent.site)
-
-
-def _command(intent: Intent) -> Command:
-    arguments = dict(intent.arguments)
-    if intent.message_id is not None:
-        arguments["message_id"] = intent.message_id
-    return Command(intent.intent_id, intent.kind.value, arguments, intent.actor)
 
 
 _LOOKS: Mapping[IntentKind, frozenset[str]] = {
@@ -287,33 +225,6 @@ def _check(kind: IntentKind, message_ids: Sequence[str], arguments: Mapping[str,
     limit = arguments.get("limit", 1)
     if not isinstance(limit, int) or not 1 <= limit <= ROWS_MAX:
         raise InvalidInput("limit.range", f"limit must be from 1 to {ROWS_MAX}", field="limit")
-
-
-def _outcome(text: str) -> IntentOutcome:
-    try:
-        return IntentOutcome(text)
-    except ValueError:
-        raise InvalidInput("intent.outcome", "outcome is no word that is known", field="outcome") from None
-
-
-def _answer(given: Sequence[Mapping[str, Cell]], next_: str | None) -> dict[str, object]:
-    """What a site answered, as much of it as is kept."""
-    kept: list[dict[str, Cell]] = []
-    size = 0
-    for row in given[:ROWS_MAX]:
-        plain = {truncate(name, 64): _cell(value) for name, value in list(row.items())[:CELLS_MAX]}
-        size += sum(len(name) + len(str(value)) for name, value in plain.items())
-        if size > ANSWER_BYTES_MAX:
-            break
-        kept.append(plain)
-    answer: dict[str, Any] = {"rows": kept, "is_whole": len(kept) == len(given)}
-    if next_ is not None:
-        answer["next"] = truncate(next_, 256)
-    return answer
-
-
-def _cell(value: Cell) -> Cell:
-    return truncate(value, ERROR_BYTES_MAX) if isinstance(value, str) else value
 
 
 def _unknown_site(site: str) -> NotFound:

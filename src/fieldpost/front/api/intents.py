@@ -50,7 +50,7 @@ class IntentsView(msgspec.Struct, frozen=True):
 async def give(call: Call) -> ApiAnswer:
     """An intent for a site, or one for each of `message_ids`; it waits until the site is there."""
     new = await call.read(NewIntent)
-    given = await call.operate.intents.give(
+    given = await call.operate.intents.create(
         call.actor,
         new.site,
         _kind(new.kind),
@@ -58,7 +58,6 @@ async def give(call: Call) -> ApiAnswer:
         arguments=new.arguments,
         reason=new.reason,
     )
-    call.backend.command_sender.wake()
     return ApiAnswer(IntentsView([intent_view(intent) for intent in given]), 201)
 
 

@@ -118,10 +118,9 @@ async def give(request: PageRequest) -> Response:
     if not chosen:
         return await _ask(request, act, chosen, form.get("next"))
     try:
-        await request.backend.operate.intents.give_each(request.actor, kind, chosen, reason=reason or None)
+        await request.backend.operate.intents.create_each(request.actor, kind, chosen, reason=reason or None)
     except InvalidInput as error:
         return await _ask(request, act, chosen, form.get("next"), given=form, errors=field_errors(error))
-    request.backend.command_sender.wake()
     return redirect(local_path(form.get("next") or PATH), act)
 
 
@@ -129,16 +128,14 @@ async def reconcile(request: PageRequest) -> Response:
     """Have a site's calls read anew, from the beginning."""
     form = await request.form()
     site = form.get("site", "")
-    await request.backend.operate.intents.give(request.actor, site, IntentKind.RECONCILE)
-    request.backend.command_sender.wake()
+    await request.backend.operate.intents.create(request.actor, site, IntentKind.RECONCILE)
     return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
 
 
 async def ask_parked(request: PageRequest) -> Response:
     """Ask the site itself what is parked there; its answer stands on the intent's own page."""
     form = await request.form()
-    given = await request.backend.operate.intents.give(request.actor, form.get("site", ""), IntentKind.LIST_PARKED)
-    request.backend.command_sender.wake()
+    given = await request.backend.operate.intents.create(request.actor, form.get("site", ""), IntentKind.LIST_PARKED)
     return redirect(f"/intents/{given[0].intent_id}", "asked")
 
 

@@ -63,12 +63,11 @@ async def act(request: PageRequest) -> Response:
     form, name = await request.form(), request.path("name")
     act_, ids, reason = form.get("act", ""), form.get("ids", "").split(), form.get("reason", "").strip()
     try:
-        await request.backend.operate.intents.give(
+        await request.backend.operate.intents.create(
             request.actor, name, _act_kind(act_), message_ids=ids, reason=reason or None
         )
     except InvalidInput as error:
         return await _ask_act(request, act_, ids, 422, form, field_errors(error))
-    request.backend.command_sender.wake()
     return redirect(f"{site_path(name)}/rejected", act_)
 
 
@@ -119,10 +118,9 @@ async def _events(
 async def _look(request: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
     name = request.path("name")
     arguments: dict[str, str | int] = {field: value for field, value in asked.items() if value}
-    (intent,) = await request.backend.operate.intents.give(
+    (intent,) = await request.backend.operate.intents.create(
         request.actor, name, kind, arguments=arguments | {"limit": ROWS_MAX}
     )
-    request.backend.command_sender.wake()
     return redirect(f"{site_path(name)}/{page}?intent={intent.intent_id}")
 
 

@@ -12,12 +12,12 @@ from fieldpost.link.messages import CommandResult, Health, LinkMessage, Reconcil
 
 async def connected(site: str, link: ControlLink, backend: Backend) -> None:
     """The site has opened its control connection and said hello."""
-    backend.command_sender.connected(site)
+    backend.commands.connected(site)
 
 
 async def disconnected(site: str, link: ControlLink, backend: Backend) -> None:
     """The connection is over; there may be another one of the same site."""
-    backend.command_sender.disconnected(site)
+    backend.commands.disconnected(site)
 
 
 async def handle(message: LinkMessage, site: str, backend: Backend) -> LinkMessage | None:
@@ -28,7 +28,7 @@ async def handle(message: LinkMessage, site: str, backend: Backend) -> LinkMessa
         case ReconcileAnswer():
             return await backend.ingest.mirrors.answer(site, message)
         case CommandResult():
-            await backend.operate.intents.settle(site, message)
+            await backend.commands.intents.settle(site, message)
             return None
         case Health():
             await backend.ingest.health.keep(site, message)

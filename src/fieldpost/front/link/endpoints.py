@@ -60,7 +60,7 @@ async def control(websocket: WebSocket, backend: Backend) -> None:
                 await control_messages.connected(site, link, backend)
             return None
 
-        with backend.links.held(link):
+        with backend.commands.connections.held(link):
             try:
                 await SiteConversation(websocket, site, LinkKind.CONTROL, backend, answer).run()
             finally:
@@ -83,16 +83,16 @@ async def submit(call: Call) -> ApiAnswer:
 
 async def control_by_post(call: Call) -> ApiAnswer:
     """`POST /link/v1/control`: one message of a site without WebSockets, answered by all that central has to say."""
-    allowances, links, site = call.backend.allowances, call.backend.links, call.site
+    allowances, polled, site = call.backend.allowances, call.backend.polled, call.site
     check_content_type(call.request, "application/json")
     with allowances.connection(site, LinkKind.CONTROL):
         allowances.check(site, LinkKind.CONTROL)
         content = await read_body(call.request, FRAME_BYTES_MAX)
         allowances.charge(site, LinkKind.CONTROL, items=1, bytes=len(content))
         message = decode(content)
-        link = links.polled.get(site)
+        link = polled.get(site)
         if link is None:
-            link = links.polled[site] = PolledLink(site)
+            link = polled[site] = PolledLink(site)
             # Between two questions there is nobody but this task to notice that the site asks no more.
             link.task = asyncio.create_task(_while_asked(link, call.backend))
         elif isinstance(message, Hello) and message.begins:
@@ -126,13 +126,13 @@ async def status(call: Call) -> ApiAnswer:
 
 
 async def _while_asked(link: PolledLink, backend: Backend) -> None:
-    with backend.links.held(link):
+    with backend.commands.connections.held(link):
         try:
             await control_messages.connected(link.site, link, backend)
             await link.until_silent()
         finally:
             link.end()
-            del backend.links.polled[link.site]
+            del backend.polled[link.site]
             await control_messages.disconnected(link.site, link, backend)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fieldpost.central.commands.open_intents import OpenIntents
 from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.store.notifications import audit
@@ -24,6 +25,11 @@ ONE, TWO, THREE = new_ids(ManualClock().now(), bytes(range(30)))
 
 
 @pytest.fixture
+def opened(centre: Centre) -> OpenIntents:
+    return OpenIntents(centre.store)
+
+
+@pytest.fixture
 async def given(centre: Centre) -> Intents:
     sites = SiteActions(centre.store, centre.clock)
     for name in (SITE, "north"):
@@ -39,28 +45,28 @@ async def stored(centre: Centre, intent: Intent) -> Intent:
 
 @pytest.mark.req("DEC-27", "TEL-09")
 async def test_an_intent_waits_is_sent_and_keeps_what_the_site_answered(
-    centre: Centre, given: Intents, clock: ManualClock
+    centre: Centre, given: Intents, opened: OpenIntents, clock: ManualClock
 ) -> None:
-    (one,) = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE], reason="the system is back")
+    (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE], reason="the system is back")
     assert await stored(centre, one) == one
     assert (one.state, one.actor, one.message_id) == (IntentState.WAITING, "olga", ONE)
-    assert await given.awaited() == {SITE: 1}
-    assert await given.open_of([SITE, "north"], 10) == [one]
+    assert await opened.counts() == {SITE: 1}
+    assert await opened.of([SITE, "north"], 10) == [one]
     clock.advance(60)
-    (command,) = await given.to_send([one])
+    (command,) = await opened.to_send([one])
     assert (command.intent_id, command.kind, command.arguments) == (one.intent_id, "retry", {"message_id": ONE})
     sent = await stored(centre, one)
     assert (sent.state, sent.attempts, sent.sent_at) == (IntentState.SENT, 1, clock.now())
-    done = await given.settle(SITE, CommandResult(one.intent_id, "applied"))
+    done = await opened.settle(SITE, CommandResult(one.intent_id, "applied"))
     assert done == await stored(centre, one)
     assert (done.state, done.outcome, done.done_at) == (IntentState.DONE, IntentOutcome.APPLIED, clock.now())
-    assert await given.awaited() == {}
+    assert await opened.counts() == {}
 
 
 async def test_several_calls_get_an_intent_each_and_each_is_audited_with_who_and_why(
     centre: Centre, given: Intents
 ) -> None:
-    made = await given.give(OPERATOR, SITE, IntentKind.DISCARD, message_ids=[ONE, TWO, ONE], reason="test data")
+    made = await given.create(OPERATOR, SITE, IntentKind.DISCARD, message_ids=[ONE, TWO, ONE], reason="test data")
     assert [intent.message_id for intent in made] == [ONE, TWO]
     for message_id in (ONE, TWO):
         (entry,) = await centre.store.read(audit.of_notification, message_id)
@@ -71,7 +77,7 @@ async def test_several_calls_get_an_intent_each_and_each_is_audited_with_who_and
 
 async def test_calls_of_several_sites_get_their_intents_together(centre: Centre, given: Intents) -> None:
     named = [(SITE, ONE), ("north", ONE), (SITE, TWO), (SITE, ONE)]
-    made = await given.give_each(OPERATOR, IntentKind.RETRY, named, reason="the line is back")
+    made = await given.create_each(OPERATOR, IntentKind.RETRY, named, reason="the line is back")
     assert [(intent.site, intent.message_id) for intent in made] == [(SITE, ONE), ("north", ONE), (SITE, TWO)]
     assert [await stored(centre, intent) for intent in made] == made
     entries = await centre.store.read(audit.of_notification, ONE)
@@ -82,36 +88,36 @@ async def test_calls_of_several_sites_get_their_intents_together(centre: Centre,
 
 
 async def test_of_an_act_on_several_sites_that_fails_at_one_nothing_is_kept(
-    centre: Centre, given: Intents, monkeypatch: pytest.MonkeyPatch
+    centre: Centre, given: Intents, opened: OpenIntents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldpost.central.operate.intents.OPEN_MAX", 1)
-    (full,) = await given.give(OPERATOR, "north", IntentKind.RETRY, message_ids=[THREE])
+    (full,) = await given.create(OPERATOR, "north", IntentKind.RETRY, message_ids=[THREE])
     for last, error in ((("south", TWO), NotFound), (("no\nsite", TWO), NotFound), (("north", TWO), Conflict)):
         with pytest.raises(error):
-            await given.give_each(OPERATOR, IntentKind.DISCARD, [(SITE, ONE), last])
+            await given.create_each(OPERATOR, IntentKind.DISCARD, [(SITE, ONE), last])
     with pytest.raises(InvalidInput):
-        await given.give_each(OPERATOR, IntentKind.DISCARD, [])
+        await given.create_each(OPERATOR, IntentKind.DISCARD, [])
     await centre.execute("alter table audit rename to away")
     with pytest.raises(Exception, match="audit"):
-        await given.give_each(OPERATOR, IntentKind.DISCARD, [(SITE, ONE)])
+        await given.create_each(OPERATOR, IntentKind.DISCARD, [(SITE, ONE)])
     await centre.execute("alter table away rename to audit")
-    assert await given.open_of([SITE, "north"], 10) == [full]
+    assert await opened.of([SITE, "north"], 10) == [full]
     for message_id in (ONE, TWO):
         assert await centre.store.read(audit.of_notification, message_id) == []
 
 
 @pytest.mark.threat(7)
-async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: Intents) -> None:
+async def test_a_viewer_gives_no_intent_and_cancels_none(centre: Centre, given: Intents, opened: OpenIntents) -> None:
     viewer = Actor("vera", Role.VIEWER)
-    (one,) = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
+    (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
     with pytest.raises(Denied):
-        await given.give(viewer, SITE, IntentKind.RETRY, message_ids=[TWO])
+        await given.create(viewer, SITE, IntentKind.RETRY, message_ids=[TWO])
     with pytest.raises(Denied):
         await given.cancel(viewer, one.intent_id)
-    assert await given.awaited() == {SITE: 1}
+    assert await opened.counts() == {SITE: 1}
 
 
-async def test_what_no_site_could_do_is_refused(given: Intents) -> None:
+async def test_what_no_site_could_do_is_refused(given: Intents, opened: OpenIntents) -> None:
     cases: list[tuple[IntentKind, dict[str, Any], str]] = [
         (IntentKind.RETRY, {}, "intent.messages"),
         (IntentKind.RETRY, {"message_ids": ["nonsense"]}, "intent.bad_id"),
@@ -125,26 +131,26 @@ async def test_what_no_site_could_do_is_refused(given: Intents) -> None:
     ]
     for kind, more, code in cases:
         with pytest.raises(InvalidInput) as raised:
-            await given.give(OPERATOR, SITE, kind, **more)
+            await given.create(OPERATOR, SITE, kind, **more)
         assert raised.value.code == code
-    assert await given.awaited() == {}
+    assert await opened.counts() == {}
 
 
 async def test_an_unknown_site_is_told(given: Intents) -> None:
     for site in ("south", "no\nsite"):
         with pytest.raises(NotFound) as raised:
-            await given.give(OPERATOR, site, IntentKind.LIST_PARKED)
+            await given.create(OPERATOR, site, IntentKind.LIST_PARKED)
         assert raised.value.code == "site.unknown"
 
 
 @pytest.mark.req("DEC-27")
 async def test_a_waiting_intent_can_be_cancelled_and_is_never_sent_then(
-    centre: Centre, given: Intents, clock: ManualClock
+    centre: Centre, given: Intents, opened: OpenIntents, clock: ManualClock
 ) -> None:
-    one, two = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
+    one, two = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
     cancelled = await given.cancel(OPERATOR, one.intent_id)
     assert (cancelled.state, cancelled.detail) == (IntentState.CANCELLED, "by olga")
-    assert [command.intent_id for command in await given.to_send([one, two])] == [two.intent_id]
+    assert [command.intent_id for command in await opened.to_send([one, two])] == [two.intent_id]
     for intent in (one, two):
         with pytest.raises(Conflict) as raised:
             await given.cancel(OPERATOR, intent.intent_id)
@@ -157,61 +163,65 @@ async def test_a_waiting_intent_can_be_cancelled_and_is_never_sent_then(
 
 @pytest.mark.req("DEC-27")
 async def test_what_waits_for_too_long_expires_as_unreachable_and_is_never_sent_then(
-    centre: Centre, given: Intents, clock: ManualClock
+    centre: Centre, given: Intents, opened: OpenIntents, clock: ManualClock
 ) -> None:
-    one, two = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
-    await given.to_send([two])
+    one, two = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
+    await opened.to_send([two])
     clock.advance(24 * 3600 - 1)
-    await given.expire()
-    assert await given.awaited() == {SITE: 2}
+    await opened.expire()
+    assert await opened.counts() == {SITE: 2}
     clock.advance(1)
-    assert await given.to_send([one]) == []
-    await given.expire()
+    assert await opened.to_send([one]) == []
+    await opened.expire()
     for intent, words in ((one, "never sent"), (two, "may have been applied")):
         found = await stored(centre, intent)
         assert (found.state, found.outcome) == (IntentState.EXPIRED, IntentOutcome.SITE_UNREACHABLE)
         assert found.detail is not None
         assert words in found.detail
     # The site's word on what was sent is the truth, however late.
-    late = await given.settle(SITE, CommandResult(two.intent_id, "applied"))
+    late = await opened.settle(SITE, CommandResult(two.intent_id, "applied"))
     assert (late.state, late.outcome) == (IntentState.DONE, IntentOutcome.APPLIED)
-    never = await given.settle(SITE, CommandResult(one.intent_id, "applied"))
+    never = await opened.settle(SITE, CommandResult(one.intent_id, "applied"))
     assert never.state is IntentState.EXPIRED
 
 
 @pytest.mark.threat(6)
-async def test_a_site_settles_its_own_intents_alone_and_each_once(centre: Centre, given: Intents) -> None:
-    (one,) = await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
-    await given.to_send([one])
+async def test_a_site_settles_its_own_intents_alone_and_each_once(
+    centre: Centre, given: Intents, opened: OpenIntents
+) -> None:
+    (one,) = await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE])
+    await opened.to_send([one])
     with pytest.raises(NotFound):
-        await given.settle("north", CommandResult(one.intent_id, "applied"))
+        await opened.settle("north", CommandResult(one.intent_id, "applied"))
     with pytest.raises(NotFound):
-        await given.settle(SITE, CommandResult("nonsense", "applied"))
+        await opened.settle(SITE, CommandResult("nonsense", "applied"))
     with pytest.raises(InvalidInput):
-        await given.settle(SITE, CommandResult(one.intent_id, "splendid"))
+        await opened.settle(SITE, CommandResult(one.intent_id, "splendid"))
     assert (await stored(centre, one)).state is IntentState.SENT
-    await given.settle(SITE, CommandResult(one.intent_id, "not_parked", "nothing there"))
-    again = await given.settle(SITE, CommandResult(one.intent_id, "applied"))
+    await opened.settle(SITE, CommandResult(one.intent_id, "not_parked", "nothing there"))
+    again = await opened.settle(SITE, CommandResult(one.intent_id, "applied"))
     assert (again.outcome, again.detail) == (IntentOutcome.NOT_PARKED, "nothing there")
 
 
 @pytest.mark.req("TEL-06")
-async def test_the_answer_to_a_look_is_kept_with_the_intent_and_bounded(centre: Centre, given: Intents) -> None:
-    (look,) = await given.give(OPERATOR, SITE, IntentKind.LIST_PARKED, arguments={"limit": 2})
-    (command,) = await given.to_send([look])
+async def test_the_answer_to_a_look_is_kept_with_the_intent_and_bounded(
+    centre: Centre, given: Intents, opened: OpenIntents
+) -> None:
+    (look,) = await given.create(OPERATOR, SITE, IntentKind.LIST_PARKED, arguments={"limit": 2})
+    (command,) = await opened.to_send([look])
     assert command.arguments == {"limit": 2}
     rows = ({"call_id": ONE, "last_error": "no\x00body", "retry_count": 3}, {"call_id": TWO})
-    await given.settle(SITE, CommandResult(look.intent_id, "applied", None, rows, "2"))
+    await opened.settle(SITE, CommandResult(look.intent_id, "applied", None, rows, "2"))
     found = await stored(centre, look)
     assert found.answer == {
         "rows": [{"call_id": ONE, "last_error": "no�body", "retry_count": 3}, {"call_id": TWO}],
         "is_whole": True,
         "next": "2",
     }
-    (large,) = await given.give(OPERATOR, SITE, IntentKind.QUERY_EVENTS)
-    await given.to_send([large])
+    (large,) = await given.create(OPERATOR, SITE, IntentKind.QUERY_EVENTS)
+    await opened.to_send([large])
     told = CommandResult(large.intent_id, "applied", None, ({"text": "x" * 2000},) * 500)
-    kept = (await given.settle(SITE, told)).answer
+    kept = (await opened.settle(SITE, told)).answer
     assert kept is not None
     assert kept["is_whole"] is False
     assert isinstance(kept["rows"], list)
@@ -220,11 +230,11 @@ async def test_the_answer_to_a_look_is_kept_with_the_intent_and_bounded(centre: 
 
 async def test_too_many_open_intents_of_a_site_are_refused(given: Intents, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fieldpost.central.operate.intents.OPEN_MAX", 2)
-    await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
+    await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[ONE, TWO])
     with pytest.raises(Conflict) as raised:
-        await given.give(OPERATOR, SITE, IntentKind.RETRY, message_ids=[THREE])
+        await given.create(OPERATOR, SITE, IntentKind.RETRY, message_ids=[THREE])
     assert raised.value.code == "intent.too_many"
-    await given.give(OPERATOR, "north", IntentKind.RETRY, message_ids=[THREE])
+    await given.create(OPERATOR, "north", IntentKind.RETRY, message_ids=[THREE])
 
 
 @pytest.mark.parametrize("hours", [0, -1, 721, float("nan")])

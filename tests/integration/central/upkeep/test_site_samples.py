@@ -163,7 +163,7 @@ async def test_what_sites_reported_goes_after_its_retention_and_what_lives_never
     reports = [a_call(CallStatus.DELIVERED, clock.now()), a_call(CallStatus.PARKED, clock.now())]
     await centre.store.write(cached_calls.apply, SITE, "first", 1, reports, sent_at=clock.now(), now=clock.now())
     acts = Intents(centre.store, clock)
-    done, _waits = await acts.give(ADMIN, SITE, IntentKind.RETRY, message_ids=[report.call_id for report in reports])
+    done, _waits = await acts.create(ADMIN, SITE, IntentKind.RETRY, message_ids=[report.call_id for report in reports])
     await acts.cancel(ADMIN, done.intent_id)
     await centre.ingest.health.keep(SITE, a_report(clock))
     await sample(centre)

@@ -1,11 +1,12 @@
-"""Wake-ups: a hint that something became due. Polling is the truth.
+"""Wake-ups: hints that rows became due or commands are waiting. Polling finds what a lost wake-up missed.
 
-Within a process a wake-up is an event. Across nodes on PostgreSQL it is NOTIFY, coalesced: however many commits there
-are, at most one notification leaves per interval, so that ingest never pays for it.
+Within a process a wake-up is an event per topic. Across nodes on PostgreSQL it is NOTIFY, coalesced: at most one
+notification per topic and interval leaves a node, however many transactions commit, so that ingest never pays for it.
 """
 
 import asyncio
 import contextlib
+from enum import StrEnum
 from typing import Protocol
 
 import asyncpg
@@ -20,43 +21,52 @@ COALESCE_S = 0.05
 RECONNECT_S = 5.0
 
 
+class WakeTopic(StrEnum):
+    """Each topic has one waiting loop in a process."""
+
+    DUE = "due"
+    """Due notifications, for the dispatcher."""
+    COMMANDS = "commands"
+    """Open intents, for the sender of commands."""
+
+
 class Wake(Protocol):
-    """Set by whoever made something due, waited for by the dispatcher."""
+    """Set after a commit that gives another loop work, and waited for by that loop."""
 
-    def set(self) -> None:
-        """Something became due; may be called from the event loop only."""
+    def set(self, topic: WakeTopic = WakeTopic.DUE) -> None:
+        """Wake the loop on every node; call it on the event loop only."""
 
-    def nudge(self) -> None:
-        """The same, where only this process need hear of it."""
+    def nudge(self, topic: WakeTopic = WakeTopic.DUE) -> None:
+        """Wake the loop in this process."""
 
-    async def wait(self, timeout_s: float) -> bool:
-        """True as soon as it was set since the last wait, False after the time-out."""
+    async def wait(self, timeout_s: float, topic: WakeTopic = WakeTopic.DUE) -> bool:
+        """True as soon as it was set since the last wait, False after the timeout."""
 
     async def listen(self) -> None:
-        """Hear other nodes until cancelled; returns at once where there are none."""
+        """Receive the wake-ups of other nodes until cancelled; returns at once where there are no other nodes."""
 
     async def close(self) -> None: ...
 
 
 class LocalWake:
-    """Within this process."""
+    """Wake-ups within this process."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._events = {topic: asyncio.Event() for topic in WakeTopic}
 
-    def set(self) -> None:
-        self._event.set()
+    def set(self, topic: WakeTopic = WakeTopic.DUE) -> None:
+        self._events[topic].set()
 
-    def nudge(self) -> None:
-        self._event.set()
+    def nudge(self, topic: WakeTopic = WakeTopic.DUE) -> None:
+        self._events[topic].set()
 
-    async def wait(self, timeout_s: float) -> bool:
+    async def wait(self, timeout_s: float, topic: WakeTopic = WakeTopic.DUE) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
-                await self._event.wait()
+                await self._events[topic].wait()
         except TimeoutError:
             return False
-        self._event.clear()
+        self._events[topic].clear()
         return True
 
     async def listen(self) -> None:
@@ -67,42 +77,52 @@ class LocalWake:
 
 
 class PostgresWake(LocalWake):
-    """Within this process at once, and over NOTIFY to the other nodes."""
+    """Wake-ups within this process, and over NOTIFY to the other nodes."""
 
     CHANNEL = "fieldpost_due"
 
     def __init__(self, url: URL) -> None:
         super().__init__()
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._to_tell = asyncio.Event()
+        self._pending: set[WakeTopic] = set()
+        self._has_pending = asyncio.Event()
         self._clock = SystemClock()
 
-    def set(self) -> None:
-        self.nudge()
-        self._to_tell.set()
+    def set(self, topic: WakeTopic = WakeTopic.DUE) -> None:
+        self.nudge(topic)
+        self._pending.add(topic)
+        self._has_pending.set()
 
     async def listen(self) -> None:
         while True:
             try:
                 await self._converse()
             except Exception as error:
-                # Whatever it is: where a server ends in mid-conversation the driver loses its own thread, too.
+                # Any error: when a server ends in mid-conversation, the driver raises errors of its own state machine.
                 log.warning("wake.lost", error=str(error) or type(error).__name__)
             await self._clock.sleep(RECONNECT_S)
 
     async def _converse(self) -> None:
         connection = await asyncpg.connect(self._dsn, timeout=10)
         try:
-            await connection.add_listener(self.CHANNEL, lambda *_: self.nudge())
-            # What was committed while nobody listened is found by looking once.
-            self.nudge()
+            await connection.add_listener(self.CHANNEL, lambda *received: self._hear(str(received[-1])))
+            # Commits of other nodes before this connection sent no wake-up here.
+            self._hear("")
             while not connection.is_closed():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RECONNECT_S):
-                        await self._to_tell.wait()
-                if self._to_tell.is_set():
-                    self._to_tell.clear()
-                    await connection.execute(f"notify {self.CHANNEL}")
+                        await self._has_pending.wait()
+                if self._pending:
+                    topics, self._pending = self._pending, set()
+                    self._has_pending.clear()
+                    for topic in topics:
+                        await connection.execute(f"notify {self.CHANNEL}, '{topic.value}'")
                     await self._clock.sleep(COALESCE_S)
         finally:
             connection.terminate()
+
+    def _hear(self, payload: str) -> None:
+        """Wake the loop of this topic, or all loops if the payload names none."""
+        for topic in WakeTopic:
+            if payload in (topic.value, ""):
+                self.nudge(topic)
