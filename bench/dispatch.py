@@ -28,7 +28,8 @@ from bench.stores import Stores
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.clock import SystemClock
 from fieldpost.core.ids import new_ids
 from fieldpost.link.messages import Submit

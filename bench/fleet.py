@@ -42,7 +42,7 @@ from bench.stores import Stores
 from fieldpost.central import adapters
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import lists
 from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role

@@ -18,7 +18,7 @@ from fieldpost.central import adapters
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.actor import Actor, Role

@@ -31,8 +31,9 @@ from sqlalchemy.schema import CreateIndex, DropIndex
 from bench import grown_beside
 from bench.material import BODY, add_lists
 from bench.stores import PostgresServer
+from fieldpost.central.store.engine.database_url import open_store, parse_url
+from fieldpost.central.store.engine.sqlite_store import sqlite_module
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.engine.store import open_store, parse_url, sqlite_module
 from fieldpost.central.store.schema.migrate import schema_of, upgrade_async
 from fieldpost.central.store.schema.tables import metadata, notifications
 from fieldpost.central.store.search import terms

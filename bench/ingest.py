@@ -14,7 +14,9 @@ from bench.harness import Report, Stopwatch, compare
 from bench.material import add_lists, items
 from bench.stores import Stores
 from fieldpost.central.ingest.submit import Ingest
-from fieldpost.central.store.engine.store import Store, parse_url, sqlite_module
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.sqlite_store import sqlite_module
+from fieldpost.central.store.engine.store import Store
 from fieldpost.clock import SystemClock
 from fieldpost.core.ids import new_ids
 from fieldpost.core.times import to_microseconds

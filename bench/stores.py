@@ -9,7 +9,8 @@ from pathlib import Path
 
 import asyncpg
 
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.migrate import upgrade_async
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

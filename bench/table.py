@@ -20,8 +20,9 @@ from bench.grown import RETENTION_DAYS, GrownStore, grown
 from bench.harness import Figure, Report
 from bench.stores import Stores
 from bench.table_by_hand import Hand, HandPostgres, HandSqlite
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.notifications import claims, retention
 from fieldpost.central.store.notifications.claims import Share

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import asyncpg
 
 from bench.grown import GrownStore
-from fieldpost.central.store.engine.store import parse_url, sqlite_module
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.sqlite_store import sqlite_module
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.times import from_microseconds, to_microseconds
 

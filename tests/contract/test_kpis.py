@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert, select
 
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.schema.site_tables import cached_calls
 from fieldpost.central.store.schema.tables import notifications, search_backlog

@@ -14,7 +14,8 @@ from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import attempts, audit, breakers, claims, lists, records
 from fieldpost.central.store.notifications.attempts import AttemptRecord
 from fieldpost.central.store.notifications.claims import Claimed, Lane

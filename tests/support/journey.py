@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from fieldpost import Site
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.testing import MailServer
 from support import nursery
 from support.ordeals import CRASHER

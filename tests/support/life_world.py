@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Table, delete, select
 
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.notifications import NotificationActions
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import lists
 from fieldpost.central.store.schema import tables
 from fieldpost.core.ids import new_id

@@ -5,7 +5,7 @@ import secrets
 import threading
 from pathlib import Path
 
-from fieldpost.central.store.engine.store import sqlite_module
+from fieldpost.central.store.engine.sqlite_store import sqlite_module
 from support.disks import PowerDisk
 from support.running_central import RunningCentral, call, until
 from support.sender import Sender

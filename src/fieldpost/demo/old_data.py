@@ -6,7 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from fieldpost.central.store.engine.store import parse_url, sqlite_engine
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.sqlite_store import sqlite_engine
 from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.core.errors import ConfigError
 

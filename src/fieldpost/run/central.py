@@ -20,8 +20,9 @@ from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.key_files import load_keyring
+from fieldpost.central.store.engine.database_url import open_store, parse_url
 from fieldpost.central.store.engine.lock import StoreLock
-from fieldpost.central.store.engine.store import Store, open_store, parse_url
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import leases, nodes
 from fieldpost.central.store.notifications import claims
 from fieldpost.central.store.schema.migrate import upgrade_async
@@ -86,7 +87,7 @@ async def run_central(
             await upgrade_async(url)
         except OSError as error:
             raise Unavailable("store.unavailable", f"the central store cannot be reached: {error}") from error
-        store = open_store(url)
+        store = open_store(url, lease_s=min(settings.dispatch.lease_s, settings.upkeep.lease_s))
         try:
             await _serve(settings, store, folder, on_started, stopping, first_password, origins)
         finally:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from fieldpost.central.store.engine.database_url import open_store, parse_url
 from fieldpost.central.store.engine.lock import StoreLock
-from fieldpost.central.store.engine.moment import moment
-from fieldpost.central.store.engine.store import Store, open_store, parse_url
+from fieldpost.central.store.engine.statement import database_time
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.issues import lost_nodes
@@ -87,7 +88,7 @@ async def _clock_check(store: Store, is_embedded: bool, clock: Clock) -> Check:
     if is_embedded:
         return Check("clock", CheckVerdict.OK, "the store uses the clock of this machine")
     before = clock.now()
-    theirs = await store.read(moment, None)
+    theirs = await store.read(database_time, None)
     ours = before + (clock.now() - before) / 2
     return clock_check(ours - theirs)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from fieldpost.central.store.engine.store import parse_url, sqlite_engine
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.sqlite_store import sqlite_engine
 from fieldpost.central.store.schema.migrate import upgrade
 from fieldpost.core.errors import ConfigError
 from fieldpost.demo.old_data import offer_removal

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from fieldpost.central.commands.sender import CommandSender
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.store.engine.store import PostgresStore, parse_url
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.postgres_store import PostgresStore
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import SystemClock
 from fieldpost.core.notification import Status

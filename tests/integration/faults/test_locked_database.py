@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
-from fieldpost.central.store.engine.store import SqliteStore, parse_url
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.sqlite_store import SqliteStore
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.notification import Status

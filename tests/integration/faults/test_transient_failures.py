@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.store.engine.store import TRIES_MAX
+from fieldpost.central.store.engine.postgres_store import TRIES_MAX
 from fieldpost.clock import SystemClock
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, Outcome

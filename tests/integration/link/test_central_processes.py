@@ -14,7 +14,8 @@ import aiohttp
 import asyncpg
 import pytest
 
-from fieldpost.central.store.engine.store import parse_url, sqlite_module
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.sqlite_store import sqlite_module
 from fieldpost.clock import SystemClock
 from fieldpost.core.ids import new_id
 from fieldpost.link.codec import decode, encode

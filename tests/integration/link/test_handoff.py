@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 from structlog.testing import capture_logs
 
 from fieldpost import Site
-from fieldpost.central.store.engine.store import parse_url, sqlite_module
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.sqlite_store import sqlite_module
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.link.client import LinkClient
 from fieldpost.link.endpoint import Endpoint
@@ -150,7 +151,7 @@ async def test_without_a_commit_the_site_is_told_why_and_keeps_it_until_there_is
             await fill_disk(line.front.centre)
             swept = await forwarder.sweep()
             assert (swept.cleared, swept.boxed, swept.kept, waiting(site)) == (0, 0, 1, 1)
-            assert "the central store cannot be used now" in str(swept.error)
+            assert "the central store is unavailable" in str(swept.error)
             assert await line.rows() == (0, 0)
             clock.advance(3600)
         await make_room(line.front.centre)

@@ -164,4 +164,4 @@ async def test_the_doctor_finds_a_store_without_tables_and_one_that_is_down(empt
     assert (code, found["store"], found["migrations"]) == (9, "ok", "failing")
     code, found, told = await doctor(tmp_path, "--store", f"postgresql://postgres@/x?host={tmp_path}")
     assert (code, found["store"]) == (9, "failing")
-    assert "cannot be used now" in told["checks"][1]["detail"]
+    assert "is unavailable" in told["checks"][1]["detail"]

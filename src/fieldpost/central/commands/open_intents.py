@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import intents as rows
 from fieldpost.core.errors import InvalidInput, NotFound
@@ -82,7 +82,7 @@ def _settle(
         raise NotFound("intent.unknown", "this site has no such intent")
     if not takes_result(intent):
         return intent
-    rows.settle(conn, replace(intent, outcome=outcome, detail=detail, answer=answer), now=moment(conn, now))
+    rows.settle(conn, replace(intent, outcome=outcome, detail=detail, answer=answer), now=database_time(conn, now))
     return rows.get(conn, intent_id) or intent
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from fieldpost.central.secrets.keyring import Keyring, Opened, SecretUnreadable
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import due, lists
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key, is_blocked
@@ -133,7 +133,7 @@ def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> View
     """Look at everything a sweep goes by."""
     view = View(
         seen_at=seen_at,
-        now=moment(conn, now),
+        now=database_time(conn, now),
         directory=lists.directory(conn),
         breakers=breaker_rows.load(conn),
         held=breaker_rows.held_keys(conn),

@@ -10,7 +10,7 @@ from math import isfinite
 from sqlalchemy import Connection
 
 from fieldpost.central.store.engine.batcher import Batcher
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.core.errors import InvalidInput
@@ -60,7 +60,7 @@ class HealthReports:
 
 
 def _keep(conn: Connection, received: Sequence[_Received], *, now: datetime | None) -> None:
-    at = moment(conn, now)
+    at = database_time(conn, now)
     kept = []
     for site, report, sent_at in received:
         offset_s = (sent_at - at).total_seconds() if sent_at is not None else 0.0

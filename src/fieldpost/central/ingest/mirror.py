@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from fieldpost.central.ingest.health import COUNT_MAX, check_count
 from fieldpost.central.store.engine.batcher import Batcher
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import cached_calls, mirrors
 from fieldpost.core.errors import ConfigError, InvalidInput
@@ -147,7 +147,7 @@ def _take(
     now: datetime | None,
 ) -> int:
     mirrors.lock(conn, [site])
-    at = moment(conn, now)
+    at = database_time(conn, now)
     after = _with_refused(call_mirror.apply_telemetry(mirrors.load(conn, site), site, stretch, at), refused)
     mirrors.save(conn, [after])
     if call_mirror.is_contiguous(after, stretch):
@@ -158,7 +158,7 @@ def _take(
 def _take_answers(conn: Connection, answers: Sequence[_Answer], *, now: datetime | None) -> list[_Taken]:
     sites = [answer.site for answer in answers]
     mirrors.lock(conn, sites)
-    at = moment(conn, now)
+    at = database_time(conn, now)
     known = mirrors.load_all(conn, sites)
     taken = []
     for answer in answers:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fieldpost.central.access.audit_trail import record, require
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.search import audit_entries
@@ -34,7 +34,7 @@ class AuditExport:
     async def export(self, actor: Actor, wanted: AuditFilter) -> Export:
         """All entries that fit. That it was asked for is on record before the first of them leaves."""
         require(actor, Role.ADMIN, "audit.export")
-        as_of = await self._store.read(moment, self._store.now())
+        as_of = await self._store.read(database_time, self._store.now())
         entry = record(actor, "audit.export", "audit", self._clock.now(), {"filter": wanted.fields()})
         await self._store.write(audit.add, [entry])
         until = as_of if wanted.until is None else min(as_of, wanted.until)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import record, require
 from fieldpost.central.operate.bulk_step import Turned, turn
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import LocalWake
 from fieldpost.central.store.notifications import audit
@@ -187,7 +187,7 @@ def _start(
         if (found.actor, found.verb, found.reason, found.wanted) != (act.actor, act.verb, act.reason, act.wanted):
             raise Conflict("bulk.other", "another act was begun under this id", hint="look at it, or begin anew")
         return found
-    at = moment(conn, now)
+    at = database_time(conn, now)
     act = replace(act, created_at=at, as_of=min(as_of or at, at))
     selection: list[ActRow] = []
     if chosen:
@@ -204,7 +204,7 @@ def _start(
 
 
 def _cancel(conn: Connection, action_id: str, by: str, entry: AuditEntry, *, now: datetime | None) -> BulkAction:
-    did = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", moment(conn, now))
+    did = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", database_time(conn, now))
     act = bulk_actions.get(conn, action_id)
     if act is None:
         raise _unknown()

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
 from fieldpost.central.store.search import bulk_actions, notifications
@@ -50,7 +50,7 @@ def turn(conn: Connection, action_id: str, *, now: datetime | None) -> Turned | 
     found = bulk_actions.take_turn(conn, action_id, now=now)
     if found is None:
         return None
-    at = moment(conn, now)
+    at = database_time(conn, now)
     if found.act.status is BulkStatus.GATHERING:
         return Turned(_gather(conn, found, at))
     if found.act.settled < found.act.stage_end:

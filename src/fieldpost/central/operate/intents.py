@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import commit, is_name, record, require
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import WakeTopic
 from fieldpost.central.store.notifications import audit
@@ -152,7 +152,7 @@ def _create(
                 f"more than {OPEN_MAX} intents would be open for {site!r}",
                 hint="cancel some, or wait",
             )
-    at = moment(conn, now)
+    at = database_time(conn, now)
     given = [
         Intent(
             intent_id=intent_id,
@@ -175,7 +175,7 @@ def _create(
 def _cancel(conn: Connection, actor: Actor, intent_id: str, *, now: datetime | None) -> Intent:
     intent = _get(conn, intent_id)
     check_cancel(intent)
-    at = moment(conn, now)
+    at = database_time(conn, now)
     if not rows.cancel(conn, intent_id, f"by {actor.name}", now=at):
         check_cancel(_get(conn, intent_id))
     audit.add(conn, [_entry(actor, "intent.cancel", intent, at)])

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import event_id, require
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
@@ -71,7 +71,7 @@ def _change(
     now: datetime | None,
 ) -> Notification:
     seen = _get(conn, notification_id)
-    at = moment(conn, now)
+    at = database_time(conn, now)
     try:
         transition = rule(seen, at)
     except Conflict as error:

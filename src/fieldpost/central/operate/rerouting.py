@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import lists as rows
 from fieldpost.core.breaker import channel_key, probe_now
@@ -30,5 +30,5 @@ def try_soon(conn: Connection, channel_name: str, *, now: datetime | None) -> No
     """A channel that was changed may work again: its breaker is due for a probe at once."""
     key = channel_key(channel_name)
     if key in breaker_rows.load(conn, [key]):
-        at = moment(conn, now)
+        at = database_time(conn, now)
         breaker_rows.change(conn, key, lambda breaker: probe_now(breaker, at))

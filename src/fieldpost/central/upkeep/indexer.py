@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.search import terms
 from fieldpost.central.upkeep.leader import Leader
@@ -65,4 +65,4 @@ def _is_due(conn: Connection, *, now: datetime | None) -> bool:
     found = terms.backlog(conn, ENOUGH)
     if found.since is None:
         return False
-    return found.count >= ENOUGH or moment(conn, now) - found.since > AGE_MAX
+    return found.count >= ENOUGH or database_time(conn, now) - found.since > AGE_MAX

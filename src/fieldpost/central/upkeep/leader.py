@@ -50,7 +50,8 @@ class Leader:
     async def campaign(self) -> bool:
         """Take or renew the lease, if it is to be had; whether this node leads now."""
         asked_at = self._clock.monotonic()
-        lease = await self._store.write(
+        # A single statement, which commits on the server: a node that freezes meanwhile keeps no lock on the lease.
+        lease = await self._store.write_one(
             leases.take, leases.LEADER, self._node_id, lease_s=self._options.lease_s, now=self._store.now()
         )
         led = self._leads_until is not None
@@ -67,7 +68,7 @@ class Leader:
         """Let another node lead at once."""
         self._leads_until = None
         try:
-            await self._store.write(leases.release, leases.LEADER, self._node_id, now=self._store.now())
+            await self._store.write_one(leases.release, leases.LEADER, self._node_id, now=self._store.now())
         except Unavailable as error:  # then the lease runs out by itself
             log.warning("leader.not_resigned", error=error.message)
 

@@ -14,8 +14,8 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.store.accounts import identities, logins
-from fieldpost.central.store.engine.moment import moment
 from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import retention
 from fieldpost.central.store.search import bulk_actions, terms
@@ -103,7 +103,7 @@ class Purge:
 
     async def _purge(self, kept: _Kept, deleted: Counter[str]) -> bool:
         """PurgedBatch after batch until nothing is left; False when this node no longer leads before that."""
-        now = await self._store.read(moment, self._store.now())
+        now = await self._store.read(database_time, self._store.now())
         span = PurgeRange(now - kept.retention, BEGINNING, self._options.purge_batch, now)
         while self._leader.is_leader:
             batch, took_s = await self._store.write(self._timed, kept.purge, span)

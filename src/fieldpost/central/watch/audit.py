@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.search import audit_entries
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
@@ -46,7 +46,7 @@ class AuditReader:
 def _page(
     conn: Connection, wanted: AuditFilter, limit: int, before: PageKey | None, *, now: datetime | None
 ) -> AuditPage:
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     found = audit_entries.find(conn, wanted, limit=limit, before=before)
     end = found.end
     return AuditPage(found.entries, to_cursor(end) if end else None, end[0] if end else None, as_of)

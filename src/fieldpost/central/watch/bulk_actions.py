@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import records
 from fieldpost.central.store.search import bulk_actions as rows
@@ -111,7 +111,7 @@ def _page(conn: Connection, limit: int, before: PageKey | None, *, now: datetime
     found = rows.newest(conn, limit + 1, before)
     acts = found[:limit]
     end = to_cursor((acts[-1].created_at, acts[-1].action_id)) if len(found) > limit else None
-    return ActPage(tuple(acts), end, moment(conn, now))
+    return ActPage(tuple(acts), end, database_time(conn, now))
 
 
 def _story(
@@ -124,7 +124,7 @@ def _story(
     page = found[:limit]
     there = records.without_bodies(conn, [row.notification_id for row in page])
     end = str(page[-1].position) if len(found) > limit else None
-    return ActStory(act, RowPage(tuple(page), end), there, moment(conn, now))
+    return ActStory(act, RowPage(tuple(page), end), there, database_time(conn, now))
 
 
 def _unknown() -> NotFound:
@@ -132,7 +132,7 @@ def _unknown() -> NotFound:
 
 
 def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> BulkPreview:
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     counted, ids = parked.fitting(conn, wanted, as_of, NEWEST)
     there = records.without_bodies(conn, ids)
     return BulkPreview(counted.count, counted.is_whole, as_of, tuple(there[one] for one in ids if one in there))

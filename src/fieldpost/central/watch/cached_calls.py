@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import cached_calls, intents, mirrors
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
@@ -119,7 +119,7 @@ def _page(
     *,
     now: datetime | None,
 ) -> CallPage:
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     found, end = cached_calls.find(conn, wanted, limit=limit, before=before, stuck_before=as_of - stuck_after)
     return CallPage(found, to_cursor(end) if end else None, as_of)
 
@@ -132,7 +132,7 @@ def _detail(
     call = None if site is None else cached_calls.get(conn, site, call_id)
     if site is None or call is None:
         raise NotFound("cached_call.unknown", f"no such call was reported by {'this' if site else 'any'} site")
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     return CallDetail(
         call,
         intents.about(conn, site, call_id),

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers, lists
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key
@@ -74,4 +74,4 @@ def _look(conn: Connection, *, now: datetime | None) -> ChannelOverview:
         for key in [channel_key(channel.name)]
     ]
     states.sort(key=lambda state: (not state.is_blocked, not state.breaker.failures, state.channel.name))
-    return ChannelOverview(states, users.get(None, ()), moment(conn, now))
+    return ChannelOverview(states, users.get(None, ()), database_time(conn, now))

@@ -7,7 +7,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis, samples
 from fieldpost.central.watch.shared_read import SharedRead
@@ -60,7 +60,7 @@ class Kpis:
             raise InvalidInput("kpi.unknown", f"kpi must be one of {', '.join(NAMES)}, not {kpi[:64]!r}", field="kpi")
         if site is not None:
             check_label(site, "site")
-        until = end if end is not None else await self._store.read(moment, self._store.now())
+        until = end if end is not None else await self._store.read(database_time, self._store.now())
         if until < EARLIEST:
             raise InvalidInput("history.range", "to lies before anything that could be known", field="to")
         since = begin or until - HISTORY_DEFAULT
@@ -92,7 +92,7 @@ class Kpis:
 
 
 def _trends(conn: Connection, length: timedelta, step: timedelta, *, now: datetime | None) -> dict[str, History]:
-    end = moment(conn, now)
+    end = database_time(conn, now)
     begin = end - length
     found = samples.trends(conn, begin=begin, end=end, step=step)
     return {name: History(name, None, begin, end, step, points) for name, points in found.items()}

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import leases, nodes
 from fieldpost.central.store.figures.leases import LEADER, Lease
@@ -57,7 +57,7 @@ class Nodes:
 
 def look(conn: Connection, *, now: datetime | None) -> Centre:
     """All nodes and leases, judged by the database's clock."""
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     found = Centre((), {lease.name: lease for lease in leases.all_leases(conn)}, as_of)
     seen = [Node(record, state_of(record, as_of), record.node_id == found.leader) for record in nodes.all_nodes(conn)]
     return Centre(tuple(reversed(seen)), found.leases, as_of)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import attempts, audit, breakers, lists
 from fieldpost.central.store.notifications import records as rows
@@ -160,7 +160,7 @@ def check_limit(limit: int) -> int:
 def _page(
     conn: Connection, wanted: Filter, limit: int, before: PageKey | None, by: Thresholds, *, now: datetime | None
 ) -> Page:
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     resolved = wanted.resolved(as_of, by)
     if resolved is None:
         return Page((), None, as_of)
@@ -180,7 +180,7 @@ def _names(conn: Connection) -> tuple[list[str], list[str]]:
 
 
 def _these(conn: Connection, ids: Sequence[str], *, now: datetime | None) -> tuple[Mapping[str, Summary], datetime]:
-    return rows.without_bodies(conn, ids), moment(conn, now)
+    return rows.without_bodies(conn, ids), database_time(conn, now)
 
 
 def _grouped(errors: Sequence[parked.ParkedError]) -> tuple[ErrorGroup, ...]:
@@ -208,7 +208,7 @@ def _detail(conn: Connection, notification_id: str, by: Thresholds, *, now: date
     found = rows.get(conn, notification_id)
     if found is None:
         raise NotFound("notification.unknown", "there is no such notification")
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     breaker = breakers.load(conn, [found.held_by]).get(found.held_by) if found.held_by else None
     return Detail(
         found,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.store.sites import intents, mirrors
@@ -147,7 +147,7 @@ def worst_first(sites: Iterable[SiteState]) -> list[SiteState]:
 
 def look(conn: Connection, by: Freshness, name: str | None = None, *, now: datetime | None) -> Fleet:
     """The sites, all or the one of this name, judged by the database's clock."""
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     if name is None:
         records = rows.all_sites(conn)
         health = site_health.load_all(conn)
@@ -182,5 +182,5 @@ def _access(conn: Connection, name: str, *, now: datetime | None) -> SiteCredent
     record = rows.get(conn, name)
     if record is None:
         return None
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     return SiteCredentials(record, rows.tokens_of(conn, name), rows.open_enrolment(conn, name, as_of), as_of)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.core.outcome import Delivered, TransientFailure

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.clock import SystemClock
 from fieldpost.core.notification import Status, Target
 from fieldpost.core.outcome import TransientFailure

@@ -7,7 +7,7 @@ import pytest
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.clock import SystemClock
 from fieldpost.core.notification import Status
 from support.centre import DEADLINE_S, Centre, Hanging, ScriptedAdapter, open_centre

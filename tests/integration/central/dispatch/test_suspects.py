@@ -170,7 +170,7 @@ NODE = """
 import asyncio, os, random, signal, sys
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.notifications import claims
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.clock import SystemClock
 from fieldpost.core.outcome import Delivered
 

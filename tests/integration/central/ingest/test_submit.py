@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.ingest.fair_queue import FairQueue
 from fieldpost.central.ingest.submit import Ingest, IngestOptions
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.notifications import audit, lists, records
 from fieldpost.core.errors import InvalidInput, Unavailable

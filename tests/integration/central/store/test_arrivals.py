@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import arrivals
 from fieldpost.central.store.notifications.arrivals import StoredContent
 from fieldpost.core.ids import NotificationId, new_id

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
 from fieldpost.core.outcome import Held

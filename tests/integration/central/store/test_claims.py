@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fieldpost.central.store.engine.store import open_store
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import claims, due, lists
 from fieldpost.central.store.notifications.claims import Claimed, Share
 from fieldpost.core.lanes import Lane

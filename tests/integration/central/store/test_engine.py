@@ -15,7 +15,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.util import await_only
 
-from fieldpost.central.store.engine.store import TRIES_MAX, Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.postgres_store import TRIES_MAX
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.migrate import upgrade_async
 from fieldpost.core.errors import Unavailable
 from support.pg_proxy import pg_proxy

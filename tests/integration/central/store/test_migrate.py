@@ -13,7 +13,8 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from fieldpost.central.store.accounts import identities
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.migrate import VERSIONS, upgrade, upgrade_async
 from fieldpost.central.store.schema.tables import metadata
 from fieldpost.core.errors import ConfigError

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.central.store.engine.moment import moment
+from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.notifications import records
 from fieldpost.core import lifecycle
@@ -130,10 +130,10 @@ async def test_long_held_rows_are_found_unless_in_somebodys_hands(mailing: Centr
 
 @pytest.mark.req("DEC-04")
 async def test_the_moment_is_the_given_one_or_the_databases_own(centre: Centre, clock: ManualClock) -> None:
-    assert await centre.store.read(moment, clock.now()) == clock.now()
+    assert await centre.store.read(database_time, clock.now()) == clock.now()
     if centre.is_postgresql:
-        first = await centre.store.read(moment, None)
-        second = await centre.store.read(moment, None)
+        first = await centre.store.read(database_time, None)
+        second = await centre.store.read(database_time, None)
         assert clock.now() < first < second
 
 

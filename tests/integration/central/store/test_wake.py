@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from fieldpost.central.store.engine import wake
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import COALESCE_S, PostgresWake
 from support.running_central import until
 

@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
-from fieldpost.central.store.engine.moment import moment
-from fieldpost.central.store.engine.store import Store, open_store
+from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.statement import database_time
+from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import records
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -252,7 +253,7 @@ async def test_the_databases_clock_says_what_is_old(pg_url: str) -> None:
     store = open_store(pg_url)
     try:
         centre = Centre(store, ManualClock(), ScriptedAdapter())
-        assert await store.read(moment, None) - centre.clock.now() > timedelta(days=30)
+        assert await store.read(database_time, None) - centre.clock.now() > timedelta(days=30)
         await centre.send()
         await centre.execute(DELIVER)
         purge = await purge_of(centre, terminal_retention_days=1)

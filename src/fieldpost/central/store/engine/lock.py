@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from fieldpost.central.store.engine.store import parse_url
+from fieldpost.central.store.engine.database_url import parse_url
 from fieldpost.core.errors import Conflict
 
 if sys.platform == "win32":

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, CursorResult, Row, TextClause, text
 from sqlalchemy.types import TypeEngine
 
+from fieldpost.central.store.engine.column_types import Moment
 from fieldpost.core.times import to_microseconds
 
 ParameterKind = Literal["id", "text", "int", "float", "moment", "bool", "bytes"]
@@ -133,3 +134,12 @@ def _to_json(value: object) -> int:
     if isinstance(value, datetime):
         return to_microseconds(value)
     raise TypeError(f"cannot put a {type(value).__name__} into a set of rows")
+
+
+_database_time = Statement("select {now} as at", result={"at": Moment})
+
+
+def database_time(conn: Connection, now: datetime | None) -> datetime:
+    """The time that `{now}` stands for: the given one (`Store.now`), or the database's own on PostgreSQL."""
+    at: datetime = _database_time.run(conn, now=now)[0].at
+    return at

@@ -11,8 +11,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Connection, Text, select
 
 from fieldpost.central.store.engine.column_types import Moment
-from fieldpost.central.store.engine.moment import moment
-from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.engine.statement import Statement, database_time
 from fieldpost.central.store.notifications.due import IS_OVERDUE
 from fieldpost.central.store.schema.tables import IS_TERMINAL, IS_UNDELIVERED, IS_WAITING, sites
 from fieldpost.central.store.sites import cached_calls
@@ -77,7 +76,7 @@ _by_status = Statement(
 
 def snapshot(conn: Connection, by: Thresholds, *, now: datetime | None) -> Snapshot:
     """All KPIs of all sites, those of known sites without rows included, at one moment."""
-    as_of = moment(conn, now)
+    as_of = database_time(conn, now)
     found: dict[str, dict[str, float]] = {
         site: dict(NOTHING) for site in conn.execute(select(sites.c.site_name)).scalars()
     }

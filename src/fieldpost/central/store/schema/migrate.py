@@ -17,7 +17,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from fieldpost.central.store.engine.store import parse_url, postgres_engine_for_migrations, sqlite_engine
+from fieldpost.central.store.engine.database_url import parse_url
+from fieldpost.central.store.engine.postgres_store import postgres_engine_for_migrations
+from fieldpost.central.store.engine.sqlite_store import sqlite_engine
 from fieldpost.core.errors import ConfigError
 
 Versions = tuple[Path, ...]

@@ -1,0 +1,81 @@
+"""Failures of the database: which are retried, which become Unavailable, which are bugs.
+
+Transient failures end without our doing: a deadlock, a restart, a lost connection, a cancelled statement. PostgreSQL's
+are retried, since every function of the store is safe to run twice. Other failures of the database (a full disk, too
+many connections) become Unavailable. The rest stay as they are: they are our mistakes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from fieldpost.central.store.engine.store import Store
+from fieldpost.core.errors import Unavailable
+
+# Serialization failure, deadlock, cancelled statement, lock timeout, terminated session (by an administrator, a crash,
+# a shutdown or the idle-in-transaction timeout).
+_TRANSIENT = {"40001", "40P01", "57014", "55P03", "57P01", "57P02", "57P03", "25P03"}
+# Read-only, disk full, out of memory, too many connections.
+_UNAVAILABLE: set[str | int | None] = {"25006", "53100", "53200", "53300"}
+# SQLite's: busy, locked, out of memory, read-only, I/O error, corrupt, full, cannot open.
+_UNAVAILABLE |= {5, 6, 7, 8, 10, 11, 13, 14}
+
+
+@contextmanager
+def recorded(store: Store) -> Iterator[None]:
+    """Around a write: keep in `store.last_failure` whether the database was available."""
+    try:
+        yield
+    except Unavailable as error:
+        store.last_failure = error
+        raise
+    store.last_failure = None
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same transaction may succeed a moment later."""
+    if isinstance(error, DBAPIError):
+        # Class 08: the connection was lost. While it is being made, only the code shows that.
+        state = _sqlstate(error) or ""
+        return error.connection_invalidated or state in _TRANSIENT or state.startswith("08") or _is_driver_lost(error)
+    return isinstance(error, OSError)
+
+
+def translated(error: Exception) -> Exception:
+    """Unavailable for failures of the database; our own mistakes stay as they are."""
+    if isinstance(error, DBAPIError):
+        codes = {_sqlstate(error), _sqlite_code(error)}
+        return _unavailable(error) if is_transient(error) or codes & _UNAVAILABLE else error
+    return _unavailable(error) if isinstance(error, PoolTimeout | OSError) else error
+
+
+def first_line(error: Exception) -> str:
+    """The first line of the driver's message."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return str(cause).strip().splitlines()[0][:300] if str(cause).strip() else type(cause).__name__
+
+
+def _is_driver_lost(error: DBAPIError) -> bool:
+    """Whether the driver failed internally, as it does when a connection ends while it is being made."""
+    cause = error.orig.__cause__ if error.orig is not None else None
+    return isinstance(cause, asyncpg.InternalClientError)
+
+
+def _sqlite_code(error: DBAPIError) -> int | None:
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF  # the primary code, without the extension
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    return getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    return Unavailable(
+        "store.unavailable",
+        f"the central store is unavailable: {first_line(error)}",
+        hint="nothing was lost: senders keep their messages and retry",
+    )

@@ -1,0 +1,141 @@
+"""The store on PostgreSQL, shared by any number of central nodes.
+
+Each function is its own transaction. A transient failure (`failures.is_transient`) is retried here.
+
+A node may freeze between a statement and its COMMIT: a paused virtual machine, a full swap. Its row locks would then
+last as long as the pause, and no other node could take over its lead or its claims. So the server ends a session that
+is idle in a transaction, or cannot be reached, for longer than the shortest lease, and no statement waits longer than
+that for a lock. When the frozen node wakes up, its transaction is gone and runs again, under the leases of that time.
+"""
+
+import random
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from fieldpost.central.store.engine.failures import first_line, is_transient, recorded, translated
+from fieldpost.central.store.engine.store import P, T, Transaction
+from fieldpost.central.store.engine.wake import PostgresWake, Wake
+from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.errors import Unavailable
+
+log = structlog.get_logger()
+
+TRIES_MAX = 5
+LEASE_S = 15.0
+
+_SETTINGS = {"synchronous_commit": "on", "timezone": "UTC", "application_name": "fieldpost", "jit": "off"}
+"""Commits are durable even if the server's default says otherwise."""
+_PLANNING = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "max_parallel_workers_per_gather": "0",
+}
+"""Every statement of the store finds its rows by an index, so one plan, made once, fits tables of any size. With the
+defaults the planner would plan each claim, which costs more than the claim, or keep a plan from when a table was small
+that scans all of it once it has grown; and starting a parallel worker takes longer than any statement here."""
+
+
+def postgres_engine(url: URL, lease_s: float = LEASE_S, **options: Any) -> AsyncEngine:
+    """An engine for the statements of the store."""
+    settings = _SETTINGS | _PLANNING | _timeouts(lease_s)
+    return create_async_engine(
+        url.set(drivername="postgresql+asyncpg"),
+        connect_args={"server_settings": settings, "timeout": 10, "command_timeout": 60},
+        **options,
+    )
+
+
+def postgres_engine_for_migrations(url: URL) -> AsyncEngine:
+    """An engine for work on whole tables: with PostgreSQL's own plans and without timeouts."""
+    return create_async_engine(
+        url.set(drivername="postgresql+asyncpg"), connect_args={"server_settings": _SETTINGS, "timeout": 10}
+    )
+
+
+def _timeouts(lease_s: float) -> dict[str, str]:
+    """Limits of a session, so that a frozen or vanished node keeps its locks no longer than its leases."""
+    lease_ms = str(max(round(lease_s * 1000), 1))
+    keepalive_s = str(max(round(lease_s / 3), 1))
+    return {
+        "idle_in_transaction_session_timeout": lease_ms,
+        "lock_timeout": lease_ms,
+        # A client whose machine is gone: unacknowledged data counts, and probes while there is none.
+        "tcp_user_timeout": lease_ms,
+        "tcp_keepalives_idle": keepalive_s,
+        "tcp_keepalives_interval": keepalive_s,
+        "tcp_keepalives_count": "2",
+    }
+
+
+class PostgresStore:
+    """The store of one node: a pool of connections."""
+
+    def __init__(
+        self,
+        url: URL,
+        clock: Clock | None,
+        *,
+        connections_max: int = 10,
+        wait_s: float = 10.0,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        self.url = url.render_as_string()
+        self._clock = clock
+        self._engine = postgres_engine(url, lease_s, pool_size=connections_max, max_overflow=0, pool_timeout=wait_s)
+        # The same connections, with each statement committed on its own.
+        self._committing = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self.wake: Wake = PostgresWake(url)
+        self.last_failure: Unavailable | None = None
+
+    def now(self) -> datetime | None:
+        return self._clock.now() if self._clock else None
+
+    async def write(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with recorded(self):
+            return await self._run(lambda conn: function(conn, *args, **kwargs))
+
+    async def write_one(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        # Without BEGIN and COMMIT: two round trips fewer.
+        with recorded(self):
+            return await self._run(lambda conn: function(conn, *args, **kwargs), self._committing)
+
+    async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda conn: function(conn, *args, **kwargs), is_reader=True)
+
+    async def read_one(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda conn: function(conn, *args, **kwargs), self._committing)
+
+    def log_bytes(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        await self.wake.close()
+        await self._engine.dispose()
+
+    async def _run(
+        self, function: Callable[[Connection], T], engine: AsyncEngine | None = None, *, is_reader: bool = False
+    ) -> T:
+        for tries in range(1, TRIES_MAX + 1):
+            try:
+                async with (engine or self._engine).connect() as conn:
+                    if is_reader:
+                        await conn.execution_options(postgresql_readonly=True)
+                    result = await conn.run_sync(function)
+                    await conn.commit()
+                    return result
+            except (DBAPIError, PoolTimeout, OSError) as error:
+                if not is_transient(error) or tries == TRIES_MAX:
+                    raise translated(error) from error
+                log.warning("store.tried_again", error=first_line(error), tries=tries)
+                await SystemClock().sleep(random.uniform(0.5, 1.0) * 0.05 * 2**tries)
+        raise AssertionError("unreachable")
