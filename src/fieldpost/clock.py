@@ -1,7 +1,8 @@
-"""The clock: the only module that reads the time or sleeps.
+"""The clock: the only module that reads the wall clock.
 
-Rules take `now` as an argument; loops take a `Clock`. A wall-clock time is for people and for due times, a
-monotonic one for durations inside a process, since the wall clock may step.
+Rules take `now` as an argument; loops take a `Clock`. Wall-clock time is for people and for due times, monotonic time
+for durations inside a process, because the wall clock may step. Socket timeouts and waits for file locks use monotonic
+time directly.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The rule of which room may use which holds, and is really watched."""
+"""The import contracts hold, and planted violations fail."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 WRONG_IMPORTS = [
     pytest.param("site/__init__.py", "import fieldpost.central", id="site-uses-central"),
     pytest.param("core/__init__.py", "import asyncio", id="core-does-io"),
-    pytest.param("core/__init__.py", "import fieldpost.link", id="core-looks-up"),
+    pytest.param("core/__init__.py", "import fieldpost.link", id="core-imports-link"),
     pytest.param("central/store/__init__.py", "import fieldpost.central.adapters", id="store-knows-adapters"),
     pytest.param("central/watch/__init__.py", "import fieldpost.central.operate", id="watch-knows-operate"),
     pytest.param("central/commands/__init__.py", "import fieldpost.central.ingest", id="commands-know-ingest"),
@@ -23,21 +23,19 @@ WRONG_IMPORTS = [
     pytest.param("front/api/__init__.py", "import fieldpost.front.console", id="api-knows-console"),
     pytest.param("front/link/__init__.py", "import fieldpost.front.api", id="link-knows-api"),
     pytest.param("cli/local/__init__.py", "import fieldpost.cli.api", id="local-commands-know-the-api"),
-    pytest.param("stray.py", '"""A new top-level module."""', id="new-room-unannounced"),
-    pytest.param("central/stray.py", '"""A new room of central."""', id="new-central-room-unannounced"),
+    pytest.param("stray.py", '"""A new top-level module."""', id="undeclared-package"),
+    pytest.param("central/stray.py", '"""A new module of central."""', id="undeclared-central-package"),
 ]
 
 
-def test_every_room_keeps_the_import_contracts(project: Path) -> None:
+def test_the_import_contracts_hold(project: Path) -> None:
     result = lint_imports(project)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.req("CFG-13")
 @pytest.mark.parametrize(("module", "line"), WRONG_IMPORTS)
-def test_a_wrong_import_between_rooms_breaks_the_contracts(
-    project: Path, tmp_path: Path, module: str, line: str
-) -> None:
+def test_a_wrong_import_breaks_the_contracts(project: Path, tmp_path: Path, module: str, line: str) -> None:
     shutil.copy(project / "pyproject.toml", tmp_path)
     shutil.copytree(project / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "src" / "fieldpost" / module).open("a") as file:
@@ -47,10 +45,10 @@ def test_a_wrong_import_between_rooms_breaks_the_contracts(
     assert "BROKEN" in result.stdout
 
 
-@pytest.mark.parametrize("room", ["fieldpost", "fieldpost.core", "fieldpost.outbox"])
-def test_what_an_application_imports_loads_no_site_or_database_library(room: str) -> None:
+@pytest.mark.parametrize("package", ["fieldpost", "fieldpost.core", "fieldpost.outbox"])
+def test_packages_for_applications_load_no_site_or_database_library(package: str) -> None:
     heavy = ["apsw", "aiohttp", "sqlalchemy", "fastapi", "asyncpg", "structlog"]
-    program = f"import sys, {room}; print([name for name in {heavy} if name in sys.modules])"
+    program = f"import sys, {package}; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

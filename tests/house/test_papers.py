@@ -63,6 +63,13 @@ def test_sql_is_written_only_in_its_packages(project: Path) -> None:
     assert found == []
 
 
+def test_only_the_clock_reads_the_wall_clock(project: Path) -> None:
+    source = project / "src/fieldpost"
+    reads = re.compile(r"\b(datetime\.(now|utcnow|today)|date\.today|time\.time|time\.time_ns)\(")
+    found = [path.relative_to(source).as_posix() for path in source.rglob("*.py") if reads.search(path.read_text())]
+    assert found == ["clock.py"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
