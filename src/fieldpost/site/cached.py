@@ -28,17 +28,11 @@ from fieldpost.site.buffer import calls
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.fresh_ids import fresh_id
 from fieldpost.site.buffer.keys import key_for
-from fieldpost.site.buffer.payloads import (
-    DatabaseWrite,
-    ExternalCall,
-    Scalar,
-    check_call,
-    check_write,
-    encode,
-    target_summary,
-)
 from fieldpost.site.buffer.tracking import Tracking
-from fieldpost.site.carriers import CallCarrier, D
+from fieldpost.site.carriers.call_arguments import check_call
+from fieldpost.site.carriers.carrier import CallCarrier, D
+from fieldpost.site.carriers.payloads import DatabaseWrite, ExternalCall, Scalar, encode, target_summary
+from fieldpost.site.carriers.write_arguments import check_write
 from fieldpost.site.config.definitions import Database, External
 from fieldpost.site.forwarding.attempt import attempt, claim_time
 from fieldpost.site.provenance import Labels, provenance_of

@@ -21,7 +21,7 @@ from fieldpost.core.sites.message import Category
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.cached import Caller, DatabaseConnection, ExternalSystem
-from fieldpost.site.carriers import CallCarrier
+from fieldpost.site.carriers.carrier import CallCarrier
 from fieldpost.site.config.definitions import Database, External, find_definition
 from fieldpost.site.config.folder import Folder, create_folder, read_folder
 from fieldpost.site.notify import Notify

@@ -13,10 +13,10 @@ import pytest
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.ids import new_id
 from fieldpost.site.buffer.buffer import Buffer
+from fieldpost.site.buffer.commit_queue import Write, apply_all
 from fieldpost.site.buffer.committer import Committer
 from fieldpost.site.buffer.connection import connect
 from fieldpost.site.buffer.rows import Rows
-from fieldpost.site.buffer.writes import Write, apply_all
 from support.site_writers import ENDLESS, MANY, add, ids_in, start
 
 

@@ -33,7 +33,7 @@ rows = Rows("messages", ("message_id", "category", "target", "payload", "created
 def insert(name):
     committer.insert(rows, (name, "notification", "central", "{}", 1))
 committer = Committer.shared(Path(sys.argv[1]))
-lead = committer._lead
+lead = committer._queue
 committing, may_commit, reading, may_end = (threading.Event() for _ in range(4))
 def commit_slowly(cursor):
     connection = cursor.connection
@@ -117,7 +117,7 @@ def test_an_interrupt_of_the_leader_ends_its_own_write_and_no_other_of_the_batch
         writers = []
         for number, work in enumerate((insert("before"), give_up, insert("behind")), 1):
             writers.append(pool.submit(committer.write, work))
-            until(lambda number=number: len(committer._lead._queue) == number)
+            until(lambda number=number: len(committer._queue._queue) == number)
         may_end.set()
         reader.result()
         # The first one led; its own work is whole, but it was struck in the middle of the batch.

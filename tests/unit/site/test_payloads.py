@@ -5,18 +5,16 @@ from typing import Any
 import pytest
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.site.buffer.payloads import (
-    CALL_BODY_BYTES_MAX,
-    PARAMETERS_BYTES_MAX,
+from fieldpost.site.carriers.call_arguments import CALL_BODY_BYTES_MAX, check_call
+from fieldpost.site.carriers.payloads import (
     DatabaseWrite,
     ExternalCall,
-    check_call,
-    check_write,
     decode_call,
     decode_write,
     encode,
     target_summary,
 )
+from fieldpost.site.carriers.write_arguments import PARAMETERS_BYTES_MAX, check_write
 from fieldpost.site.config.definitions import Database, External
 
 ERP = External(name="erp", url="https://erp.example.com", secret_headers={"X-Api-Key": "key.secret"})

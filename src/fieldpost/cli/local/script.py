@@ -71,7 +71,7 @@ def call(
     The call is stored on disk first; if it fails, the agent retries it. The exit code is 10 if the system refused it
     permanently; the id is printed then, too.
     """
-    from fieldpost.site.buffer.payloads import CALL_BODY_BYTES_MAX
+    from fieldpost.site.carriers.call_arguments import CALL_BODY_BYTES_MAX
     from fieldpost.site.site import Site
 
     given = _provenance(instance, script, execution_id, parent_execution_id)
@@ -112,7 +112,7 @@ def write(
     permanently; the id is printed then, too.
     """
     from fieldpost.core.errors import InvalidInput
-    from fieldpost.site.buffer.payloads import PARAMETERS_BYTES_MAX
+    from fieldpost.site.carriers.write_arguments import PARAMETERS_BYTES_MAX
     from fieldpost.site.site import Site
 
     given = _provenance(instance, script, execution_id, parent_execution_id)

@@ -1,27 +1,106 @@
-"""Who commits for all: threads that write at once stand in a queue, and one of them, the leader, takes it whole.
+"""Writes that wait for a commit, and the leader that commits them all.
 
-Theory of operation. One attribute says who leads: a turn, or whatever object stands for a caller who has no turn. The
-leader commits, then passes the lead on to the first in the queue (the heir), or frees it if nobody waits. A waiting
-thread is woken when its turn is done or when it leads; a wake too many does no harm, since whoever wakes looks why.
+Theory of operation. Threads that write at the same time queue their writes; one of them, the leader, takes the whole
+queue into a batch and commits it. One attribute names the leader: a write, or any object that stands for a caller
+without one. After the commit the leader appoints the first write in the queue as its successor, or nobody if the queue
+is empty. A waiting thread is woken when its write is done or when it leads. A superfluous wake-up does no harm, since
+the thread checks the reason.
 
-What must always hold: if anybody waits, somebody leads who knows it. An interrupt (KeyboardInterrupt, SystemExit, any
-exception that is raised into a thread) may strike between any two steps, those that pass the lead on among them. So
-each step leaves a state from which `leave` can do all of them again; a caller runs under `except BaseException: leave`.
-What an interrupted leader had begun and not committed is queued again for the next one: an interrupt ends the call that
-it was meant for, and no other.
+Invariant: if any write waits, there is a leader that knows about it. An interrupt (KeyboardInterrupt, SystemExit, any
+exception raised into a thread) may strike between any two steps, including the hand-over. So each step leaves a state
+from which `leave` can repeat all of them, and callers run under `except BaseException: leave`. Writes of an interrupted
+leader that are not committed return to the queue for the next leader: an interrupt ends only its own caller's write.
 """
 
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import apsw
 
 from fieldpost.core.errors import Unavailable
-from fieldpost.site.buffer.writes import Write, WriteBatch
+from fieldpost.site.buffer.rows import Rows
+
+T = TypeVar("T")
+
+ROWS_PER_STATEMENT_MAX = 32
+
+
+class Write(Generic[T]):
+    """One caller's part of a batch: applied whole or not at all."""
+
+    __slots__ = ("error", "is_done", "is_one_statement", "result", "row", "rows", "woken", "work")
+
+    def __init__(
+        self,
+        work: Callable[[apsw.Cursor], T] | None,
+        is_one_statement: bool,
+        rows: Rows | None = None,
+        row: tuple[Any, ...] = (),
+    ) -> None:
+        self.work = work
+        self.is_one_statement = is_one_statement
+        self.rows = rows
+        self.row = row
+        self.woken = threading.Lock()
+        """The caller waits by acquiring it a second time; releasing it wakes the caller."""
+        self.is_done = False
+        """Whether its result or error is final."""
+        self.result: T | None = None
+        self.error: Exception | None = None
+
+    def apply(self, cursor: apsw.Cursor) -> None:
+        """Run the work. Its own failure is kept for its caller; a failure of the file is raised and ends the batch."""
+        if not self.is_one_statement:
+            cursor.execute("SAVEPOINT turn")
+        try:
+            if self.rows is not None:
+                self.rows.insert(cursor, (self.row,))
+            elif self.work is not None:
+                self.result = self.work(cursor)
+        except Exception as error:
+            if isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError):
+                raise
+            self.error = error
+            if not self.is_one_statement:
+                cursor.execute("ROLLBACK TO turn")
+        if not self.is_one_statement:
+            cursor.execute("RELEASE turn")
+
+    def wake(self) -> None:
+        """Wake the caller if it waits."""
+        if self.woken.locked():
+            self.woken.release()
+
+
+class WriteBatch:
+    """The writes that one leader commits together."""
+
+    __slots__ = ("is_over", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write[Any]] = []
+        self.is_over = False
+        """Whether it is committed, or has failed and each write has its error. Until then the file has none of it."""
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """Give each write that has not failed yet a separate error; the file has none of them."""
+        for write in self.writes:
+            write.error = write.error or error()
+        self.is_over = True
+
+    def finish(self) -> None:
+        """Mark all writes as done and wake their callers. May be repeated."""
+        for write in self.writes:
+            write.is_done = True
+            if write.woken.locked():
+                write.woken.release()
 
 
 class CommitQueue:
-    """The lead in one process's writing to one file, and the queue of those who wait for it."""
+    """The queue of writes to one file in one process, and its leader."""
 
     def __init__(self, path: Path, patience_s: float) -> None:
         self._path = path
@@ -31,66 +110,85 @@ class CommitQueue:
         self._leader: object | None = None
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether turns are queued that nobody has begun."""
+    def has_waiting(self) -> bool:
+        """Whether writes are queued that are in no batch yet."""
         return bool(self._queue)
 
     def take(self, by: object) -> bool:
-        """Lead without a turn, if nobody leads."""
+        """Become leader without a write, if there is no leader."""
         with self._mutex:
             if self._leader is not None:
                 return False
             self._leader = by
             return True
 
-    def join(self, turn: Write[Any]) -> None:
-        """Queue the turn; return when it is done, or when it leads and its caller is to commit the queue.
+    def join(self, write: Write[Any]) -> None:
+        """Queue the write. Returns when it is done, or when it leads and its caller must commit the queue.
 
-        Raises Unavailable when nobody has begun it for too long; it will then not be done.
+        Raises Unavailable if no leader takes it in time; it is then not applied.
         """
         with self._mutex:
-            self._queue.append(turn)
+            self._queue.append(write)
             if self._leader is None:
-                self._leader = turn
+                self._leader = write
                 return
-            turn.woken.acquire()
-        while not turn.is_done and self._leader is not turn:
-            if not turn.woken.acquire(timeout=self._patience_s):
+            write.woken.acquire()
+        while not write.is_done and self._leader is not write:
+            if not write.woken.acquire(timeout=self._patience_s):
                 with self._mutex:
-                    if turn in self._queue and self._leader is not turn:
+                    if write in self._queue and self._leader is not write:
                         raise Unavailable("buffer.busy", f"{self._path} is kept busy by another thread")
 
     def absorb(self, batch: WriteBatch) -> None:
-        """Move all that is queued into the leader's batch."""
+        """Move all queued writes into the leader's batch."""
         with self._mutex:
-            batch.turns += self._queue
+            batch.writes += self._queue
             self._queue.clear()
 
     def pass_on(self, by: object) -> None:
-        """Make the first in the queue the leader, or nobody, if it is `by` who leads."""
+        """Appoint the next leader, if `by` leads."""
         if self._leader is by:
             with self._mutex:
                 self._appoint()
 
     def leave(self, by: object, batch: WriteBatch | None = None) -> None:
-        """Set right what an interrupt left: withdraw `by`, finish his batch or give it back, and pass the lead on."""
+        """Clean up after an interrupt: withdraw `by`, finish its batch or return it to the queue, pass the lead on."""
         with self._mutex:
-            begun = batch.turns if batch is not None else []
-            self._queue = deque(turn for turn in self._queue if turn is not by and turn not in begun)
+            taken = batch.writes if batch is not None else []
+            self._queue = deque(write for write in self._queue if write is not by and write not in taken)
             if batch is not None and not batch.is_over:
-                for turn in reversed(begun):
-                    if turn is not by:
-                        turn.error = None
-                        self._queue.appendleft(turn)
+                for write in reversed(taken):
+                    if write is not by:
+                        write.error = None
+                        self._queue.appendleft(write)
             if self._leader is by:
                 self._appoint()
             elif isinstance(self._leader, Write):
-                # `by` may have been interrupted after he had appointed this one, and before he woke him.
+                # The interrupt may have struck between appointing this leader and waking it.
                 self._leader.wake()
         if batch is not None and batch.is_over:
             batch.finish()
 
     def _appoint(self) -> None:
-        self._leader = heir = self._queue[0] if self._queue else None
-        if heir is not None:
-            heir.wake()
+        self._leader = successor = self._queue[0] if self._queue else None
+        if successor is not None:
+            successor.wake()
+
+
+def apply_all(cursor: apsw.Cursor, writes: Sequence[Write[Any]]) -> None:
+    """Apply the writes: plain rows together, other writes one by one."""
+    by_table: dict[Rows, list[Write[Any]]] = {}
+    for write in writes:
+        if write.rows is None:
+            write.apply(cursor)
+        else:
+            by_table.setdefault(write.rows, []).append(write)
+    for rows, plain in by_table.items():
+        for start in range(0, len(plain), ROWS_PER_STATEMENT_MAX):
+            part = plain[start : start + ROWS_PER_STATEMENT_MAX]
+            try:
+                rows.insert(cursor, [write.row for write in part])
+            except apsw.ConstraintError:
+                # One of the rows violates a constraint; applied alone, each write gets its own result.
+                for write in part:
+                    write.apply(cursor)

@@ -16,12 +16,12 @@ from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.outbound.guard import AddressGuard, Resolve, resolve_by_system
 from fieldpost.outbound.options import OutboundOptions
-from fieldpost.site.buffer.payloads import DatabaseWrite, Scalar, decode_write
+from fieldpost.site.carriers.payloads import DatabaseWrite, Scalar, decode_write
 from fieldpost.site.carriers.postgresql import PostgresqlTarget
 from fieldpost.site.carriers.sqlite import SqliteTarget
 from fieldpost.site.config.database_url import PostgresqlUrl, SqliteUrl
 from fieldpost.site.config.definitions import Database
-from fieldpost.site.config.statements import OPERATION_ID, DefinedStatement
+from fieldpost.site.config.statements import CALL_ID, DefinedStatement
 
 
 class TargetDatabase(Protocol):
@@ -105,7 +105,7 @@ def _statement(definition: Database, write: DatabaseWrite) -> DefinedStatement:
 
 
 def _values(statement: DefinedStatement, parameters: Mapping[str, Scalar], call_id: str) -> list[Scalar]:
-    return [call_id if name == OPERATION_ID else parameters[name] for name in statement.parameters]
+    return [call_id if name == CALL_ID else parameters[name] for name in statement.parameters]
 
 
 def _scrubbed(answer: CarrierAnswer, scrub: Scrubber) -> CarrierAnswer:

@@ -24,7 +24,7 @@ from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
 from fieldpost.outbound.guard import AddressGuard, Blocked, Resolve, resolve_by_system
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.retry_after import retry_after_s
-from fieldpost.site.buffer.payloads import ExternalCall, decode_call
+from fieldpost.site.carriers.payloads import ExternalCall, decode_call
 from fieldpost.site.config.definitions import External, tls_context
 
 ANSWER_BYTES_MAX = 16 * 1024

@@ -18,7 +18,7 @@ from fieldpost.core.secret import Secret
 from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
 from fieldpost.core.text import truncate
 from fieldpost.outbound.guard import AddressGuard, Blocked
-from fieldpost.site.buffer.payloads import Scalar
+from fieldpost.site.carriers.payloads import Scalar
 from fieldpost.site.config.database_url import PostgresqlUrl
 from fieldpost.site.config.definitions import Database, no_driver
 from fieldpost.site.config.statements import DefinedStatement

@@ -17,7 +17,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.secret import Secret
 from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
 from fieldpost.core.text import truncate
-from fieldpost.site.buffer.payloads import Scalar
+from fieldpost.site.carriers.payloads import Scalar
 from fieldpost.site.config.definitions import Database
 from fieldpost.site.config.statements import DefinedStatement
 

@@ -17,7 +17,7 @@ Dialect = Literal["sqlite", "postgresql"]
 
 STATEMENT_BYTES_MAX = 64 * 1024
 PARAMETERS_MAX = 1000
-OPERATION_ID = "call_id"
+CALL_ID = "call_id"
 """The parameter that every statement may use without being given it: the same at each attempt of one write."""
 
 _BEGINNINGS = {
@@ -38,7 +38,7 @@ class DefinedStatement:
     @property
     def given(self) -> frozenset[str]:
         """What a caller has to give: all but the operation's id."""
-        return frozenset(self.parameters) - {OPERATION_ID}
+        return frozenset(self.parameters) - {CALL_ID}
 
 
 def parse_statement(text: object, dialect: Dialect, field: str = "statement") -> DefinedStatement:

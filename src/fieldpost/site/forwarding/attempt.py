@@ -9,7 +9,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.sites.forwarding import CallDecision, CallPolicy, NotNow, Park, decide_call
 from fieldpost.core.sites.message import Message
 from fieldpost.core.text import truncate
-from fieldpost.site.carriers import CallCarrier, D
+from fieldpost.site.carriers.carrier import CallCarrier, D
 
 OVERTIME_S = 5.0
 """How much longer than its time-out an attempt may take before it is given up from outside."""

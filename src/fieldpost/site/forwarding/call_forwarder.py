@@ -25,7 +25,7 @@ from fieldpost.core.sites.forwarding import Park
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.site.buffer import calls
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.carriers import CallCarrier, D
+from fieldpost.site.carriers.carrier import CallCarrier, D
 from fieldpost.site.config.options import CallOptions, ForwardOptions
 from fieldpost.site.forwarding.attempt import attempt, claim_time
 

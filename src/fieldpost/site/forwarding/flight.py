@@ -13,7 +13,7 @@ from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.forwarding import CarrierAnswer
 from fieldpost.link.session import Room
 from fieldpost.site.buffer.rows import Outgoing
-from fieldpost.site.carriers import Carrier
+from fieldpost.site.carriers.carrier import Carrier
 
 Take = Callable[[Room, int], Awaitable[list[Outgoing]]]
 """The oldest due messages that fit into the room and were committed after the one of this sequence."""

@@ -32,7 +32,7 @@ from fieldpost.site.buffer import event_log
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.buffer.rows import Outgoing
-from fieldpost.site.carriers import Carrier
+from fieldpost.site.carriers.carrier import Carrier
 from fieldpost.site.config.options import ForwardOptions
 from fieldpost.site.forwarding.flight import BatchesInFlight
 

@@ -18,9 +18,10 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
 from fieldpost.core.sites.message import Category, Message
-from fieldpost.site.buffer.payloads import DatabaseWrite, Scalar, check_write, encode
 from fieldpost.site.carriers import postgresql, sqlite
 from fieldpost.site.carriers.database import DatabaseCarrier
+from fieldpost.site.carriers.payloads import DatabaseWrite, Scalar, encode
+from fieldpost.site.carriers.write_arguments import check_write
 from fieldpost.site.config.definitions import Database
 from support.databases import PostgresDatabases
 from support.pg_proxy import pg_proxy

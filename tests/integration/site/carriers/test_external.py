@@ -15,8 +15,9 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Taken
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.outbound.options import OutboundOptions
-from fieldpost.site.buffer.payloads import check_call, encode
+from fieldpost.site.carriers.call_arguments import check_call
 from fieldpost.site.carriers.http import ExternalCarrier
+from fieldpost.site.carriers.payloads import encode
 from fieldpost.site.config.definitions import External
 from fieldpost.testing import HttpServer, ManualClock
 from support.ports import closed_port

@@ -1,0 +1,96 @@
+"""Checks the arguments of a database write when the script makes it, so that the agent can carry it out later."""
+
+import math
+from collections.abc import Mapping
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.text import truncate
+from fieldpost.site.carriers.payloads import DatabaseWrite, Scalar, check_unicode
+from fieldpost.site.config.definitions import Database, is_name
+from fieldpost.site.config.statements import CALL_ID
+
+PARAMETERS_BYTES_MAX = 1024 * 1024
+
+
+def check_write(
+    definition: Database, statement: object, parameters: Mapping[str, Scalar] | None = None
+) -> DatabaseWrite:
+    """The write, or InvalidInput naming the argument and the rule it breaks."""
+    if type(statement) is not str:
+        raise InvalidInput("statement.type", "statement must be a str", field="statement")
+    found = definition.statement(statement)
+    if found is None:
+        raise _undefined(definition, statement)
+    given = _check_parameters(parameters)
+    if CALL_ID in given:
+        raise _parameter(CALL_ID, "is given by Fieldpost, not by the caller")
+    for name in sorted(found.given - set(given)):
+        raise _parameter(name, "is missing; the statement needs it")
+    for name in sorted(set(given) - found.given):
+        raise _parameter(name, "is none of the statement's parameters")
+    return DatabaseWrite(statement, given)
+
+
+def _check_parameters(parameters: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, Mapping):
+        raise InvalidInput(
+            "parameter.invalid",
+            f"parameters must be a mapping of names to values, not {type(parameters).__name__}",
+            field="parameters",
+        )
+    size = 0
+    for name, value in parameters.items():
+        if type(name) is not str or not name.isidentifier():
+            raise InvalidInput(
+                "parameter.invalid", "parameters must have names of letters, digits and _", field="parameters"
+            )
+        size += len(name) + _parameter_size(name, value)
+    if size > PARAMETERS_BYTES_MAX:
+        raise InvalidInput(
+            "parameter.too_large", f"parameters have {size} bytes, at most {PARAMETERS_BYTES_MAX}", field="parameters"
+        )
+    return dict(parameters)
+
+
+def _parameter_size(name: str, value: object) -> int:
+    match value:
+        case None | bool():
+            return 4
+        case int():
+            if not -(1 << 63) <= value < 1 << 63:
+                raise _parameter(name, "is a whole number beyond 64 bits; give it as a text")
+            return 20
+        case float():
+            if not math.isfinite(value):
+                raise _parameter(name, f"must be finite, not {value}")
+            return 24
+        case str():
+            if "\x00" in value:
+                raise _parameter(name, "must not contain a NUL character")
+            return len(check_unicode(value, f"parameters.{name[:64]}").encode())
+        case bytes() | bytearray():
+            raise _parameter(name, "must not be bytes; give base64 or hex, and decode it in the statement")
+        case _:
+            raise _parameter(name, f"must be a str, int, float, bool or None, not {type(value).__name__}")
+
+
+def _undefined(definition: Database, statement: str) -> InvalidInput:
+    if is_name(statement) or definition.allows_free_sql:
+        known = ", ".join(sorted(definition.statements)) or "none"
+        what = (
+            f"{truncate(statement, 64)!r} is no statement that database.{definition.name} defines; there are: {known}"
+        )
+        return InvalidInput("statement.undefined", what, field="statement")
+    return InvalidInput(
+        "statement.free",
+        f"database.{definition.name} takes defined statements alone, by name, and no SQL text",
+        hint=f"define it in [database.{definition.name}.statements], or set allows_free_sql = true",
+        field="statement",
+    )
+
+
+def _parameter(name: str, rule: str) -> InvalidInput:
+    field = f"parameters.{name[:64]}"
+    return InvalidInput("parameter.invalid", f"{field} {rule}", field=field)
