@@ -59,7 +59,7 @@ class NtfyAdapter:
         try:
             settings = self.check_settings(envelope.settings)
         except InvalidInput as error:
-            return PermanentFailure(f"the channel's settings are not valid: {error.message}", phase="settings")
+            return PermanentFailure(f"the channel's settings are invalid: {error.message}", phase="settings")
         until = time.monotonic() + self.deadline_s * 0.95
         results = dict.fromkeys(envelope.targets, Target("", TargetStatus.DUE, "not tried"))
         for topic in results:

@@ -84,7 +84,7 @@ async def test_a_bad_setting_is_told_at_its_field_and_only_secrets_are_typed_aga
         "settings.port": ("many", "port must be a whole number"),
         "settings.tls": ("ssl", "tls must be one of"),
         "settings.from_address": ("nobody", "from_address"),
-        "settings.auth": ("basic", "username must be given, since auth is basic"),
+        "settings.auth": ("basic", "username is required if auth is basic"),
         "retry": ("often", "retry: "),
     }
     async with visiting(quick, "admin") as visitor:

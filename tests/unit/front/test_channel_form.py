@@ -77,6 +77,6 @@ def test_of_an_email_channel_only_the_phases_that_it_goes_through_are_told() -> 
     full = Channel("c", "email", {"tls": "starttls", "auth": "oauth2"})
     told = [[s.title for s in channel_form.steps(kind, c, Trial(Delivered(), ()))] for c in (plain, full)]
     assert told == [
-        ["Connect", "Greeting", "Sender", "Recipient", "Mail offered", "Mail taken"],
-        ["Token", "Connect", "Greeting", "TLS", "Login", "Sender", "Recipient", "Mail offered", "Mail taken"],
+        ["Connect", "Greeting", "Sender", "Recipient", "Message", "Confirmation"],
+        ["Token", "Connect", "Greeting", "TLS", "Login", "Sender", "Recipient", "Message", "Confirmation"],
     ]

@@ -1,4 +1,4 @@
-"""The ways out. One folder each, stateless, no database. Imports: core, clock, outbound, own client library."""
+"""Delivery adapters, one folder each. Stateless, without database access."""
 
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
@@ -15,11 +15,11 @@ log = structlog.get_logger()
 
 
 def load(outbound: Outbound | None = None) -> dict[str, Adapter]:
-    """All adapters by type: ours and third parties', found by entry point. One that takes the keyword `outbound` is
-    handed this, the process's guarded way to the world.
+    """Load all adapters, by type, from their entry points. An adapter with a keyword `outbound` gets the process's
+    guarded HTTP client.
 
-    One that cannot be had is logged and left out: a broken package that somebody installed beside us must not stop
-    mail. Where two are of one type ours stands, else the one whose entry point comes first by name.
+    An adapter that fails to load is logged and left out: a broken third-party package must not stop mail. If two
+    adapters have the same type, ours wins, else the one whose entry point name sorts first.
     """
     adapters: dict[str, Adapter] = {}
     for entry in sorted(entry_points(group=GROUP), key=_ours_first):
@@ -29,7 +29,7 @@ def load(outbound: Outbound | None = None) -> dict[str, Adapter]:
             log.exception("adapter.left_out", entry_point=entry.name, value=entry.value)
             continue
         if adapter.type in adapters:
-            log.error("adapter.left_out", entry_point=entry.name, value=entry.value, reason="its type is taken")
+            log.error("adapter.left_out", entry_point=entry.name, value=entry.value, reason="duplicate type")
             continue
         adapters[adapter.type] = adapter
     return adapters
@@ -43,11 +43,11 @@ def _make(entry: EntryPoint, outbound: Outbound | None) -> Adapter:
     kind: Any = entry.load()
     adapter: Adapter = kind(outbound=outbound) if outbound and "outbound" in signature(kind).parameters else kind()
     if adapter.type != entry.name:
-        raise TypeError(f"the adapter's type is {adapter.type!r}, its entry point is named {entry.name!r}")
+        raise TypeError(f"the adapter's type is {adapter.type!r}, but its entry point is named {entry.name!r}")
     if not adapter.deadline_s > 0:
-        raise TypeError(f"deadline_s must be more than 0, not {adapter.deadline_s!r}")
+        raise TypeError(f"deadline_s must be greater than 0, got {adapter.deadline_s!r}")
     if not isinstance(adapter.secrets, frozenset):
-        # Without that word its secrets would be kept in clear and shown.
+        # Without the declaration its secrets would be stored and shown in clear text.
         raise TypeError("secrets must be a frozenset of the names of its secret settings")
     for method in ("check_settings", "check_target", "target_key", "deliver", "close"):
         if not callable(getattr(adapter, method, None)):

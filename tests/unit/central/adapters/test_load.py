@@ -92,4 +92,4 @@ def test_of_two_adapters_of_one_type_ours_stands(install: Install) -> None:
     install("acme_mail", ADAPTER.format(name="Mail", type="email"), "email = acme_mail:Mail")
     with capture_logs() as lines:
         assert isinstance(load()["email"], EmailAdapter)
-    assert [line["reason"] for line in lines] == ["its type is taken"]
+    assert [line["reason"] for line in lines] == ["duplicate type"]

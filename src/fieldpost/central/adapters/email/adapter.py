@@ -1,4 +1,4 @@
-"""Email as a way out: an adapter over SMTP."""
+"""The email adapter: delivery over SMTP."""
 
 import ssl
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ from fieldpost.core.outcome import Outcome, PermanentFailure
 from fieldpost.outbound.outbound import Outbound
 
 MARGIN = 0.02
-"""The part of the deadline left unused: an attempt that ends by itself knows its phase, a cancelled one does not."""
+"""Fraction of the deadline kept in reserve: an attempt that ends before it is cancelled can report its phase."""
 
 
 class EmailAdapter:
-    """Sends notifications as plain-text mail. Safe for any number of attempts at a time."""
+    """Sends notifications as plain-text mail. Safe for concurrent attempts."""
 
     type = "email"
     secrets = SECRETS
@@ -50,8 +50,7 @@ class EmailAdapter:
         deadline_s: float = DEADLINE_S,
         idle_s: float = IDLE_S,
     ) -> None:
-        """`tls_context` says whom to trust; without one, those whom the machine trusts. An idle connection is kept for
-        `idle_s`."""
+        """`tls_context` defaults to the machine's trusted authorities. Idle connections are kept for `idle_s`."""
         self.deadline_s = deadline_s
         self._given_tls_context = tls_context
         self._clock = clock or SystemClock()
@@ -75,20 +74,20 @@ class EmailAdapter:
         return check_address(address)
 
     def target_key(self, address: str) -> str:
-        # RFC 5321 lets a server tell `Ann@` from `ann@`; none does, and Ann does not want two mails.
+        # RFC 5321 allows servers to distinguish `Ann@` from `ann@`, but none does.
         return address.casefold()
 
     async def deliver(self, envelope: Envelope) -> Outcome:
         try:
             settings = read_settings(envelope.settings)
         except InvalidInput as error:
-            return PermanentFailure(f"the channel's settings are not valid: {error.message}", phase="settings")
+            return PermanentFailure(f"the channel's settings are invalid: {error.message}", phase="settings")
         attempt = Attempt(envelope, settings)
         if (refusal := attempt.refusal) is not None:
             return refusal
         deadline = AttemptDeadline(self._clock, self._clock.monotonic() + self.deadline_s * (1 - MARGIN))
         opening = Opening(settings, self._tls_context, self._outbound, deadline, envelope.transcript)
-        # Whoever watches wants to see the whole conversation, from the banner on.
+        # A transcript must show the whole conversation, from the banner on.
         is_fresh = envelope.transcript is not None
         while True:
             conversation = await self._pool.take(settings, deadline, opening, is_fresh=is_fresh)
@@ -108,30 +107,30 @@ class EmailAdapter:
     async def _run(
         self, attempt: Attempt, conversation: SmtpConversation, settings: EmailSettings, deadline: AttemptDeadline
     ) -> Outcome | None:
-        turn = SmtpTransaction(conversation, settings, deadline, self._pool.hand_over)
+        transaction = SmtpTransaction(conversation, settings, deadline, self._pool.hand_over)
         try:
-            outcome = await attempt.run(turn)
+            outcome = await attempt.run(transaction)
         except BaseException:
-            # Cancelled, or the claim is lost: the server must not get a dot that it does not have yet.
-            turn.abort()
+            # Cancelled, or the claim was lost: the final dot must not be sent any more.
+            transaction.abort()
             raise
-        if outcome is None or turn.is_over:
-            turn.abort()
-        elif not turn.is_handed_over:
-            self._leave(turn, conversation)
+        if outcome is None or transaction.is_over:
+            transaction.abort()
+        elif not transaction.is_handed_over:
+            self._leave(transaction, conversation)
         return outcome
 
-    def _leave(self, turn: SmtpTransaction, conversation: SmtpConversation) -> None:
+    def _leave(self, transaction: SmtpTransaction, conversation: SmtpConversation) -> None:
         if conversation.transcript is not None:
             self._pool.dismiss(conversation)
-        elif turn.is_settled:
+        elif transaction.is_settled:
             self._pool.give_back(conversation)
         else:
-            # Answers that nobody waits for any more; the outcome does not depend on them.
-            self._pool.run_aside(self._read_off(turn, conversation))
+            # Replies are still outstanding, but the outcome does not depend on them.
+            self._pool.run_in_background(self._drain(transaction, conversation))
 
-    async def _read_off(self, turn: SmtpTransaction, conversation: SmtpConversation) -> None:
-        if await turn.leave():
+    async def _drain(self, transaction: SmtpTransaction, conversation: SmtpConversation) -> None:
+        if await transaction.leave():
             self._pool.give_back(conversation)
         else:
             conversation.hang_up()

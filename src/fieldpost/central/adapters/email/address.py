@@ -1,9 +1,8 @@
-"""The one validator of mail addresses, for lists, imports, settings and once more right before delivery.
+"""Validation of mail addresses, for lists, imports, settings and again right before delivery.
 
-It takes `local@domain` as mail systems use it and nothing else that RFC 5322 would allow: no quoted local parts, no
-comments, no address literals, no display names. What it gives back is the one form in which an address is kept: the
-local part as given (in Unicode's composed form), the domain in small ASCII letters, internationalised names as
-punycode. Only an address whose *local* part is not ASCII needs a server with SMTPUTF8.
+Accepts `local@domain` only: no quoted local parts, comments, address literals or display names, although RFC 5322
+allows them. Returns the canonical form: the local part as given (in Unicode NFC), the domain in lower-case ASCII with
+internationalised names as punycode. Only an address with a non-ASCII *local* part needs a server with SMTPUTF8.
 """
 
 import re
@@ -23,11 +22,11 @@ _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 
 
 def check_address(value: object, field: str = "address") -> str:
-    """The address in the form in which it is kept, or InvalidInput naming the rule it breaks."""
+    """Return the canonical form of an address, or raise InvalidInput with the rule that it breaks."""
     if type(value) is not str:
         raise _refused(field, f"must be a str, not {type(value).__name__}")
     if len(value) <= LOCAL_BYTES_MAX and _PLAIN.fullmatch(value):
-        return value  # what nearly every address is; too short to break any rule on length
+        return value  # fast path: nearly every address is plain, and too short to break a length rule
     _check_characters(value, field)
     if value.count("@") != 1:
         raise _refused(field, f"must have exactly one @: {_shown(value)}")
@@ -35,12 +34,12 @@ def check_address(value: object, field: str = "address") -> str:
     local = _check_local(local, value, field)
     address = f"{local}@{check_domain(domain, field)}"
     if len(address.encode()) > ADDRESS_BYTES_MAX:
-        raise _refused(field, f"is longer than {ADDRESS_BYTES_MAX} bytes: {_shown(value)}")
+        raise _refused(field, f"must be at most {ADDRESS_BYTES_MAX} bytes: {_shown(value)}")
     return address
 
 
 def check_domain(domain: str, field: str) -> str:
-    """A domain in small ASCII letters, internationalised names as punycode, or InvalidInput."""
+    """Return a domain in lower-case ASCII (internationalised names as punycode), or raise InvalidInput."""
     if domain.startswith("["):
         raise _refused(field, f"must name a domain, not an address literal: {_shown(domain)}")
     if domain.endswith("."):
@@ -55,14 +54,14 @@ def check_domain(domain: str, field: str) -> str:
         )
     for label in labels:
         if not _LABEL.fullmatch(label):
-            raise _refused(field, f"has a domain label that is no host name: {_shown(label)}")
+            raise _refused(field, f"has an invalid domain label: {_shown(label)}")
     if labels[-1].isdigit():
         raise _refused(field, f"must name a domain, not a number: {_shown(domain)}")
     return ascii_domain
 
 
 def needs_utf8(address: str) -> bool:
-    """Whether only a server that offers SMTPUTF8 can take it."""
+    """Whether the address requires a server with SMTPUTF8."""
     return not address.isascii()
 
 
@@ -76,15 +75,15 @@ def _check_local(local: str, value: str, field: str) -> str:
         raise _refused(field, f"has more than {LOCAL_BYTES_MAX} bytes before the @: {_shown(value)}")
     atoms = local.split(".")
     if "" in atoms:
-        raise _refused(field, f"has a dot too many before the @: {_shown(value)}")
+        raise _refused(field, f"has a misplaced dot before the @: {_shown(value)}")
     for atom in atoms:
         if not _ATOM.fullmatch(atom):
-            raise _refused(field, f"has a character before the @ that is not allowed there: {_shown(value)}")
+            raise _refused(field, f"has an invalid character before the @: {_shown(value)}")
     return local
 
 
 def _check_characters(value: str, field: str) -> None:
-    # Category C holds controls, format marks (right-to-left overrides) and lone surrogates, Z all spaces.
+    # Category C contains controls, format marks (right-to-left overrides) and lone surrogates, Z all spaces.
     for character in value:
         category = unicodedata.category(character)[0]
         if category in "CZ":
@@ -93,8 +92,8 @@ def _check_characters(value: str, field: str) -> None:
 
 
 def _punycode(domain: str, field: str) -> str:
-    # The codec maps some names to others (ß to ss, full-width letters, other dots), and such a mail would go to a
-    # stranger. A name is taken only if it comes back unchanged.
+    # The codec maps some names to others (ß to ss, full-width letters, other dots), which would misdirect mail. Accept
+    # only names that survive the round trip.
     wanted = unicodedata.normalize("NFC", domain.lower())
     try:
         encoded = wanted.encode("idna")
@@ -102,7 +101,7 @@ def _punycode(domain: str, field: str) -> str:
     except UnicodeError:
         raise _refused(field, f"has a domain that cannot be written in ASCII: {_shown(domain)}") from None
     if not is_same:
-        raise _refused(field, f"has an ambiguous domain, to be given in its xn-- form: {_shown(domain)}")
+        raise _refused(field, f"has an ambiguous domain; write it in its xn-- form: {_shown(domain)}")
     return encoded.decode("ascii")
 
 

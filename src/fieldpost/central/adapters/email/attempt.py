@@ -1,14 +1,14 @@
-"""One attempt: one mail to all targets of an envelope, and a result for each target.
+"""One attempt: one mail to all targets of an envelope, with a result per target.
 
-Theory of operation. Targets go in transactions of at most a hundred (what every server must take), those that need
-SMTPUTF8 in transactions of their own. Within a transaction each RCPT is judged by itself; DATA and the dot are judged
-for those that were accepted. A server that wants no more recipients gets the rest in a further transaction; whom it
-took all the same, since he had been asked for in the same write, has the mail with the others. When the conversation
-ends early, whoever has no result yet is still due.
+Theory of operation. Targets are sent in transactions of at most 100 recipients (the number every server must accept);
+targets that need SMTPUTF8 get separate transactions. Within a transaction each RCPT reply is classified on its own; the
+replies to DATA and the dot apply to the accepted recipients. If the server accepts no more recipients, the rest follows
+in another transaction; recipients of the same write that it accepted nevertheless get the mail with the others. If the
+conversation ends early, targets without a result stay due.
 
-What must hold: nobody is marked delivered without a 2xx after the dot; and once somebody has it, the outcome names
-every target, so that the next attempt goes to the others alone. A hold names nobody, hence it is returned only while
-nobody has the mail.
+Invariants: no target is marked delivered without a 2xx after the dot. Once one target is delivered, the outcome lists
+all targets, so that the next attempt addresses only the others. A hold lists no targets, so it is returned only while
+none is delivered.
 """
 
 from collections import deque
@@ -43,30 +43,32 @@ class Attempt:
 
     @property
     def refusal(self) -> Outcome | None:
-        """What comes of it without saying a word, when there is nobody to send to."""
+        """The outcome without contacting the server, if there are no valid targets."""
         if self._mailboxes:
             return None
         if not self._targets:
-            return PermanentFailure("there is nobody to send to", phase="targets")
+            return PermanentFailure("the notification has no targets", phase="targets")
         return fold(tuple(self._targets.values()), phase="targets")
 
-    async def run(self, turn: SmtpTransaction) -> Outcome | None:
-        """Give the server the mail. None when the connection had died while it lay idle: nothing was said then, and the
-        attempt is to be run over a fresh one. Raises only what the envelope's gate raises."""
+    async def run(self, transaction: SmtpTransaction) -> Outcome | None:
+        """Send the mail. Returns None if a reused connection turned out to be dead before anything was sent; run the
+        attempt again over a new one. Raises only what the envelope's gate raises."""
         message = self._message
-        if 0 < (largest := _size_max(turn.extensions)) < len(message):
-            error = f"the mail has {len(message)} bytes, and the server takes at most {largest}"
+        if 0 < (largest := _size_max(transaction.extensions)) < len(message):
+            error = f"the mail has {len(message)} bytes; the server accepts at most {largest}"
             return PermanentFailure(error, phase=SmtpPhase.EHLO.value)
-        batches = deque(self._batches("smtputf8" in turn.extensions))
+        batches = deque(self._batches("smtputf8" in transaction.extensions))
         is_first = True
-        while batches and (is_first or not turn.is_over) and self._hold is None:
-            rest = await self._transact(turn, batches.popleft(), message, is_first=is_first, has_more=bool(batches))
+        while batches and (is_first or not transaction.is_over) and self._hold is None:
+            rest = await self._transact(
+                transaction, batches.popleft(), message, is_first=is_first, has_more=bool(batches)
+            )
             if rest is None:
                 return None
             if rest:
                 batches.appendleft(rest)
             is_first = False
-        return self._outcome(turn.phase)
+        return self._outcome(transaction.phase)
 
     @cached_property
     def _message(self) -> bytes:
@@ -79,7 +81,7 @@ class Attempt:
         )
 
     def _check_targets(self) -> dict[str, str]:
-        """Address as kept to mailbox as sent; they differ only for rows from before a rule. Bad ones fail here."""
+        """Stored address to mailbox as sent; they differ only for rows older than a rule. Invalid ones fail here."""
         mailboxes = {}
         for address in dict.fromkeys(self._envelope.targets):
             try:
@@ -99,29 +101,29 @@ class Attempt:
                 yield group[start : start + RECIPIENTS_MAX]
 
     async def _transact(
-        self, turn: SmtpTransaction, batch: Sequence[str], message: bytes, *, is_first: bool, has_more: bool
+        self, transaction: SmtpTransaction, batch: Sequence[str], message: bytes, *, is_first: bool, has_more: bool
     ) -> Sequence[str] | None:
-        """One transaction; gives back those who have to go in a further one, or None (see `run`)."""
+        """Run one transaction; returns the addresses left for another transaction, or None (see `run`)."""
         mailboxes = [self._mailboxes[address] for address in batch]
         is_utf8 = any(map(needs_utf8, mailboxes))
-        reply = await turn.mail(self._sender, mailboxes, size=len(message), is_utf8=is_utf8)
+        reply = await transaction.mail(self._sender, mailboxes, size=len(message), is_utf8=is_utf8)
         verdict = classify(SmtpPhase.MAIL, reply)
         if verdict is not ReplyVerdict.ACCEPTED:
-            if is_first and turn.is_reused and (reply.code == 421 or not reply.is_answer):
+            if is_first and transaction.is_reused and (reply.code == 421 or not reply.is_answer):
                 return None
             self._settle(batch, verdict, reply)
             return ()
         accepted: list[str] = []
         rest: list[str] = []
         for index, address in enumerate(batch):
-            if rest and not turn.has_asked_more:
+            if rest and not transaction.has_asked_more:
                 rest.extend(batch[index:])
                 break
-            reply = await turn.rcpt(mailboxes[index])
+            reply = await transaction.rcpt(mailboxes[index])
             verdict = classify(SmtpPhase.RCPT, reply)
             if verdict is ReplyVerdict.ACCEPTED:
                 accepted.append(address)
-            elif turn.is_over:
+            elif transaction.is_over:
                 self._settle([*accepted, *rest, *batch[index:]], ReplyVerdict.TRANSIENT, reply)
                 return ()
             elif verdict is ReplyVerdict.SPLIT and accepted:
@@ -129,12 +131,12 @@ class Attempt:
             else:
                 self._settle([address], verdict, reply)
         if accepted:
-            reply = await turn.data(message, self._envelope.gate, is_last=not rest and not has_more)
-            self._settle(accepted, classify(turn.phase, reply), reply)
+            reply = await transaction.data(message, self._envelope.gate, is_last=not rest and not has_more)
+            self._settle(accepted, classify(transaction.phase, reply), reply)
         return rest
 
     def _settle(self, addresses: Sequence[str], verdict: ReplyVerdict, reply: SmtpReply) -> None:
-        """What this verdict means for these."""
+        """Record the result of these addresses."""
         self._reply = reply
         match verdict:
             case ReplyVerdict.ACCEPTED:
@@ -162,7 +164,7 @@ class Attempt:
             for address in dict.fromkeys(self._envelope.targets)
         )
         if self._uncertain is not None:
-            error = f"the message was sent, but {self._uncertain}; it may have arrived"
+            error = f"the message was sent, but {self._uncertain}; it may have been delivered"
             return Uncertain(error, targets, None, reply, phase.value)
         if self._hold is not None and all(target.status is not TargetStatus.DELIVERED for target in targets):
             return Held(f"mail server at {phase}: {self._hold}", reply, phase.value)
@@ -170,6 +172,6 @@ class Attempt:
 
 
 def _size_max(extensions: Mapping[str, str]) -> int:
-    """The largest message that the server takes (RFC 1870); 0 when it does not say."""
+    """The largest message that the server accepts (RFC 1870); 0 if it does not state a limit."""
     parameters = extensions.get("size", "").split()
     return int(parameters[0]) if parameters and parameters[0].isascii() and parameters[0].isdigit() else 0

@@ -1,8 +1,8 @@
-"""What an SMTP reply means for the recipients it concerns. One table; the first row that fits decides.
+"""Classification of SMTP replies. One table; the first matching row decides.
 
-The idea behind the rows: until MAIL nothing has been said about this message, so whatever goes wrong is trouble of the
-channel and holds. From MAIL on a 4xx, a 421 or silence means *later* and a 5xx *never*, for the recipients whom the
-reply concerns. Only after the final dot does silence mean that nobody knows. The exceptions stand before their rule.
+Before MAIL the server knows nothing about this message, so every failure is one of the channel and holds. From MAIL
+on, a 4xx, a 421 or no reply is transient and a 5xx permanent, for the recipients concerned. Only after the final dot
+does a missing reply mean that the delivery is uncertain. Exceptions come before the rule they modify.
 """
 
 import re
@@ -15,7 +15,7 @@ REPLY_BYTES_MAX = 500
 
 
 class SmtpPhase(StrEnum):
-    """Which command was last sent; `connect` waits for the banner, `dot` for the answer to the whole message."""
+    """The last command sent; `connect` waits for the banner, `dot` for the reply to the whole message."""
 
     CONNECT = "connect"
     EHLO = "ehlo"
@@ -29,19 +29,19 @@ class SmtpPhase(StrEnum):
 
 
 class ReplyVerdict(Enum):
-    """What a reply comes to."""
+    """The meaning of a reply."""
 
-    ACCEPTED = "go on; at the dot: delivered"
-    TRANSIENT = "not this time"
-    PERMANENT = "never"
-    HOLD = "trouble of the channel, not of the message"
+    ACCEPTED = "continue; at the dot: delivered"
+    TRANSIENT = "failed this time"
+    PERMANENT = "failed for good"
+    HOLD = "failure of the channel, not of the message"
     SPLIT = "no more recipients in this transaction"
-    UNCERTAIN = "it may have been taken"
+    UNCERTAIN = "it may have been delivered"
 
 
 @dataclass(frozen=True, slots=True)
 class SmtpReply:
-    """What the server said; with code 0 it said nothing that is a reply, and the text tells what happened instead."""
+    """A reply of the server; code 0 means that there was no valid reply, and the text describes what happened."""
 
     code: int
     text: str
@@ -52,28 +52,28 @@ class SmtpReply:
 
     @property
     def enhanced(self) -> str:
-        """The enhanced status code (RFC 2034), as `5.1.1`; empty without one."""
+        """The enhanced status code (RFC 2034) such as `5.1.1`; empty without one."""
         found = _ENHANCED.match(self.text)
         return found[1] if found else ""
 
     @property
     def line(self) -> str:
-        """As one line that may be stored and shown: `550 5.1.1 no such user`."""
+        """One printable line: `550 5.1.1 no such user`."""
         text = _NOT_PRINTED.sub(" ", self.text).strip()
         return truncate(f"{self.code} {text}".rstrip() if self.is_answer else text, REPLY_BYTES_MAX)
 
 
 def is_over(phase: SmtpPhase, reply: SmtpReply) -> bool:
-    """Whether nothing more can be said: after 421 the server closes, after silence or nonsense we are out of step."""
+    """Whether the conversation has ended: the server closes after 421; an invalid reply means lost sync."""
     expected = (2, 3, 4, 5) if phase in (SmtpPhase.AUTH, SmtpPhase.DATA) else (2, 4, 5)
     return reply.code == 421 or reply.code // 100 not in expected
 
 
 def classify(phase: SmtpPhase, reply: SmtpReply) -> ReplyVerdict:
-    """What this reply, heard in this phase, means for those it concerns."""
-    spoken = f"{reply.code:03} {reply.enhanced}".rstrip()
-    for phases, said, verdict in _TABLE:
-        if phase in phases and said.fullmatch(spoken):
+    """Classify a reply received in this phase."""
+    codes = f"{reply.code:03} {reply.enhanced}".rstrip()
+    for phases, pattern, verdict in _TABLE:
+        if phase in phases and pattern.fullmatch(codes):
             return verdict
     return _OTHERWISE[phase]
 
@@ -84,17 +84,17 @@ _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _BEFORE_MAIL = (SmtpPhase.CONNECT, SmtpPhase.EHLO, SmtpPhase.STARTTLS, SmtpPhase.AUTH)
 _TRANSACTION = (SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA, SmtpPhase.DOT)
 
-# Phases, what the server said (code, then enhanced code where it gave one), and what that means.
+# Phases, a pattern for the code and the enhanced code (if any), and the verdict.
 _ROWS: tuple[tuple[tuple[SmtpPhase, ...], str, ReplyVerdict], ...] = (
     ((SmtpPhase.CONNECT, SmtpPhase.STARTTLS), r"220.*", ReplyVerdict.ACCEPTED),
     ((SmtpPhase.EHLO,), r"250.*", ReplyVerdict.ACCEPTED),
     ((SmtpPhase.AUTH,), r"235.*", ReplyVerdict.ACCEPTED),
     (_BEFORE_MAIL, r".*", ReplyVerdict.HOLD),
-    # "Authentication required", which a server may say to any command (RFC 4954), speaks of our account.
+    # "Authentication required", a possible reply to any command (RFC 4954), concerns our account.
     ((SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA), r"530.*|534.*|535.*|538.*", ReplyVerdict.HOLD),
-    # At MAIL the server knows only the channel's sender, so a matter of policy, or a sender it dislikes, is about that.
+    # At MAIL the server knows only the channel's sender, so a policy or sender rejection concerns the channel.
     ((SmtpPhase.MAIL,), r"5\d\d (5\.7\.\d+|5\.1\.[78])", ReplyVerdict.HOLD),
-    # 452 is the code for too many recipients, 552 the one that RFC 821 had; each has other meanings when it says so.
+    # 452 means too many recipients (552 in RFC 821), unless the enhanced code states another reason.
     ((SmtpPhase.RCPT,), r"452( 4\.5\.3)?|552( 5\.5\.3)?", ReplyVerdict.SPLIT),
     ((SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DOT), r"2\d\d.*", ReplyVerdict.ACCEPTED),
     ((SmtpPhase.DATA,), r"354.*", ReplyVerdict.ACCEPTED),
@@ -102,7 +102,7 @@ _ROWS: tuple[tuple[tuple[SmtpPhase, ...], str, ReplyVerdict], ...] = (
     (_TRANSACTION, r"5\d\d.*", ReplyVerdict.PERMANENT),
     ((SmtpPhase.QUIT,), r".*", ReplyVerdict.ACCEPTED),
 )
-_TABLE = tuple((frozenset(phases), re.compile(said), verdict) for phases, said, verdict in _ROWS)
+_TABLE = tuple((frozenset(phases), re.compile(pattern), verdict) for phases, pattern, verdict in _ROWS)
 
-# Silence, or an answer that is none.
+# No reply, or an invalid one.
 _OTHERWISE = dict.fromkeys(SmtpPhase, ReplyVerdict.TRANSIENT) | {SmtpPhase.DOT: ReplyVerdict.UNCERTAIN}

@@ -1,11 +1,11 @@
-"""A notification as a mail: plain text, as bytes, ready for DATA.
+"""Composes a notification as a plain-text mail, as bytes ready for DATA.
 
-The bytes are put together by hand, since the library's message objects cost many times what sending does. Three things
-must always hold, whatever the text: lines end in CRLF and no CR or LF stands alone; no text can end a header or begin
-another; no line is longer than 998 bytes. A text that would break one of them travels in base64.
+The bytes are assembled by hand, since the library's message objects cost many times more than sending does. For any
+text three invariants hold: lines end in CRLF without a lone CR or LF; no text can end a header or start another; no
+line is longer than 998 bytes. Text that would break one of them is encoded in base64.
 
-The recipients are not named (they are BCC, known to the envelope alone). Message-ID and Date depend on nothing but the
-notification, so that a second copy can be recognised as a copy.
+Recipients are not named (BCC; only the envelope has them). Message-ID and Date depend only on the notification, so
+that a duplicate can be recognised.
 """
 
 import re
@@ -17,14 +17,14 @@ LINE_BYTES_MAX = 998
 
 _HEADER_WIDTH = 76
 _WORD_BYTES = 39
-"""Of text in one encoded word: with `Subject: ` before it the line stays within the 76 characters of RFC 2047."""
+"""Bytes of text per encoded word: with `Subject: ` before it, the line fits the 76 characters of RFC 2047."""
 
 _PLAIN_SUBJECT = re.compile(r"[!-~]+(?: +[!-~]+)*")
 _LINE_END = re.compile(r"\r\n|\n")
 
 
 def compose(*, notification_id: str, from_address: str, subject: str, body: str, dated: datetime) -> bytes:
-    """The whole message, CRLF at its end, dots not yet doubled."""
+    """The whole message, ending in CRLF, without dot-stuffing."""
     encoding, content = _content(body)
     head = (
         f"From: {from_address}\r\n"
@@ -43,19 +43,19 @@ def compose(*, notification_id: str, from_address: str, subject: str, body: str,
 
 
 def message_id(notification_id: str, from_address: str) -> str:
-    """The same for every attempt, so that mail systems and readers see copies as copies."""
+    """The Message-ID, equal in every attempt so that duplicates can be recognised."""
     return f"<{notification_id}@{from_address.rpartition('@')[2]}>"
 
 
 def stuffed(message: bytes) -> bytes:
-    """The message as it travels: lines that begin with a dot get another, and a dot alone ends it."""
+    """Dot-stuff a message and append the final dot."""
     if message.startswith(b"."):
         message = b"." + message
     return message.replace(b"\r\n.", b"\r\n..") + b".\r\n"
 
 
 def _content(body: str) -> tuple[str, bytes]:
-    """The text in the form of mail: lines end in CRLF, the last one too."""
+    """The transfer encoding and the encoded body; all lines end in CRLF."""
     text = _LINE_END.sub("\r\n", body)
     if not text.endswith("\r\n"):
         text += "\r\n"
@@ -69,8 +69,8 @@ def _content(body: str) -> tuple[str, bytes]:
 
 
 def _subject(subject: str) -> str:
-    """The header's value with the space before it, folded; in encoded words unless it is plain and stays what it is."""
-    # A text that looks like an encoded word would be shown decoded, so it is encoded itself.
+    """The folded header value with a leading space; as encoded words unless it is plain ASCII."""
+    # Text that looks like an encoded word would be displayed decoded, so it is encoded itself.
     if _PLAIN_SUBJECT.fullmatch(subject) and "=?" not in subject:
         if len(subject) <= _HEADER_WIDTH - len("Subject: "):
             return f" {subject}"
@@ -80,7 +80,7 @@ def _subject(subject: str) -> str:
 
 
 def _fold(subject: str) -> str:
-    """Break lines before spaces; what unfolds them takes out only the breaks, so every space is kept."""
+    """Break lines before spaces; unfolding removes only the breaks, so all spaces are kept."""
     lines = []
     line, width = "", _HEADER_WIDTH - len("Subject:")
     for word in subject.split(" "):
@@ -92,7 +92,7 @@ def _fold(subject: str) -> str:
 
 
 def _words(subject: str) -> list[str]:
-    """Base64 of pieces that end where a character ends, as each encoded word must stand for itself."""
+    """Base64 of pieces split at character boundaries, since each encoded word is decoded separately."""
     encoded = subject.encode("utf-8", "replace")
     words = []
     start = 0

@@ -1,10 +1,10 @@
-"""One connection to a mail server, spoken over aiosmtplib's protocol.
+"""One connection to a mail server, over aiosmtplib's protocol.
 
 The client class of that library raises the same error for a connection lost after MAIL, after DATA and after the final
-dot, and only the last one may have delivered something. So each command is sent here by itself, and whatever the world
-does comes back as a `SmtpReply`, silence included. Nothing is raised but cancellation.
+dot, although only the last may have delivered something. So this module sends each command separately and returns every
+result as a `SmtpReply`, including a missing reply. Only cancellation is raised.
 
-Before the first mail `phase` names the last command sent; what is said about a mail is the matter of a `Turn`.
+Before the first mail `phase` is the last command sent; `SmtpTransaction` sends the mail.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ Transcript = Callable[[str], None]
 
 
 class SmtpConversation:
-    """All that is said over one connection."""
+    """The SMTP dialogue over one connection."""
 
     def __init__(self, settings: EmailSettings, tls_context: ssl.SSLContext, guard: AddressGuard) -> None:
         self.settings = settings
         self.phase = SmtpPhase.CONNECT
         self.is_over = False
-        """Nothing more can be said; what was not answered by now will not be."""
+        """The conversation has ended; no more replies will arrive."""
         self.extensions: dict[str, str] = {}
-        """What the server offers, by keyword in small letters."""
+        """The server's extensions, by lower-case keyword."""
         self.is_tls = False
         self.is_in_transaction = False
-        """MAIL was said, and neither a whole message nor RSET since."""
+        """MAIL was sent, but neither a whole message nor RSET since."""
         self.is_reused = False
         self.transcript: Transcript | None = None
         self.scrub = Scrubber()
         self.idle_since = 0.0
         self.dot: asyncio.Future[None] | None = None
-        """Done once the message that is on its way has its answer; who speaks meanwhile is heard after it."""
+        """Done when the message in flight has its reply; replies to commands sent meanwhile follow it."""
         self.dot_s: float | None = None
-        """How long the last message waited for its answer."""
+        """How long the last message waited for its reply."""
         self.is_doomed = False
-        """Whoever spoke meanwhile has gone away: it ends when the message has its answer."""
+        """The attempt that took over the connection is gone: close it when the message in flight has its reply."""
         self.wire = SmtpWire()
         self._tls_context = tls_context
         self._guard = guard
@@ -60,7 +60,7 @@ class SmtpConversation:
     # -- before the first mail -----------------------------------------------------------------------------------------
 
     async def greet(self, deadline: AttemptDeadline) -> SmtpReply:
-        """Connect, say EHLO and go over to TLS as the settings want: the last answer, or the first that stops it."""
+        """Connect, send EHLO and switch to TLS if configured; returns the last reply or the first failure."""
         reply = await self._connect(deadline)
         if not self.may_go_on(reply):
             return reply
@@ -86,35 +86,35 @@ class SmtpConversation:
                     server_hostname=host if is_tls else None,
                 )
         except Blocked as blocked:
-            return self.unheard(f"no connection to {host} port {port}: {blocked.reason}")
+            return self.no_reply(f"no connection to {host} port {port}: {blocked.reason}")
         except TimeoutError:
-            return self.unheard(f"no connection to {host} port {port} within {timeout_s:g} s")
+            return self.no_reply(f"no connection to {host} port {port} within {timeout_s:g} s")
         except OSError as error:
             reason = str(error) or (_BROKEN_OFF if is_tls else type(error).__name__)
-            return self.unheard(f"no connection to {host} port {port}: {reason}")
+            return self.no_reply(f"no connection to {host} port {port}: {reason}")
         self.is_tls = is_tls
-        self.tell(f"* connected to {self.peer} port {port}{' over TLS' if is_tls else ''}")
-        return await self.hear(SmtpPhase.CONNECT, self.settings.command_timeout_s, deadline)
+        self.note(f"* connected to {self.peer} port {port}{' over TLS' if is_tls else ''}")
+        return await self.read_reply(SmtpPhase.CONNECT, self.settings.command_timeout_s, deadline)
 
     async def _ehlo(self, deadline: AttemptDeadline) -> SmtpReply:
-        reply = await self.say(SmtpPhase.EHLO, f"EHLO {self._own_name()}".encode("ascii"), deadline)
+        reply = await self.command(SmtpPhase.EHLO, f"EHLO {self._own_name()}".encode("ascii"), deadline)
         self.extensions = parse_esmtp_extensions(reply.text)[0] if reply.code == 250 else {}
         return reply
 
     async def _start_tls(self, deadline: AttemptDeadline) -> SmtpReply:
         self.phase = SmtpPhase.STARTTLS
         if "starttls" not in self.extensions:
-            # Somebody on the way may have taken the offer out. There is no falling back to clear text.
-            return SmtpReply(0, "the server does not offer STARTTLS, and the channel requires it")
+            # An attacker may have removed the offer. Never fall back to clear text.
+            return SmtpReply(0, "the server does not offer STARTTLS, but the channel requires it")
         timeout_s = deadline.at_most(self.settings.command_timeout_s)
-        self.tell("> STARTTLS")
+        self.note("> STARTTLS")
         answer = self.wire.start_tls(self._tls_context, server_hostname=self.settings.host, timeout=timeout_s)
-        reply = await self._hear(answer, timeout_s)
+        reply = await self._await_reply(answer, timeout_s)
         self.is_tls = reply.code == 220
         return reply
 
     def _own_name(self) -> str:
-        """This machine's full name. To ask DNS for one could block, so without one our address stands for it."""
+        """This machine's full host name, else its address; a DNS lookup could block."""
         name = socket.gethostname()
         if _FULL_NAME.fullmatch(name):
             return name
@@ -125,16 +125,16 @@ class SmtpConversation:
 
     @property
     def peer(self) -> str:
-        """The address at the other end; empty when there is none any more."""
+        """The address of the server; empty if the connection is gone."""
         name = self.wire.transport.get_extra_info("peername") if self.wire.transport is not None else None
         return str(name[0]) if name else ""
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def quit(self) -> None:
-        """Take leave; nothing that happens here matters any more."""
+        """Send QUIT; failures are ignored."""
         timeout_s = min(QUIT_TIMEOUT_S, self.settings.command_timeout_s)
-        self.tell("> QUIT")
+        self.note("> QUIT")
         try:
             await self.wire.execute_command(b"QUIT", timeout=timeout_s)
         except (SMTPException, OSError):
@@ -147,74 +147,74 @@ class SmtpConversation:
                 self.wire.transport.close()
 
     def hang_up(self) -> None:
-        """At once; what was not sent yet stays unsent."""
+        """Close at once without sending buffered data."""
         self.is_over = True
         self.wire.hang_up()
 
-    # -- saying and hearing --------------------------------------------------------------------------------------------
+    # -- commands and replies ------------------------------------------------------------------------------------------
 
-    async def say(
+    async def command(
         self, phase: SmtpPhase, line: bytes, deadline: AttemptDeadline, *, shown: str | None = None
     ) -> SmtpReply:
-        """One command and its answer."""
+        """Send one command and return its reply."""
         if not self.send([line], shown=shown):
             self.phase = phase
-            return self.unheard(CLOSED)
-        return await self.hear(phase, self.settings.command_timeout_s, deadline)
+            return self.no_reply(CLOSED)
+        return await self.read_reply(phase, self.settings.command_timeout_s, deadline)
 
     def send(self, lines: list[bytes], *, shown: str | None = None) -> bool:
-        """Commands in one write; False when the connection is gone."""
+        """Send commands in one write; returns False if the connection is gone."""
         if any(_CONTROL.search(line) for line in lines):
             raise ValueError("a command must not contain control characters")
         if self.transcript is not None:
             for line in lines:
-                self.tell(f"> {line.decode('utf-8', 'replace') if shown is None else shown}")
+                self.note(f"> {line.decode('utf-8', 'replace') if shown is None else shown}")
         try:
             self.wire.write(b"\r\n".join(lines) + b"\r\n")
         except (SMTPServerDisconnected, OSError):
             return False
         return True
 
-    async def hear(self, phase: SmtpPhase, timeout_s: float, deadline: AttemptDeadline) -> SmtpReply:
-        """The next answer, which is one to the command of this phase."""
+    async def read_reply(self, phase: SmtpPhase, timeout_s: float, deadline: AttemptDeadline) -> SmtpReply:
+        """Read the next reply, which belongs to the command of this phase."""
         self.phase = phase
         timeout_s = deadline.at_most(timeout_s)
-        return await self._hear(self.wire.read_response(timeout_s), timeout_s)
+        return await self._await_reply(self.wire.read_response(timeout_s), timeout_s)
 
-    async def _hear(self, answer: Awaitable[SMTPResponse], timeout_s: float) -> SmtpReply:
+    async def _await_reply(self, answer: Awaitable[SMTPResponse], timeout_s: float) -> SmtpReply:
         try:
             response = await answer
         except SMTPTimeoutError:
-            return self.unheard(f"no answer within {timeout_s:g} s")
+            return self.no_reply(f"no answer within {timeout_s:g} s")
         except SMTPServerDisconnected as error:
             if "upgrading" in error.message:
-                return self.unheard(_BROKEN_OFF)
+                return self.no_reply(_BROKEN_OFF)
             cause = str(error.__cause__ or "")
-            return self.unheard(f"{CLOSED}: {cause}" if cause else CLOSED)
+            return self.no_reply(f"{CLOSED}: {cause}" if cause else CLOSED)
         except SMTPResponseException as error:
             if not 200 <= error.code <= 599:
-                return self.unheard(f"what the server said is no reply: {self.scrub(error.message)}")
+                return self.no_reply(f"invalid reply from the server: {self.scrub(error.message)}")
             response = SMTPResponse(error.code, error.message)
         except OSError as error:
-            return self.unheard(f"the connection failed: {error}")
-        # A server may repeat what it was told, and what it says is stored and shown.
+            return self.no_reply(f"the connection failed: {error}")
+        # A server may repeat secrets in its replies, which are stored and shown.
         text = response.message if response.code < 300 and self.transcript is None else self.scrub(response.message)
         reply = SmtpReply(response.code, text)
         if self.transcript is not None:
-            self.tell(f"< {reply.line}")
+            self.note(f"< {reply.line}")
         self.is_over = is_over(self.phase, reply)
         return reply
 
-    def unheard(self, what: str) -> SmtpReply:
+    def no_reply(self, reason: str) -> SmtpReply:
         self.is_over = True
-        self.tell(f"* {what}")
-        return SmtpReply(0, what)
+        self.note(f"* {reason}")
+        return SmtpReply(0, reason)
 
     def may_go_on(self, reply: SmtpReply) -> bool:
         return classify(self.phase, reply) is ReplyVerdict.ACCEPTED
 
-    def tell(self, line: str) -> None:
-        """To whoever watches, if anybody does."""
+    def note(self, line: str) -> None:
+        """Add a line to the transcript, if there is one."""
         if self.transcript is not None:
             self.transcript(line)
 
@@ -222,4 +222,4 @@ class SmtpConversation:
 CLOSED = "the server closed the connection"
 _FULL_NAME = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.IGNORECASE)
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-_BROKEN_OFF = "the server broke off the TLS handshake; does it speak TLS 1.2 or newer?"
+_BROKEN_OFF = "the server aborted the TLS handshake; check that it supports TLS 1.2 or newer"

@@ -1,4 +1,4 @@
-"""When an attempt has to end, whatever it waits for."""
+"""The deadline of an attempt."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from fieldpost.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class AttemptDeadline:
-    """`until` is a time by the clock's monotonic."""
+    """`until` is a monotonic time of the clock."""
 
     clock: Clock
     until: float
 
     def at_most(self, timeout_s: float) -> float:
-        """This long, or what is left."""
+        """The timeout, or the remaining time if that is shorter."""
         return min(timeout_s, max(0.0, self.until - self.clock.monotonic()))

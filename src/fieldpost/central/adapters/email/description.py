@@ -1,4 +1,4 @@
-"""An email channel as people set it up: its settings as fields, the phases of an attempt, and the guide."""
+"""Description of email channels for people: settings as form fields, phases of an attempt, and the guide."""
 
 from importlib.resources import files
 
@@ -13,67 +13,69 @@ from fieldpost.core.adapter import AttemptPhase, SettingField
 from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 
 FIELDS = (
-    SettingField(name="host", doc="name or address of the mail server, without smtp:// and port", is_required=True),
+    SettingField(
+        name="host", doc="host name or IP address of the mail server, without smtp:// and port", is_required=True
+    ),
     SettingField(
         name="tls",
-        doc="how the connection is protected; none is for this machine or a trusted network",
+        doc="encryption of the connection; use none only for this machine or a trusted network",
         kind="choice",
         choices=("starttls", "implicit", "none"),
         is_required=True,
     ),
     SettingField(
         name="port",
-        doc="of the mail server",
+        doc="port of the mail server",
         kind="whole",
         default=", ".join(f"{port} with {tls}" for tls, port in PORTS.items()),
     ),
-    SettingField(name="from_address", doc="sender of every mail, and where bounces go", is_required=True),
+    SettingField(name="from_address", doc="sender of every mail; bounces go to this address", is_required=True),
     SettingField(
         name="auth",
-        doc="how to log in: not at all, by user name and password, or by a token",
+        doc="authentication: none, basic (user name and password) or oauth2 (token)",
         kind="choice",
         choices=("none", "basic", "oauth2"),
         default="none",
     ),
-    SettingField(name="username", doc="for basic and oauth2"),
-    SettingField(name="password", doc="for basic"),
-    SettingField(name="oauth_token_url", doc="for oauth2: where tokens are fetched", is_advanced=True),
-    SettingField(name="oauth_client_id", doc="for oauth2", is_advanced=True),
-    SettingField(name="oauth_client_secret", doc="for oauth2", is_advanced=True),
-    SettingField(name="oauth_scope", doc="for oauth2, where the token's server wants one", is_advanced=True),
+    SettingField(name="username", doc="user name, for basic and oauth2"),
+    SettingField(name="password", doc="password, for basic"),
+    SettingField(name="oauth_token_url", doc="URL of the token endpoint, for oauth2", is_advanced=True),
+    SettingField(name="oauth_client_id", doc="client id, for oauth2", is_advanced=True),
+    SettingField(name="oauth_client_secret", doc="client secret, for oauth2", is_advanced=True),
+    SettingField(name="oauth_scope", doc="scope, for oauth2, if the token endpoint requires one", is_advanced=True),
     SettingField(
         name="max_retries",
-        doc="attempts in all before a notification is parked",
+        doc="total number of attempts before a notification is parked",
         kind="whole",
         default=str(ATTEMPTS_MAX_DEFAULT),
     ),
     SettingField(
-        name="retry_delay_s", doc="seconds between two attempts", kind="number", default=f"{RETRY_DELAY_S_DEFAULT:g}"
+        name="retry_delay_s", doc="seconds between attempts", kind="number", default=f"{RETRY_DELAY_S_DEFAULT:g}"
     ),
     SettingField(
         name="max_connections",
-        doc="open at a time to this server with this user name, from one node",
+        doc="maximum number of open connections per node to this server with this user name",
         kind="whole",
         default=str(CONNECTIONS_DEFAULT),
         is_advanced=True,
     ),
     SettingField(
         name="connect_timeout_s",
-        doc="seconds for the name, the connection and its TLS",
+        doc="timeout in seconds for name resolution, connection and TLS handshake",
         kind="number",
         default=f"{CONNECT_TIMEOUT_S:g}",
         is_advanced=True,
     ),
     SettingField(
         name="command_timeout_s",
-        doc="seconds for the banner and the answer to each command",
+        doc="timeout in seconds for the banner and the reply to each command",
         kind="number",
         default=f"{COMMAND_TIMEOUT_S:g}",
         is_advanced=True,
     ),
     SettingField(
         name="data_timeout_s",
-        doc="seconds for the answer to the whole mail; lowering it means not knowing whether it was taken",
+        doc="timeout in seconds for the reply to the whole mail; a low value makes uncertain deliveries more likely",
         kind="number",
         default=f"{DATA_TIMEOUT_S:g}",
         is_advanced=True,
@@ -84,39 +86,46 @@ PHASES = (
     AttemptPhase(
         "token",
         "Token",
-        "check oauth_token_url, oauth_client_id, oauth_client_secret and the scope",
+        "check oauth_token_url, oauth_client_id, oauth_client_secret and oauth_scope",
         "auth",
         ("oauth2",),
     ),
     AttemptPhase(
         "connect",
         "Connect",
-        "is host right, is the port open from here, and does tls fit the port (587 starttls, 465 implicit, 25 none)?",
+        "check host, whether the port is reachable from here, and that tls matches the port (587 starttls, 465"
+        " implicit, 25 none)",
     ),
-    AttemptPhase("ehlo", "Greeting", "does a mail server answer there, and does it offer what tls and auth ask for?"),
+    AttemptPhase(
+        "ehlo", "Greeting", "check that this is a mail server and that it supports the configured tls and auth"
+    ),
     AttemptPhase(
         "starttls",
         "TLS",
-        "is the certificate valid for host, and from an authority that this machine trusts (SSL_CERT_FILE)?",
+        "check that the certificate is valid for host and issued by a trusted authority (SSL_CERT_FILE)",
         "tls",
         ("starttls",),
     ),
     AttemptPhase(
         "auth",
         "Login",
-        "check username and password; the account may be locked, or want another way to log in",
+        "check username and password; the account may be locked or require another authentication method",
         "auth",
         ("basic", "oauth2"),
     ),
     AttemptPhase(
-        "mail", "Sender", "may this login send as from_address? Many servers take only the login's own address"
+        "mail",
+        "Sender",
+        "check that this user may send as from_address; many servers accept only the user's own address",
     ),
     AttemptPhase(
-        "rcpt", "Recipient", "the server does not take this address: is it spelled right, may this server relay to it?"
+        "rcpt",
+        "Recipient",
+        "the server rejects this address: check the spelling, and whether the server may relay to it",
     ),
-    AttemptPhase("data", "Mail offered", "the server took sender and recipient, and not the mail: its answer says why"),
+    AttemptPhase("data", "Message", "the server accepted sender and recipient but not the mail; its reply states why"),
     AttemptPhase(
-        "dot", "Mail taken", "the server has not confirmed it: look whether the mail arrived before sending another"
+        "dot", "Confirmation", "the server has not confirmed the mail: check whether it arrived before sending it again"
     ),
 )
 

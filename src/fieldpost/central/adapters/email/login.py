@@ -1,4 +1,4 @@
-"""AUTH: who we are, said only where nobody on the way can hear it."""
+"""SMTP AUTH, only over TLS or to this machine."""
 
 import base64
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from fieldpost.core.secret import HIDDEN, Secret
 async def log_in(
     conversation: SmtpConversation, settings: EmailSettings, token: Secret | None, deadline: AttemptDeadline
 ) -> SmtpReply:
-    """The answer that ended the dialogue: 235 when we are in."""
+    """Authenticate; returns the last reply, 235 on success."""
     conversation.phase = SmtpPhase.AUTH
     if not conversation.is_tls and not _is_on_this_machine(conversation.peer):
-        # The settings allow it for this machine alone, but a name may lead elsewhere.
-        return SmtpReply(0, f"no credentials without TLS to {conversation.peer}, which is another machine")
+        # The settings allow this only for this machine, but a host name may resolve to another.
+        return SmtpReply(0, f"credentials are not sent without TLS to {conversation.peer}, which is another machine")
     offered = conversation.extensions.get("auth", "").upper().split()
     wanted = ("XOAUTH2",) if settings.auth == "oauth2" else ("PLAIN", "LOGIN")
     mechanism = next((name for name in wanted if name in offered), None)
@@ -30,23 +30,23 @@ async def log_in(
     match mechanism:
         case "XOAUTH2":
             first = f"user={user}\x01auth=Bearer {secret.reveal()}\x01\x01"
-            reply = await _say(conversation, f"AUTH XOAUTH2 {_encoded(first)}", f"AUTH XOAUTH2 {HIDDEN}", deadline)
+            reply = await _command(conversation, f"AUTH XOAUTH2 {_encoded(first)}", f"AUTH XOAUTH2 {HIDDEN}", deadline)
             if reply.code == 334:
-                # The server tells in a challenge why not, and says 535 once it has an empty answer.
-                reply = await _say(conversation, "", "", deadline)
+                # The server states the reason in a challenge and replies 535 to an empty line.
+                reply = await _command(conversation, "", "", deadline)
         case "PLAIN":
             first = f"\0{user}\0{secret.reveal()}"
-            reply = await _say(conversation, f"AUTH PLAIN {_encoded(first)}", f"AUTH PLAIN {HIDDEN}", deadline)
+            reply = await _command(conversation, f"AUTH PLAIN {_encoded(first)}", f"AUTH PLAIN {HIDDEN}", deadline)
         case _:
-            reply = await _say(conversation, "AUTH LOGIN", "AUTH LOGIN", deadline)
+            reply = await _command(conversation, "AUTH LOGIN", "AUTH LOGIN", deadline)
             for answer in (user, secret.reveal()):
                 if reply.code == 334:
-                    reply = await _say(conversation, _encoded(answer), HIDDEN, deadline)
+                    reply = await _command(conversation, _encoded(answer), HIDDEN, deadline)
     return reply
 
 
-async def _say(conversation: SmtpConversation, line: str, shown: str, deadline: AttemptDeadline) -> SmtpReply:
-    return await conversation.say(SmtpPhase.AUTH, line.encode("ascii"), deadline, shown=shown)
+async def _command(conversation: SmtpConversation, line: str, shown: str, deadline: AttemptDeadline) -> SmtpReply:
+    return await conversation.command(SmtpPhase.AUTH, line.encode("ascii"), deadline, shown=shown)
 
 
 def _encoded(text: str) -> str:
@@ -61,5 +61,5 @@ def _is_on_this_machine(peer: str) -> bool:
 
 
 def _not_offered(wanted: Sequence[str], offered: Sequence[str]) -> str:
-    offer = ", ".join(offered) or "no way at all"
-    return f"the channel logs in by {' or '.join(wanted)}, and the server offers {offer}"
+    offer = ", ".join(offered) or "no AUTH"
+    return f"the channel requires AUTH {' or '.join(wanted)}, but the server offers {offer}"

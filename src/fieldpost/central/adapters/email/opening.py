@@ -1,4 +1,4 @@
-"""Making a connection ready for mail: a token where one is needed, the greeting, TLS, and who we are."""
+"""Opening a connection: OAuth token if needed, greeting, TLS and login."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ from fieldpost.outbound.tokens import NoToken
 
 
 class Opening:
-    """How one attempt opens connections. Whatever goes wrong here is the channel's trouble and holds."""
+    """Opens connections for one attempt. Every failure here is one of the channel and holds."""
 
     def __init__(
         self,
@@ -28,22 +28,22 @@ class Opening:
         transcript: Callable[[str], None] | None,
     ) -> None:
         self.is_worth_another = False
-        """The token was refused, and a new one may not be."""
+        """The token was rejected; a new one may work."""
         self._settings = settings
         self._tls_context = tls_context
         self._outbound = outbound
         self._deadline = deadline
-        self._witness = transcript
+        self._transcript = transcript
         self._has_renewed = False
 
     def make(self) -> SmtpConversation:
-        """A conversation that has not begun."""
+        """A conversation without a connection."""
         made = SmtpConversation(self._settings, self._tls_context, self._outbound.admin)
-        made.transcript = self._witness
+        made.transcript = self._transcript
         return made
 
     async def open(self, conversation: SmtpConversation) -> Held | None:
-        """None when the conversation is ready for MAIL."""
+        """Connect and log in; returns None when the conversation is ready for MAIL."""
         self.is_worth_another = False
         try:
             token = await self._token()
@@ -72,7 +72,7 @@ class Opening:
             raise NoToken(f"no token from {credential.url} in time") from None
 
     def _consider_token(self, token: Secret | None, reply: SmtpReply) -> None:
-        """A token that the mail server does not take may have been called back: fetch another, once."""
+        """A token that the mail server rejects may have been revoked: fetch another, once."""
         credential = self._settings.credential
         if credential is not None and token is not None and reply.code == 535:
             self._outbound.tokens.refused(credential, token)

@@ -1,11 +1,12 @@
-"""The connections to mail servers: at most so many at a time, used again while they are warm.
+"""The pool of connections to mail servers: bounded, with reuse of idle connections.
 
-Theory of operation. Connections are counted by server and user name, from before they are made until the socket is
-gone, so that the limit holds at every moment. An attempt takes an idle one, else opens one, else waits its turn in the
-order of arrival; one that is given back goes straight to whoever waits. An idle one closes after a while. Before an
-idle one is used it must still be open and silent; that it dies a moment later is for the attempt to notice.
+Theory of operation. Connections are counted per server and user name, from before they are opened until the socket is
+closed, so that the limit always holds. An attempt takes an idle connection, else opens one, else waits in order of
+arrival; a connection that is given back goes straight to the first waiter. Idle connections close after `idle_s`. An
+idle connection is reused only if it is open and the server has sent nothing; if it dies right after, the attempt
+notices.
 
-Which connection an attempt gets changes how soon it is done, never what comes of it.
+The choice of connection affects the duration of an attempt, never its outcome.
 """
 
 import asyncio
@@ -23,17 +24,17 @@ from fieldpost.core.outcome import Held
 
 IDLE_S = 10.0
 SHARED_DOT_S = 0.5
-"""Over a connection whose last answer took longer nobody speaks meanwhile: he would wait behind a slow answer."""
+"""A connection whose last dot reply took longer is not shared: the next attempt would wait behind a slow reply."""
 
 
 class Pool:
-    """Connections of one adapter."""
+    """The connections of one adapter."""
 
     def __init__(self, clock: Clock, idle_s: float = IDLE_S) -> None:
         self._clock = clock
         self._idle_s = idle_s
-        self._places: dict[object, _Place] = {}
-        self._farewells: set[asyncio.Task[None]] = set()
+        self._servers: dict[object, _Server] = {}
+        self._background: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     async def take(
@@ -44,78 +45,78 @@ class Pool:
         *,
         is_fresh: bool = False,
     ) -> SmtpConversation | Held:
-        """A conversation ready for MAIL; with `is_fresh` none that was used before."""
-        place = self._places.setdefault(settings.server, _Place())
+        """A conversation ready for MAIL; with `is_fresh` on a new connection."""
+        server = self._servers.setdefault(settings.server, _Server())
         if is_fresh:
-            self._make_room(place, settings)
-        elif (idle := self._warm(place, settings)) is not None:
+            self._free_slot(server, settings)
+        elif (idle := self._warm(server, settings)) is not None:
             return idle
-        if place.waiting or place.open_count >= settings.max_connections:
-            got = await self._wait(place, settings, deadline, is_fresh)
+        if server.waiting or server.open_count >= settings.max_connections:
+            got = await self._wait(server, settings, deadline, is_fresh)
             if not isinstance(got, bool):
                 return got
             if not got:
                 return Held(
-                    f"all {settings.max_connections} connections to {settings.host} were busy all the time",
+                    f"all {settings.max_connections} connections to {settings.host} are in use",
                     phase="connect",
                 )
         else:
-            place.open_count += 1
-        return await self._open(place, opening)
+            server.open_count += 1
+        return await self._open(server, opening)
 
     def give_back(self, conversation: SmtpConversation) -> None:
-        """It is fit for another attempt."""
+        """Return a conversation that is ready for another attempt."""
         settings = conversation.settings
-        place = self._places[settings.server]
+        server = self._servers[settings.server]
         if conversation.is_over or not conversation.wire.is_quiet:
             conversation.hang_up()
-        elif self._is_closed or place.open_count > settings.max_connections:
+        elif self._is_closed or server.open_count > settings.max_connections:
             self.dismiss(conversation)
-        elif not self._pass_on(place, conversation):
+        elif not self._pass_on(server, conversation):
             conversation.idle_since = self._clock.monotonic()
-            place.idle.append(conversation)
-            if place.reaper is None:
-                place.reaper = asyncio.get_running_loop().call_later(self._idle_s, self._reap, settings.server)
+            server.idle.append(conversation)
+            if server.reaper is None:
+                server.reaper = asyncio.get_running_loop().call_later(self._idle_s, self._reap, settings.server)
 
     def hand_over(self, conversation: SmtpConversation) -> bool:
-        """While its message waits for an answer: whether somebody else speaks over it already."""
+        """Pass a conversation on while its message waits for the reply; returns whether a waiter took it."""
         if conversation.dot_s is None or conversation.dot_s > SHARED_DOT_S or conversation.transcript is not None:
             return False
-        place = self._places[conversation.settings.server]
-        return place.open_count <= conversation.settings.max_connections and self._pass_on(place, conversation)
+        server = self._servers[conversation.settings.server]
+        return server.open_count <= conversation.settings.max_connections and self._pass_on(server, conversation)
 
     def dismiss(self, conversation: SmtpConversation) -> None:
-        """QUIT in a task of its own: whether a server is polite at the end must neither delay nor change an outcome."""
+        """Send QUIT in a separate task, so that it neither delays nor changes an outcome."""
         if conversation.is_over:
             conversation.hang_up()
         else:
-            self.run_aside(conversation.quit())
+            self.run_in_background(conversation.quit())
 
-    def run_aside(self, farewell: Coroutine[None, None, None]) -> None:
-        """Have this done by the time of `close`."""
-        task = asyncio.get_running_loop().create_task(farewell)
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+    def run_in_background(self, work: Coroutine[None, None, None]) -> None:
+        """Run this in the background; `close` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
-        """Take leave of all that lie idle; those in use follow when they are given back."""
+        """Close idle connections; those in use close when they are given back."""
         self._is_closed = True
-        for place in self._places.values():
-            while place.idle:
-                self.dismiss(place.idle.pop())
-            if place.reaper is not None:
-                place.reaper.cancel()
-                place.reaper = None
-        while self._farewells:
-            await asyncio.gather(*self._farewells, return_exceptions=True)
+        for server in self._servers.values():
+            while server.idle:
+                self.dismiss(server.idle.pop())
+            if server.reaper is not None:
+                server.reaper.cancel()
+                server.reaper = None
+        while self._background:
+            await asyncio.gather(*self._background, return_exceptions=True)
         self._is_closed = False
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _warm(self, place: "_Place", settings: EmailSettings) -> SmtpConversation | None:
-        """The idle connection that was used last, if it is alive and logged in as these settings want."""
-        while place.idle:
-            conversation = place.idle.pop()
+    def _warm(self, server: "_Server", settings: EmailSettings) -> SmtpConversation | None:
+        """The most recently used idle connection that is alive and has the same login."""
+        while server.idle:
+            conversation = server.idle.pop()
             if not conversation.wire.is_quiet:
                 conversation.hang_up()
             elif conversation.settings.login != settings.login:
@@ -124,92 +125,92 @@ class Pool:
                 return _again(conversation)
         return None
 
-    def _make_room(self, place: "_Place", settings: EmailSettings) -> None:
-        if place.idle and place.open_count >= settings.max_connections:
-            self.dismiss(place.idle.popleft())
+    def _free_slot(self, server: "_Server", settings: EmailSettings) -> None:
+        if server.idle and server.open_count >= settings.max_connections:
+            self.dismiss(server.idle.popleft())
 
-    async def _open(self, place: "_Place", opening: Opening) -> SmtpConversation | Held:
+    async def _open(self, server: "_Server", opening: Opening) -> SmtpConversation | Held:
         conversation = opening.make()
-        conversation.wire.on_lost = lambda: self._gone(place)
+        conversation.wire.on_lost = lambda: self._gone(server)
         try:
             held = await opening.open(conversation)
         except BaseException:
-            self._drop(place, conversation)
+            self._drop(server, conversation)
             raise
         if held is None:
             return conversation
         if conversation.is_over or not conversation.wire.is_made:
-            self._drop(place, conversation)
+            self._drop(server, conversation)
         else:
             self.dismiss(conversation)
         return held
 
-    def _drop(self, place: "_Place", conversation: SmtpConversation) -> None:
+    def _drop(self, server: "_Server", conversation: SmtpConversation) -> None:
         if conversation.wire.is_made:
             conversation.hang_up()
         else:
             conversation.wire.on_lost = None
-            self._gone(place)
+            self._gone(server)
 
     async def _wait(
-        self, place: "_Place", settings: EmailSettings, deadline: AttemptDeadline, is_fresh: bool
+        self, server: "_Server", settings: EmailSettings, deadline: AttemptDeadline, is_fresh: bool
     ) -> SmtpConversation | bool:
-        """A conversation, or True for the right to open one, or False when the time is used up."""
+        """A conversation, or True for permission to open one, or False on timeout."""
         waiter = _Waiter(settings, is_fresh, asyncio.get_running_loop().create_future())
-        place.waiting.append(waiter)
-        # Who gets a connection with too little time left to hear the answer to his message would never know of it.
+        server.waiting.append(waiter)
+        # Leave enough time to wait for the reply to the message; otherwise the delivery would be uncertain.
         left_s = deadline.at_most(math.inf)
         try:
             async with asyncio.timeout(left_s - min(settings.data_timeout_s, left_s / 2)):
                 return await waiter.got or True
         except (TimeoutError, asyncio.CancelledError) as error:
-            if waiter in place.waiting:
-                place.waiting.remove(waiter)
+            if waiter in server.waiting:
+                server.waiting.remove(waiter)
             elif waiter.got.done() and not waiter.got.cancelled():
-                self._return(place, waiter.got.result())
+                self._return(server, waiter.got.result())
             if isinstance(error, TimeoutError):
                 return False
             raise
 
-    def _return(self, place: "_Place", got: SmtpConversation | None) -> None:
-        """What was given to somebody who is gone."""
+    def _return(self, server: "_Server", got: SmtpConversation | None) -> None:
+        """Take back a grant whose waiter is gone."""
         if got is None:
-            self._gone(place)
+            self._gone(server)
         elif got.dot is not None:
-            # Its message still waits for an answer, and nobody speaks over it after all: it ends with that.
+            # Its message still waits for the reply, and no attempt uses it after that: close it then.
             got.is_doomed = True
         else:
             self.give_back(got)
 
-    def _pass_on(self, place: "_Place", conversation: SmtpConversation) -> bool:
-        for waiter in place.waiting:
+    def _pass_on(self, server: "_Server", conversation: SmtpConversation) -> bool:
+        for waiter in server.waiting:
             if not waiter.is_fresh and waiter.settings.login == conversation.settings.login:
-                place.waiting.remove(waiter)
+                server.waiting.remove(waiter)
                 if waiter.got.done():
-                    return self._pass_on(place, conversation)
+                    return self._pass_on(server, conversation)
                 waiter.got.set_result(_again(conversation))
                 return True
         return False
 
-    def _gone(self, place: "_Place") -> None:
-        """One connection less: the first in the queue may open another."""
-        place.open_count -= 1
-        while place.waiting and place.open_count < place.waiting[0].settings.max_connections:
-            waiter = place.waiting.popleft()
+    def _gone(self, server: "_Server") -> None:
+        """A connection has closed: the first waiter may open another."""
+        server.open_count -= 1
+        while server.waiting and server.open_count < server.waiting[0].settings.max_connections:
+            waiter = server.waiting.popleft()
             if not waiter.got.done():
-                place.open_count += 1
+                server.open_count += 1
                 waiter.got.set_result(None)
 
-    def _reap(self, server: object) -> None:
-        place = self._places[server]
-        place.reaper = None
+    def _reap(self, key: object) -> None:
+        server = self._servers[key]
+        server.reaper = None
         now = self._clock.monotonic()
-        # Those used last stand at the end, so the ones that lie longest stand first.
-        while place.idle and now - place.idle[0].idle_since >= self._idle_s * 0.99:
-            self.dismiss(place.idle.popleft())
-        if place.idle:
-            wait_s = place.idle[0].idle_since + self._idle_s - now
-            place.reaper = asyncio.get_running_loop().call_later(wait_s, self._reap, server)
+        # The longest idle connections are first.
+        while server.idle and now - server.idle[0].idle_since >= self._idle_s * 0.99:
+            self.dismiss(server.idle.popleft())
+        if server.idle:
+            wait_s = server.idle[0].idle_since + self._idle_s - now
+            server.reaper = asyncio.get_running_loop().call_later(wait_s, self._reap, key)
 
 
 @dataclass(slots=True, eq=False)
@@ -220,7 +221,7 @@ class _Waiter:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Server:
     """The connections to one server as one user."""
 
     open_count: int = 0

@@ -1,4 +1,4 @@
-"""The settings of an email channel: which server, how to reach it and log in, how long to wait, how often to try."""
+"""Settings of an email channel: server, encryption, login, timeouts and retries."""
 
 import ipaddress
 import math
@@ -17,14 +17,14 @@ TlsMode = Literal["none", "starttls", "implicit"]
 AuthMode = Literal["none", "basic", "oauth2"]
 
 DEADLINE_S = 15 * 60.0
-"""The longest that one attempt may take in all; no single wait may be set longer."""
+"""The time limit of an attempt; no timeout may be longer."""
 
 PORTS: dict[TlsMode, int] = {"none": 25, "starttls": 587, "implicit": 465}
-"""The port that is taken when none is given."""
+"""Default ports."""
 
 SECRETS = frozenset({"password", "oauth_client_secret"})
 
-# What each way to log in cannot do without.
+# The settings that each authentication mode requires.
 _NEEDED: dict[AuthMode, tuple[str, ...]] = {
     "none": (),
     "basic": ("username", "password"),
@@ -43,20 +43,20 @@ RETRY_DELAY_S_MAX = 366 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class EmailSettings:
-    """What an attempt needs to know."""
+    """The settings used by an attempt."""
 
     host: str
     port: int
     tls: TlsMode
     from_address: str
     connect_timeout_s: float
-    """For the name, the connection and, with implicit TLS, the handshake."""
+    """For name resolution, connection and, with implicit TLS, the handshake."""
     command_timeout_s: float
-    """For the banner and for the answer to each command."""
+    """For the banner and the reply to each command."""
     data_timeout_s: float
-    """For the answer to the final dot: giving up earlier means not knowing whether the mail was taken."""
+    """For the reply to the final dot; after a timeout the delivery is uncertain."""
     max_connections: int
-    """Open at a time to this server with this user name, from one node."""
+    """Open connections per node to this server with this user name."""
     auth: AuthMode = "none"
     username: str | None = None
     password: Secret | None = None
@@ -67,33 +67,33 @@ class EmailSettings:
 
     @property
     def server(self) -> tuple[str, int, str | None]:
-        """Whose connections are counted together."""
+        """The key under which connections are counted."""
         return self.host, self.port, self.username
 
     @property
     def login(self) -> tuple[object, ...]:
-        """A connection made with the same may be used again."""
+        """A connection may be reused if these are equal."""
         return (self.server, self.tls, self.auth, self.password, self.credential)
 
     @property
     def credential(self) -> Credential | None:
-        """With oauth2: what a token is fetched with."""
+        """The OAuth2 client credentials, with auth oauth2."""
         if self.auth != "oauth2":
             return None
-        # Read settings have all of these; the rest of each line is for the type checker.
+        # Checked settings have all of these; the defaults are for the type checker.
         secret = self.oauth_client_secret or Secret("")
         return Credential(self.oauth_token_url or "", self.oauth_client_id or "", secret, self.oauth_scope or "")
 
 
 def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
-    """The settings in full, defaults filled in, or InvalidInput naming the field and the rule it breaks."""
+    """Return the settings with defaults filled in, or raise InvalidInput with the field and the rule."""
     known = (*(field.name for field in fields(EmailSettings)), "max_retries", "retry_delay_s")
     for name in settings:
         if name not in known:
             shown = repr(name)[:64]
             raise InvalidInput(
                 "settings.unknown",
-                f"{shown} is no setting of an email channel; there are: {', '.join(known)}",
+                f"unknown setting {shown}; an email channel has: {', '.join(known)}",
                 field=shown.strip("'"),
             )
     read = asdict(read_settings(settings))
@@ -105,22 +105,20 @@ def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def warnings(settings: Mapping[str, object]) -> list[str]:
-    """What is lawful and yet probably not meant, in sentences."""
+    """Warnings about valid settings that are probably a mistake."""
     username, sender = settings.get("username"), settings.get("from_address")
     if settings.get("auth", "none") == "none" or not isinstance(username, str) or not isinstance(sender, str):
         return []
     if "@" not in username or username.casefold() == sender.casefold():
         return []
-    return [
-        f"from_address is {sender}, but the login is {username}: many servers refuse a sender that is not the login"
-    ]
+    return [f"from_address is {sender}, but username is {username}: many servers reject a sender other than the user"]
 
 
 def read_settings(stored: Mapping[str, object]) -> EmailSettings:
-    """What an attempt needs of stored settings, or InvalidInput.
+    """Read stored settings for an attempt, or raise InvalidInput.
 
-    Settings that this version does not know are passed over: a newer node may have written them. The two of the retry
-    policy are clamped where the policy is read, and never stop an attempt.
+    Unknown settings are ignored, since a newer node may have written them. `max_retries` and `retry_delay_s` are read
+    with the retry policy and never fail an attempt.
     """
     tls = _tls(stored)
     host = _host(stored)
@@ -145,7 +143,7 @@ def read_settings(stored: Mapping[str, object]) -> EmailSettings:
 
 
 def _tls(settings: Mapping[str, object]) -> TlsMode:
-    # There is no default: neither sending in clear nor failing against a plain relay should come from an omission.
+    # No default: an omission should neither send in clear text nor fail against a plain relay.
     mode = _text(settings, "tls")
     if mode not in PORTS:
         raise _invalid("tls", f"must be one of {', '.join(PORTS)}, not {mode[:64]!r}")
@@ -158,16 +156,16 @@ def _auth(settings: Mapping[str, object], tls: TlsMode, host: str) -> AuthMode:
         raise _invalid("auth", f"must be one of {', '.join(_NEEDED)}, not {mode[:64]!r}")
     for name in _NEEDED[mode]:
         if not settings.get(name):
-            raise InvalidInput("settings.missing", f"{name} must be given, since auth is {mode}", field=name)
+            raise InvalidInput("settings.missing", f"{name} is required if auth is {mode}", field=name)
     if mode != "none" and tls == "none" and not is_loopback(host):
         raise _invalid(
-            "auth", "must be none where tls is none, or credentials would travel in clear to another machine"
+            "auth", "must be none if tls is none: credentials would be sent in clear text to another machine"
         )
     return mode
 
 
 def _words(settings: Mapping[str, object], name: str, *, may_have_spaces: bool = False) -> str | None:
-    """A text for a login dialogue, in which control characters part one field from the next."""
+    """Text for a login dialogue, in which control characters separate fields."""
     if settings.get(name) is None:
         return None
     value = _text(settings, name)
@@ -193,14 +191,14 @@ def _host(settings: Mapping[str, object]) -> str:
     if any(character.isspace() or not character.isprintable() for character in host):
         raise _invalid("host", "must not contain spaces or control characters")
     if "/" in host:
-        raise _invalid("host", f"must be a name or an address, without scheme and path: {host[:64]!r}")
+        raise _invalid("host", f"must be a host name or IP address without scheme and path: {host[:64]!r}")
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         pass
     if ":" in host or host.startswith("["):
-        raise _invalid("host", f"must be a name or an address alone, the port is a setting of its own: {host[:64]!r}")
-    # An underscore is no part of a host name, yet container networks give such names.
+        raise _invalid("host", f"must be a host name or IP address without a port (set port instead): {host[:64]!r}")
+    # Underscores are not valid in host names, but container networks use them.
     check_domain(host.replace("_", "-") if not host.startswith("_") else host, "host")
     return host.lower() if host.isascii() else check_domain(host, "host")
 
@@ -208,28 +206,28 @@ def _host(settings: Mapping[str, object]) -> str:
 def _from_address(settings: Mapping[str, object]) -> str:
     address = check_address(_text(settings, "from_address"), "from_address")
     if not address.isascii():
-        raise _invalid("from_address", "must be ASCII before the @, since every mail server must be able to use it")
+        raise _invalid("from_address", "must be ASCII before the @, so that every mail server can use it")
     return address
 
 
 def _whole(settings: Mapping[str, object], name: str, default: int, largest: int) -> int:
     value = settings.get(name, default)
     if type(value) is not int or not 1 <= value <= largest:
-        raise _invalid(name, f"must be a whole number from 1 to {largest}, not {_shown(value)}")
+        raise _invalid(name, f"must be a whole number between 1 and {largest}, got {_shown(value)}")
     return value
 
 
 def _seconds(settings: Mapping[str, object], name: str, default: float, largest: float) -> float:
     value = settings.get(name, default)
     if type(value) not in (int, float) or not math.isfinite(number := cast(float, value)) or not 0 < number <= largest:
-        raise _invalid(name, f"must be a number of seconds above 0 and up to {largest:.0f}, not {_shown(value)}")
+        raise _invalid(name, f"must be more than 0 and at most {largest:.0f} seconds, got {_shown(value)}")
     return number
 
 
 def _text(settings: Mapping[str, object], name: str) -> str:
     value = settings.get(name)
     if value is None or value == "":
-        raise InvalidInput("settings.missing", f"{name} must be given", field=name)
+        raise InvalidInput("settings.missing", f"{name} is required", field=name)
     if type(value) is not str:
         raise _invalid(name, f"must be a str, not {type(value).__name__}")
     return value

@@ -1,8 +1,8 @@
-"""The library's protocol, taught to keep the replies of commands that travelled together.
+"""aiosmtplib's protocol with support for several replies per write.
 
-aiosmtplib expects one reply for each write and drops what comes beside it. With PIPELINING several replies arrive in
-one packet, so here bytes are kept as they came and a reply is parsed when somebody wants one. What the server says
-unasked stays unread, and tells that the two sides are out of step (`is_quiet`).
+aiosmtplib expects one reply per write and drops the rest. With PIPELINING several replies arrive in one packet, so
+this class buffers the bytes and parses a reply on request. Unsolicited data stays in the buffer and shows that the two
+sides are out of sync (`is_quiet`).
 """
 
 import asyncio
@@ -14,27 +14,27 @@ from aiosmtplib.protocol import MAX_RESPONSE_LENGTH, SMTPProtocol
 from aiosmtplib.response import SMTPResponse
 
 _UNREAD_BYTES_MAX = 100 * MAX_RESPONSE_LENGTH
-"""As many replies as a transaction can have, each as long as one may be."""
+"""Enough for all replies of a transaction at maximum length."""
 
 
 class SmtpWire(SMTPProtocol):
-    """Our end of one connection."""
+    """The client side of one connection."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_made = False
-        """There was a connection, so there will be an end of it."""
+        """The connection was made, so `on_lost` will be called."""
         self.on_lost: Callable[[], None] | None = None
         self._arrived: asyncio.Future[None] | None = None
         self._end: SMTPServerDisconnected | None = None
 
     @property
     def is_quiet(self) -> bool:
-        """Connected, and nothing was said that nobody asked for."""
+        """Connected, without unsolicited data from the server."""
         return self._end is None and self.is_connected and not self._buffer
 
     async def read_response(self, timeout: float | None = None) -> SMTPResponse:
-        """The next reply. Raises SMTPServerDisconnected, SMTPReadTimeoutError, SMTPResponseException."""
+        """Read the next reply. Raises SMTPServerDisconnected, SMTPReadTimeoutError, SMTPResponseException."""
         if (response := self._read_response_from_buffer()) is not None:
             return response
         try:
@@ -61,7 +61,7 @@ class SmtpWire(SMTPProtocol):
         await self._drain_helper()
 
     def hang_up(self) -> None:
-        """At once; what was not sent yet stays unsent."""
+        """Close at once without sending buffered data."""
         if self.transport is not None:
             cast(asyncio.WriteTransport, self.transport).abort()
 

@@ -67,7 +67,7 @@ async def test_a_server_that_offers_no_login_of_ours_holds(adapter: EmailAdapter
     async with MailServer(auth=is_right, auth_mechanisms=["XOAUTH2"]) as server:
         outcome = await adapter.deliver(envelope(server, settings=BASIC))
         assert isinstance(outcome, Held)
-        assert "logs in by PLAIN or LOGIN, and the server offers XOAUTH2" in outcome.error
+        assert "requires AUTH PLAIN or LOGIN, but the server offers XOAUTH2" in outcome.error
         await adapter.close()
 
 
@@ -97,7 +97,7 @@ async def test_a_server_that_repeats_what_it_was_told_does_not_make_us_repeat_it
 @pytest.mark.parametrize("host", ["10.0.0.5", "mail.example"])
 def test_credentials_without_tls_to_another_machine_are_refused_on_save(host: str) -> None:
     settings = {"host": host, "tls": "none", "from_address": "alerts@plant.example"} | BASIC
-    with pytest.raises(InvalidInput, match="credentials would travel in clear") as caught:
+    with pytest.raises(InvalidInput, match="credentials would be sent in clear") as caught:
         EmailAdapter().check_settings(settings)
     assert caught.value.field == "auth"
     for local in ("127.0.0.1", "localhost", "::1"):
@@ -137,7 +137,7 @@ async def test_no_credentials_are_said_where_tls_is_not_to_be_had(how: str) -> N
 def test_basic_without_its_fields_is_refused(missing: str) -> None:
     settings = {"host": "mail.example", "tls": "starttls", "from_address": "a@plant.example"} | BASIC
     del settings[missing]
-    with pytest.raises(InvalidInput, match=f"{missing} must be given, since auth is basic") as caught:
+    with pytest.raises(InvalidInput, match=f"{missing} is required if auth is basic") as caught:
         EmailAdapter().check_settings(settings)
     assert caught.value.field == missing
 
@@ -330,4 +330,4 @@ async def test_the_witness_sees_the_conversation_without_secrets(adapter: EmailA
 async def test_stored_settings_that_would_say_credentials_in_clear_are_permanent(adapter: EmailAdapter) -> None:
     outcome = await adapter.deliver(envelope(None, settings=BASIC | {"host": "10.0.0.5"}))
     assert isinstance(outcome, PermanentFailure)
-    assert "auth must be none where tls is none" in outcome.error
+    assert "auth must be none if tls is none" in outcome.error

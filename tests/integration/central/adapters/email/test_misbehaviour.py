@@ -310,7 +310,7 @@ async def test_a_server_that_stops_reading_amid_a_long_mail_never_gets_its_dot()
         outcome = await adapter.deliver(long)
     assert isinstance(outcome, TransientFailure)
     assert outcome.phase == "data"
-    assert "took no more of the message" in outcome.error
+    assert "accepted no more data" in outcome.error
     assert asked_gate == []
 
 

@@ -50,7 +50,7 @@ async def test_an_attempt_that_finds_no_free_connection_all_its_time_is_held(ser
     await server.saw("dot")
     outcome = await adapter.deliver(envelope(server, settings={"max_connections": 1}))
     assert isinstance(outcome, Held)
-    assert "all 1 connections to 127.0.0.1 were busy" in outcome.error
+    assert "all 1 connections to 127.0.0.1 are in use" in outcome.error
     assert isinstance(await busy, Uncertain)
     await adapter.close()
 
