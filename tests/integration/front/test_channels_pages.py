@@ -125,7 +125,7 @@ async def test_a_test_tells_how_far_it_came_and_what_to_do(quick: Front) -> None
         await visitor.look("/channels/mail")
         await visitor.send("/channels/mail/test", to="ann@example.org")
         assert "held" in visitor.text
-        assert "Connect : failed Is host right, is the port open from here" in visitor.text
+        assert "Connect : failed Check host, whether the port is reachable from here" in visitor.text
         assert "Recipient : not reached" in visitor.text
         assert "Login" not in phases(visitor), "the channel has none"
         answer = await visitor.send("/channels/mail/test", to="nobody <here>")
@@ -159,7 +159,7 @@ async def test_the_guide_of_the_type_is_folded_in(quick: Front) -> None:
     async with visiting(quick, "admin") as visitor:
         page = await visitor.look("/new/channel")
     assert "How a channel of type email works" in page
-    assert "the recipients are in BCC" in page
+    assert "Recipients are in BCC" in page
     assert "**" not in page
 
 
