@@ -135,7 +135,7 @@ class Demo:
             inbox_url = await stack.enter_async_context(
                 inbox_listening(inbox, inbox_port, may_move=options.inbox_port is None)
             )
-            api = await stack.enter_async_context(CentralApi(central.url, _api_token(Path(central.token_file))))
+            api = CentralApi(central.url, _api_token(Path(central.token_file)))
             self._terminal.say("Setting up the channel, the lists and the sites …")
             await furnish(api, central.url, folder, smtp_port)
             if options.is_check:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fieldpost.core.times import from_text
-from fieldpost.demo.central_api import ApiObject, CentralApi
+from fieldpost.demo.central_api import CentralApi
 from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.terminal import Terminal
+from fieldpost.link.http.client import JsonObject
 
 PAGE = 200
 KNOWN_MAX = 5_000
@@ -68,7 +69,7 @@ class Follower:
         for at, site, word, text in sorted(event for event in events if event is not None):
             self._terminal.event(at, site, word, text)
 
-    def _event(self, one: ApiObject, known: _Known, as_of: datetime) -> tuple[datetime, str, str, str] | None:
+    def _event(self, one: JsonObject, known: _Known, as_of: datetime) -> tuple[datetime, str, str, str] | None:
         """When, at which site, what happened; None when it is nothing to tell."""
         site, what, reason = one["source_site"], f"{one['subject']} → {one['list_name']}", one["last_error"]
         at = _moment(one["last_attempt_at"] or one["created_at"])

@@ -1,56 +1,45 @@
-"""One demo per folder. Its processes hold the lock with it, so that a free lock means that none of them is left."""
+"""One demo per folder. The demo's processes inherit the lock: a free lock means that none of them is left."""
 
-import fcntl
-import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Conflict
+from fieldpost.file_lock import FileLock
 
-PAUSE_S = 0.1
+POLL_S = 0.1
 PATIENCE_S = 7.0
-"""Longer than processes take to end that a killed demo left behind."""
+"""Longer than the processes of a killed demo take to exit."""
 
 
 class DemoLock:
-    """`async with DemoLock(…) as lock`; `lock.handle` is for the processes to keep open."""
+    """`async with DemoLock(…) as lock`; `lock.handle` is the descriptor for the processes to inherit."""
 
     def __init__(self, folder: Path, clock: Clock, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._clock = clock
         self._say = say
-        self.handle = -1
+        self._lock = FileLock(folder / "demo.lock")
+
+    @property
+    def handle(self) -> int:
+        return self._lock.fileno()
 
     async def __aenter__(self) -> Self:
-        self.handle = os.open(self._folder / "demo.lock", os.O_RDWR | os.O_CREAT, 0o644)
         until = self._clock.monotonic() + PATIENCE_S
-        try:
-            if not self._take():
-                self._say(f"A demo works in {self._folder}, or is just stopping; waiting for it …")
-            while not self._take():
-                if self._clock.monotonic() > until:
-                    raise Conflict(
-                        "demo.running",
-                        f"another demo works in {self._folder}",
-                        hint="stop it, or give --folder another folder",
-                    )
-                await self._clock.sleep(PAUSE_S)
-        except BaseException:
-            os.close(self.handle)
-            raise
+        if self._lock.acquire():
+            return self
+        self._say(f"Another demo is running or stopping in {self._folder}; waiting for it …")
+        while not self._lock.acquire():
+            if self._clock.monotonic() > until:
+                raise Conflict(
+                    "demo.running",
+                    f"another demo is running in {self._folder}",
+                    hint="stop it, or give --folder another folder",
+                )
+            await self._clock.sleep(POLL_S)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.close(self.handle)
-
-    def _take(self) -> bool:
-        try:
-            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()

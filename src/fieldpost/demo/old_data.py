@@ -1,6 +1,5 @@
 """Data of a demo from before the first release: nothing upgrades it, so the demo offers to remove it."""
 
-import fcntl
 import shlex
 import shutil
 import sys
@@ -10,6 +9,7 @@ from fieldpost.central.store.engine.database_url import parse_url
 from fieldpost.central.store.engine.sqlite_store import sqlite_engine
 from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.core.errors import ConfigError
+from fieldpost.file_lock import FileLock
 
 
 def offer_removal(folder: Path) -> None:
@@ -40,10 +40,9 @@ def _is_unreleased(database: Path) -> bool:
 
 def _remove(folder: Path) -> bool:
     """False while another demo runs in the folder."""
-    with (folder / "demo.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        shutil.rmtree(folder)
+    lock = FileLock(folder / "demo.lock")
+    if not lock.acquire():
+        return False
+    shutil.rmtree(folder)
+    lock.release()
     return True

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from fieldpost.core.errors import ConfigError, Denied
-from fieldpost.demo.central_api import ApiObject, CentralApi
+from fieldpost.demo.central_api import CentralApi
 from fieldpost.demo.child import keep_secret
 from fieldpost.demo.scenario import CHANNEL, FROM_ADDRESS, MAILBOXES, RETRY_DELAY_S, SITES
+from fieldpost.link.http.client import JsonObject
 from fieldpost.site.config.folder import SETTINGS_FILE, TOKEN_FILE, read_folder
 from fieldpost.site.site import Site
 
@@ -29,7 +30,7 @@ async def furnish(api: CentralApi, central_url: str, folder: Path, smtp_port: in
 
 
 async def _channel(api: CentralApi, smtp_port: int) -> None:
-    settings: ApiObject = {
+    settings: JsonObject = {
         "host": "127.0.0.1",
         "port": smtp_port,
         "tls": "none",

@@ -105,7 +105,7 @@ def test_a_second_start_goes_on_with_the_same_mails(two_runs: tuple[Run, Run]) -
 
 def test_a_second_demo_in_the_same_folder_is_refused(two_runs: tuple[Run, Run]) -> None:
     code, said = two_runs[0].happened
-    assert (code, "another demo works in" in said) == (1, True)
+    assert (code, "another demo is running in" in said) == (1, True)
 
 
 def test_a_usual_port_that_is_taken_is_replaced_with_a_word(two_runs: tuple[Run, Run]) -> None:

@@ -87,7 +87,7 @@ async def test_a_second_agent_of_the_same_folder_is_refused_in_clear_words(
             async with asyncio.timeout(20):
                 _, log = await second.communicate()
     assert second.returncode == 5
-    assert f"another agent runs for {folder} (process {first.pid})" in log.decode()
+    assert f"another agent is running for {folder} (process {first.pid})" in log.decode()
 
 
 def test_the_lock_of_a_dead_agent_holds_nobody_up(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ async def test_an_agent_that_starts_on_a_full_disk_forwards_what_is_buffered(
 
 
 def test_a_lock_that_cannot_be_made_is_told_by_its_file(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="cannot be opened for writing") as caught, AgentLock(tmp_path / "nowhere"):
+    with pytest.raises(Unavailable, match="cannot open .* for writing") as caught, AgentLock(tmp_path / "nowhere"):
         pass
     assert caught.value.code == "agent.no_lock"
 

@@ -19,7 +19,7 @@ ChannelNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name o
 SET_HELP = "Setting as name=value. Repeatable. Values are parsed as JSON; quote a number to make it a string."
 SecretOption = Annotated[
     list[str] | None,
-    typer.Option("--secret", help="Name of a secret, e.g. password; its value is prompted for or read from stdin."),
+    typer.Option("--secret", help="Name of a secret, e.g. password; its value is read from the terminal or a pipe."),
 ]
 SecretFileOption = Annotated[
     list[str] | None, typer.Option("--secret-file", help="Secret from a file, as name=file. Repeatable.")
@@ -160,7 +160,11 @@ def _secrets(asked: list[str], files: list[str]) -> dict[str, str]:
     secrets: dict[str, str] = {}
     for name in asked:
         if "=" in name:
-            raise InvalidInput("cli.secret", "--secret takes only a name; the value is prompted for", field="--secret")
+            raise InvalidInput(
+                "cli.secret",
+                "--secret takes only a name; the value is read from the terminal or a pipe",
+                field="--secret",
+            )
         secrets[name] = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     for given in files:
         name, equals, file = given.partition("=")

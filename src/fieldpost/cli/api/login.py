@@ -30,7 +30,7 @@ def login(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with the API token. Without it the token is read from FIELDPOST_TOKEN or prompted for.",
+            help="File with the API token. Without it, FIELDPOST_TOKEN or the terminal is read.",
             show_default=False,
         ),
     ] = None,

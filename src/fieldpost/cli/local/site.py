@@ -56,7 +56,7 @@ def init(
         Path | None, typer.Option(help="CA certificate, if central uses a certificate authority of your own.")
     ] = None,
 ) -> None:
-    """Set up a site with a token from --token-file, FIELDPOST_SITE_TOKEN or a prompt.
+    """Set up a site with a token from --token-file, FIELDPOST_SITE_TOKEN or the terminal.
 
     At central, `fieldpost sites add NAME --print-token` prints the token once. `site join` uses an invitation instead.
     """

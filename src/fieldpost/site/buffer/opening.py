@@ -13,21 +13,16 @@ Where a folder cannot be locked (no right to read it, a file system without such
 Windows no file that is open can get another name.
 """
 
-import errno
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fieldpost.core.errors import Unavailable
+from fieldpost.file_lock import try_lock, try_lock_byte, wait_until
 from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, refuse_salvage
 
-if sys.platform != "win32":
-    import fcntl
-
-_AGAIN_S = 0.01
 _WRITE_BYTE = 120
 
 
@@ -43,7 +38,7 @@ def opening(path: Path) -> Iterator[None]:
         return False
 
     try:
-        if not _comes(may_open):
+        if not wait_until(may_open, BUSY_TIMEOUT_MS / 1000):
             raise Unavailable("buffer.busy", f"another program keeps the folder {path.parent} locked")
         yield
     finally:
@@ -66,7 +61,7 @@ def salvaging(path: Path, aside: Path) -> Iterator[None]:
         for file in (path, aside):
             if (index := _handle(file.with_name(f"{file.name}-shm"), os.O_RDWR)) is not None:
                 handles.append(index)
-                _wait_for(path, lambda index=index: _lock_writing(index))  # type: ignore[misc]
+                _wait_for(path, lambda index=index: try_lock_byte(index, _WRITE_BYTE))  # type: ignore[misc]
         yield
     finally:
         for handle in handles:
@@ -81,7 +76,7 @@ def _handle(file: Path, flags: int) -> int | None:
 
 
 def _wait_for(path: Path, is_had: Callable[[], bool]) -> None:
-    if not _comes(is_had):
+    if not wait_until(is_had, BUSY_TIMEOUT_MS / 1000):
         raise Unavailable(
             "buffer.busy",
             f"a script does not let go of {path}",
@@ -89,39 +84,9 @@ def _wait_for(path: Path, is_had: Callable[[], bool]) -> None:
         )
 
 
-def _comes(is_so: Callable[[], bool]) -> bool:
-    """Whether it is so before one's patience is over."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
-    while not is_so():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_AGAIN_S)
-    return True
-
-
-if sys.platform == "win32":
-
-    def _lock_folder(folder: int, *, is_shared: bool) -> bool:
-        return True
-
-    def _lock_writing(index: int) -> bool:
-        return True
-
-else:
-
-    def _lock_folder(folder: int, *, is_shared: bool) -> bool:
-        """Whether it is locked now, or cannot be at all."""
-        try:
-            fcntl.flock(folder, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno != errno.EWOULDBLOCK
-        return True
-
-    def _lock_writing(index: int) -> bool:
-        try:
-            fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _WRITE_BYTE)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise
+def _lock_folder(folder: int, *, is_shared: bool) -> bool:
+    """Whether the folder is locked now, or cannot be locked at all."""
+    try:
+        return try_lock(folder, is_shared=is_shared)
+    except OSError:
         return True

@@ -35,7 +35,7 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
         holder.wait()
         # A killed process leaves its file behind, but not its lock.
         with StoreLock(url):
-            assert (tmp_path / "central.db.lock").read_text() == str(os.getpid())
+            assert (tmp_path / "central.db.lock").read_text().strip() == str(os.getpid())
 
 
 def test_the_lock_is_free_again_after_use(tmp_path: Path) -> None:

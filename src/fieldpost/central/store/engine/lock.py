@@ -1,64 +1,38 @@
-"""The lock file beside an embedded database: one process, and no other, works on the file."""
+"""The lock of an embedded store: one process works on the SQLite file."""
 
-import os
-import sys
 from pathlib import Path
-from types import TracebackType
-from typing import IO
 
-from fieldpost.central.store.engine.database_url import parse_url
-from fieldpost.core.errors import Conflict
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from fieldpost.central.store.engine.store import parse_url
+from fieldpost.core.errors import Conflict, Unavailable
+from fieldpost.file_lock import FileLock
 
 
 class StoreLock:
-    """Held for as long as the process works on the store; on PostgreSQL, where many may, it does nothing."""
+    """Held while a process works on the store, as a context manager. Does nothing for PostgreSQL."""
 
     def __init__(self, url: str) -> None:
         parsed = parse_url(url)
         is_embedded = parsed.get_backend_name() == "sqlite"
         self._path = Path(f"{parsed.database}.lock") if is_embedded else None
-        self._file: IO[str] | None = None
+        self._lock = None if self._path is None else FileLock(self._path)
 
     def __enter__(self) -> "StoreLock":
-        if self._path is None:
+        if self._path is None or self._lock is None:
             return self
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("a+", encoding="utf-8")
         try:
-            _lock(file)
-        except OSError:
-            file.seek(0)
-            holder = file.read().strip()
-            file.close()
+            is_ours = self._lock.acquire()
+        except OSError as error:
+            raise Unavailable("store.no_lock", f"cannot lock {self._path}: {error.strerror or error}") from None
+        if not is_ours:
+            pid = self._lock.pid()
             raise Conflict(
                 "store.locked",
-                f"another process{f' (pid {holder})' if holder else ''} already works on {self._path.stem}",
-                hint="an embedded central is one process: stop the other one, or use PostgreSQL for several",
-            ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
-        self._file = file
+                f"another process{f' (pid {pid})' if pid else ''} is using {self._path.stem}",
+                hint="an embedded central is one process: stop the other one, or use PostgreSQL",
+            )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _lock(file: IO[str]) -> None:
-    if sys.platform == "win32":
-        # A byte far behind the pid, so that others can still read who holds it.
-        file.seek(1 << 20)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
