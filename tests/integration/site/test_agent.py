@@ -190,7 +190,7 @@ async def test_an_agent_that_starts_on_a_full_disk_forwards_what_is_buffered(
 
 
 def test_a_lock_that_cannot_be_made_is_told_by_its_file(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="cannot open .* for writing") as caught, AgentLock(tmp_path / "nowhere"):
+    with pytest.raises(Unavailable, match=r"cannot open .* for writing") as caught, AgentLock(tmp_path / "nowhere"):
         pass
     assert caught.value.code == "agent.no_lock"
 
