@@ -10,10 +10,11 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from fieldpost.cli.api.arguments import CursorOption, LimitOption
-from fieldpost.cli.api.filters import AUDIT_FILTERS, filtered
+from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.options import central
 from fieldpost.cli.output import Table, moment, show_table
 from fieldpost.core.errors import InvalidInput, Unavailable
+from fieldpost.core.search.filters import AUDIT_FILTERS
 
 app = typer.Typer(help="The audit log: actions and deliveries.", no_args_is_help=True)
 

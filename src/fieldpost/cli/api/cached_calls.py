@@ -6,9 +6,10 @@ import typer
 
 from fieldpost.cli.api import intents
 from fieldpost.cli.api.arguments import CursorOption, LimitOption, ReasonOption, SiteArgument, WaitOption
-from fieldpost.cli.api.filters import CALL_FILTERS, filtered
+from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import Cell, Table, done, moment, print_json, show_fields, show_table
+from fieldpost.core.search.filters import CALL_FILTERS
 
 app = typer.Typer(help="Cached calls of the sites: external calls and database writes.", no_args_is_help=True)
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldpost.cli.api.arguments import CursorOption, LimitOption
-from fieldpost.cli.api.filters import INTENT_FILTERS, filtered
+from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.api.watching import WatchOption, watch
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import Table, done, print_json, show_fields, show_table
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
+from fieldpost.core.search.filters import INTENT_FILTERS
 
 if TYPE_CHECKING:
     from fieldpost.link.http.client import ApiClient

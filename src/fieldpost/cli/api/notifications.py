@@ -8,10 +8,11 @@ import typer
 
 from fieldpost.cli.api.arguments import CursorOption, LimitOption, NotificationIdArgument, ReasonOption, YesOption
 from fieldpost.cli.api.bulk_actions import BulkRequest
-from fieldpost.cli.api.filters import BULK_FILTERS, NOTIFICATION_FILTERS, filtered
+from fieldpost.cli.api.filters import BULK_FILTERS, filtered
 from fieldpost.cli.api.watching import WatchOption, watch
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import Cell, Table, done, print_rows, short, show_fields, show_table
+from fieldpost.core.search.filters import NOTIFICATION_FILTERS
 
 app = typer.Typer(help="Notifications at central.", no_args_is_help=True)
 

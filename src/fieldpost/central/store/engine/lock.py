@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fieldpost.central.store.engine.store import parse_url
+from fieldpost.central.store.engine.database_url import parse_url
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.file_lock import FileLock
 
