@@ -38,7 +38,7 @@ INSERT INTO messages (message_id, category, target, payload, created_at)
 VALUES (?, 'notification', 'central', ?, ?)
 """
 AT_ONCE = 20_000
-"""Rows made and inserted at a time."""
+"""Rows inserted per statement."""
 
 
 async def run(report: Report, stores: Stores, quick: bool) -> None:
@@ -72,7 +72,7 @@ def fill(file: Path, rows: int) -> None:
 
 
 async def forward_all(file: Path, url: str, token: str) -> dict[str, float]:
-    """What the child does, and what it says of it."""
+    """Run the measurement in the child and print the result."""
     began = time.perf_counter()
     buffer = Buffer(file)
     first = buffer.take(datetime.now(UTC), items_max=500, bytes_max=1_000_000)

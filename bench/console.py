@@ -1,20 +1,18 @@
-"""`console`: every page of the console on a table that has grown for a year (`bench/grown.py`), over real HTTP.
+"""`console`: every page of the console over real HTTP, on a table with a year of data (`bench/grown.py`).
 
-5,000,000 rows, 200,000 with --quick, or as many as --rows says, on both stores. Central's front runs in a process of
-its own, without the dispatcher; pages are asked for one after the other over one kept connection, by turns and each
-turn in another order, so that a slow moment of the machine hits all. Whatever the table of pages answers by GET is
-asked for, with filters, words, times and the like as people use them, each turn of another site, list or person; a page
-that this file cannot fill is named and nothing is measured.
+5,000,000 rows (200,000 with --quick, or --rows), on both stores. Central's front runs in its own process, without the
+dispatcher. Pages are requested one after the other over one connection, in rounds with a different order each, so that
+a slow moment of the machine affects all pages. Every GET page is requested, with typical filters, words and times, each
+round for another site, list or user. If this file has no values for a page, the benchmark names it and stops.
 
-What is measured is what somebody meets who uses a central that others use too: it has been running for a while, and a
-look that many share (`watch.glance`) is as old as it is in production, a second or some, after which one request pays
-for the next. After that every page is asked for some more times as if nobody had looked for a while, so that it shares
-nothing: the p95 of these first looks is told beside the rest, and that of the slowest page by itself.
+The main figures are those of a user of a busy central: shared reads (`watch.shared_read`) are about a second old, and
+now and then one request pays for a fresh one. Then every page is requested a few more times without any shared read:
+the p95 of these first requests is reported too, and separately for the slowest page.
 
-Figures are pages a second, by the median; the notes say p50 and p95 in milliseconds, and how many bytes the first load
-takes with all that the page needs, headers included, compressed. The reference of the outbox, of the health page and of
-the parked groups are their own questions by hand, one after the other on one bare connection
-(`bench/table_by_hand.py`): figures, counts and list, but no session, no menu and no HTML. Other pages have none.
+Figures are pages per second (median); the notes give p50 and p95 in milliseconds and the size of the first load,
+headers included, compressed. The references for notifications, health and parked groups are the same queries written by
+hand, one after the other on one connection (`bench/table_by_hand.py`), without session, menu and HTML. Other pages have
+no reference.
 """
 
 import asyncio
@@ -56,26 +54,26 @@ ERROR = "451 try again later"
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 _COUNTS = {"site-": SITES, "ops": LISTS, "person-": 20}
-"""What there is of each in a grown store."""
+"""Number of rows of each kind in a grown store."""
 _NUMBERED = re.compile(rf"\b({'|'.join(_COUNTS)})7\b")
 
 Call = Callable[[], Awaitable[object]]
 Browsers = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
-"""One who has logged in, and a stranger."""
+"""A logged-in visitor and an anonymous one."""
 
 
 @dataclass
 class Visit:
-    """One address, and what came of asking for it."""
+    """One URL and its measurements."""
 
     path: str
     by_hand: Call | None = None
     is_for_anyone: bool = False
-    """Before one has logged in: afterwards it leads elsewhere."""
+    """Requested without a session: with one it redirects."""
     first_load_bytes: int = 0
     took_s: list[float] = field(default_factory=list)
     first_took_s: list[float] = field(default_factory=list)
-    """When nobody had looked for a while."""
+    """Without shared reads."""
     hand_took_s: list[float] = field(default_factory=list)
 
 
@@ -91,7 +89,7 @@ async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] 
 
 
 def _visits(places: Mapping[str, str], hand: Hand, kept: GrownStore) -> list[Visit]:
-    """Every page as it is, and those that can be filtered as people filter them."""
+    """Every page without and with typical filters."""
     by_hand: dict[str, Call] = {
         "/": lambda: hand.kpis(BY),
         "/notifications": _outbox(hand, lambda: hand.page(None)),
@@ -140,7 +138,7 @@ def _filters(path: str, hand: Hand, kept: GrownStore) -> list[tuple[dict[str, st
 
 
 def _outbox(hand: Hand, the_list: Call) -> Call:
-    """Its tiles, the numbers on its tabs, and its list."""
+    """Tiles, tab counts and list."""
 
     async def ask() -> None:
         await hand.kpis(BY)
@@ -169,7 +167,7 @@ async def _measure(browsers: Browsers, visits: Sequence[Visit], rounds: int, fir
 
 
 async def _ask(browsers: Browsers, visit: Visit, number: int, headers: Mapping[str, str] | None = None) -> float:
-    """How long the page took."""
+    """Duration of the request."""
     path = _of_another(visit.path, number)
     began = time.perf_counter()
     async with browsers[visit.is_for_anyone].get(path, headers=headers, allow_redirects=False) as answer:
@@ -181,14 +179,14 @@ async def _ask(browsers: Browsers, visit: Visit, number: int, headers: Mapping[s
 
 
 def _of_another(path: str, number: int) -> str:
-    """The same page of another site, list or person, unless it is about one message, which is of one site."""
+    """The same page for another site, list or user, unless it is about one message."""
     if _ID.search(path):
         return path
     return _NUMBERED.sub(lambda found: f"{found[1]}{(7 + number) % _COUNTS[found[1]]}", path)
 
 
 async def _first_load(session: aiohttp.ClientSession, path: str) -> int:
-    """How much a browser that was never here fetches: the page, and what it names."""
+    """Bytes that a browser without a cache loads: the page and its assets."""
     async with session.get(path, allow_redirects=False) as answer:
         page = await answer.read()
         if answer.status != 200:
@@ -236,7 +234,7 @@ def _ms(took_s: Sequence[float], part: float = 0.95) -> float:
 
 
 def _short(path: str) -> str:
-    """An id says nothing, and a table has an end."""
+    """Replace ids in names, because they carry no meaning."""
     path = _ID.sub("ID", path)
     path = re.sub(r"link=[^&]*", "link=…", path)
     return path if len(path) <= 44 else path[:43] + "…"
@@ -244,7 +242,7 @@ def _short(path: str) -> str:
 
 @asynccontextmanager
 async def _served(kept: GrownStore) -> AsyncIterator[tuple[Browsers, dict[str, str]]]:
-    """Those who visit a central on this store, and values for the parameters of its pages."""
+    """Visitors of a central on this store, and values for the parameters of its pages."""
     central = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

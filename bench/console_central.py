@@ -1,11 +1,11 @@
-"""Central's front over a grown store, as a process of its own: what `console` asks for pages.
+"""Central's front over a grown store in its own process, for `console`.
 
-`python -m bench.console_central URL MICROSECONDS` prints its address, a session's cookie, a token's id and a link, and
-serves until its input ends. Its time begins when the store was grown. Nothing is dispatched, purged or sampled, so that
-the store stays as it is, but for the account of who looks.
+`python -m bench.console_central URL MICROSECONDS` prints its address, a session cookie, a token id and a link, and
+serves until its input ends. Its clock starts at the time the store was grown. Nothing is dispatched, purged or sampled,
+so the store stays unchanged except for the visitor's account.
 
-Several looks are shared for a moment by all who ask (`watch.glance`), here as in production. A request with the header
-FIRST comes so long after the one before that none is: the page that somebody opens first, after a while.
+Shared reads (`watch.shared_read`) work as in production. For a request with the header FIRST the clock jumps ahead, so
+that no earlier read is shared.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ LEAP_S = 15.0
 
 
 class LookClock(SystemClock):
-    """Goes on from a given moment, and can leap for those who measure durations."""
+    """Starts at a given time; the monotonic time can jump ahead."""
 
     def __init__(self, start: datetime) -> None:
         self._behind = super().now() - start
@@ -58,7 +58,7 @@ class LookClock(SystemClock):
 
 
 class Leaping:
-    """Before a request that says so lies a while."""
+    """Jump ahead before each request with the header FIRST."""
 
     def __init__(self, app: ASGIApp, clock: LookClock) -> None:
         self._app = app

@@ -86,7 +86,7 @@ async def drain(store: Store, rows: int) -> float:
 
 
 async def compare_two(report: Report, store: Store, rows: int) -> None:
-    """Two processes against one, each from a start signal to an empty table."""
+    """Two processes compared with one, from the start signal to an empty table."""
     rates: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(3):
         for count in (1, 2):
@@ -121,7 +121,7 @@ async def drain_by_processes(url: str, rows: int, count: int) -> float:
 
 
 async def dispatch_until_killed(url: str) -> None:
-    """One of several processes: says that it is ready, waits for the word, and dispatches."""
+    """A worker process: report ready, wait for the start signal, dispatch."""
     store = open_store(url)
     node = f"node-{os.getpid()}"
     dispatcher = Dispatcher(store, {"email": NoOp()}, node, SystemClock(), random.Random(1), OPTIONS)

@@ -1,10 +1,10 @@
-"""`email`: drain mails to a sink that throws them away, over 20 connections; again with 20 ms per round trip.
+"""`email`: send mails to a sink over 20 connections, without delay and with 20 ms per round trip.
 
-Reference: a bare aiosmtplib loop, 20 clients that stay connected, each sending the same ready-made bytes one after the
-other. Ours: the email adapter with `max_connections = 20`, 64 attempts under way at a time as a dispatcher has them,
-each with a notification of its own: settings read, addresses checked, the mail built, the gate asked, a result for
-each target. Sink and delay are processes of their own. Building alone is given in ms, and the whole way through store
-and dispatcher (claim, attempt, apply with all its rows) as rows/s beside it.
+Reference: a bare aiosmtplib loop with 20 connected clients, each sending the same prepared bytes one after the other.
+Ours: the email adapter with `max_connections = 20` and 64 concurrent attempts, as in a dispatcher, each with its own
+notification: settings parsed, addresses checked, mail built, gate checked, one result per target. Sink and delay run in
+their own processes. The notes give the time to build a mail (ms), and the rate of the whole path through store and
+dispatcher (claim, attempt, apply).
 """
 
 import asyncio
@@ -149,7 +149,7 @@ def _target(number: int) -> str:
 
 
 class _Counting(EmailAdapter):
-    """Tells when all are delivered."""
+    """Set the event when all mails are delivered."""
 
     def __init__(self, wanted: int) -> None:
         super().__init__()

@@ -1,15 +1,14 @@
-"""`enqueue`: a script's `send()`, durable, 519-byte rows; one caller, and sixteen threads that share commits.
+"""`enqueue`: durable `send()` of 519-byte rows by one caller, and by sixteen threads that share commits.
 
-Reference: the same bytes by hand into a bare SQLite table (id and text, both by apsw, WAL, synchronous FULL): for one
-caller one row a commit; for sixteen a queue, and a thread that commits whatever waits together. Ours: `send()`, which
-checks the texts, makes the id, encodes the notification, and writes it where the agent takes it.
+Reference: the same bytes written by hand into a plain SQLite table (id and text; apsw, WAL, synchronous FULL): one row
+per commit for one caller; for sixteen, a queue and a thread that commits all waiting rows together. Ours: `send()`,
+which checks the texts, creates the id, encodes the notification and writes it to the buffer.
 
-Where the time goes, one caller (0.80 to 0.85 of the reference, where a sync is quick): both write two pages a commit
-and sync once; a lone caller's row is one statement, as is the reference's. What is left are some 25 µs: the checks, the
-id, the time and the encoding, the look whether the file still has the buffer's name (a salvage may have taken it away),
-and the committer. Without the sync all of it is 7 µs: after each sync the processor fetches the code anew, so what
-counts is how much code there is. Sixteen threads (0.71 to 0.83) pay for it in turn; what else they wait for, the
-reference waits for too. Pages of 2,048 bytes gain 2 %: not worth what they cost whoever reads a damaged file.
+Where the time goes for one caller (0.80 to 0.85 of the reference on a disk with fast sync): both write two pages per
+commit and sync once. The remaining 25 µs are the checks, the id, the time, the encoding, the check that the file still
+has the buffer's name (a salvage may have renamed it), and the committer. Without the sync all of it takes 7 µs: after a
+sync the processor's instruction cache is cold, so the amount of code counts. Sixteen threads (0.71 to 0.83) pay for it
+one after the other. Pages of 2,048 bytes gain 2 %, which is not worth a harder salvage of damaged files.
 """
 
 import os
@@ -29,7 +28,7 @@ from fieldpost.link.credentials import issue
 THREADS = 16
 ROW_BYTES = 519
 ROUNDS = 21
-"""Many and short, in turn: what a sync costs changes from second to second, and should change for both alike."""
+"""Many short rounds, alternating: the cost of a sync varies over time and should vary for both alike."""
 SUBJECT = "Pressure at pump 3 fell below 2.1 bar"
 
 
@@ -75,14 +74,14 @@ def _rate(work: Callable[[], None], callers: int, count: int) -> float:
 
 
 def _frame_bytes(site: Site) -> int:
-    """What the buffered row of a notification with an empty body has."""
+    """Size of the buffered row of a notification with an empty body."""
     message = site._buffer.find(site.notify.to("operators").send(SUBJECT, ""))
     assert message is not None
     return len(message.payload.encode())
 
 
 class Raw:
-    """By hand: one table, one connection; grouped by a thread that commits what waits."""
+    """Reference: one table and one connection, with group commit by a thread."""
 
     def __init__(self, path: Path, *, is_grouped: bool) -> None:
         self._connection = apsw.Connection(str(path))

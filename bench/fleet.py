@@ -1,24 +1,23 @@
-"""`fleet`: 1,000 sites and one `fieldpost central` on PostgreSQL, each as it ships, with every interval at its default.
+"""`fleet`: 1,000 sites and one `fieldpost central` on PostgreSQL, with default settings.
 
-The sites are real link clients in two processes (`fleet_sites.py`): 900 that have next to nothing to do, and 100 with a
-buffer on disk, the forwarder and the reports of an agent. Central is one process, with dispatching on: what arrives is
-mailed to a sink meanwhile. In turn:
+The sites are real link clients in two processes (`fleet_sites.py`): 900 light ones, and 100 with a buffer on disk, the
+forwarder and the reports of an agent. Central is one process and dispatches to a mail sink. In turn:
 
-- *idle*: all are connected, each by a data and a control connection. Memory is what the process grew by since before
-  they came, over the sites; CPU is what it takes while nothing happens, in µs of one core in a second for each site.
-- *reconnect*: central is killed and started again at once; meanwhile every site has a notification to send. A site is
-  back when central has a health report and that notification of it, both over new connections.
-- *drain*: 100 sites begin at the same moment to forward the same number of rows each. A site is through when its last
-  row is stored. Meanwhile central's table is asked every half second how old the oldest site's newest report is.
+- *idle*: all sites are connected, with a data and a control connection each. Memory is the growth of the process per
+  site; CPU is the idle load, in µs of one core per second and site.
+- *reconnect*: central is killed and restarted while every site has a notification to send. A site is back when central
+  has a health report and that notification from it, both over new connections.
+- *drain*: 100 sites start at the same moment to forward the same number of rows. A site is done when its last row is
+  stored. Every half second the table is queried for the age of the oldest site report.
 
-There is no reference, so there are no ratios: the targets stand in the notes. Sites, central, the database, the mail
-sink and whoever measures share one machine. `--quick` is a fifth of it: 200 sites, 20 of which drain 20,000 rows; its
-drain is over before a report could be late.
+There is no reference and therefore no ratio: the targets are in the notes. Sites, central, database, mail sink and
+measurement share one machine. `--quick` uses a fifth: 200 sites, 20 of which drain 20,000 rows; its drain is too short
+for late reports.
 
-Seen on two shared cores (load 6 from other work), PostgreSQL 15, November 2026: idle 76 kB and 73 µs/s for each site at
-central, 7 % of a core for all; an agent's part 496 kB and 1.3 ms/s; all back 18.7 s after the kill, 10 to 15 s of which
-sites rest before they try again; 200,000 rows in 41 s (4,900/s) beside mailing; slowest over fastest 1.02; the oldest
-report 30.5 s; central at most 220 MB. With twice that load: back after 25 to 32 s, 3,000 rows/s, 1.03, 33.8 s, 220 MB.
+Measured on two shared cores (load 6 from other work), PostgreSQL 15, November 2026: idle 76 kB and 73 µs/s per site at
+central, 7 % of a core for all; an agent 496 kB and 1.3 ms/s; all sites back 18.7 s after the kill, of which they wait
+10 to 15 s before reconnecting; 200,000 rows in 41 s (4,900/s) with mailing; slowest/fastest 1.02; oldest report 30.5 s;
+central at most 220 MB. With twice that load: back after 25 to 32 s, 3,000 rows/s, 1.03, 33.8 s, 220 MB.
 """
 
 import asyncio
@@ -102,7 +101,7 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
 
 
 class Fleet:
-    """The whole scene, and what is measured in it."""
+    """The whole setup and its measurements."""
 
     def __init__(
         self, report: Report, scale: Scale, central: "Central", database: "asyncpg.Connection[asyncpg.Record]"
@@ -114,7 +113,7 @@ class Fleet:
         self._database = database
 
     async def connect(self, since: datetime) -> None:
-        """All sites, which were made after this moment, come for the first time and send a notification."""
+        """Wait until all sites, created after this time, have connected and sent a notification."""
         await self._order("say 1")
         await self._until_back(since)
 
@@ -168,7 +167,7 @@ class Fleet:
                 await asyncio.sleep(0.2)
 
     async def _through(self, since: datetime) -> list[float]:
-        """After how long each site that is through was; the big count only once there is something to be found."""
+        """Time until each finished site was done; the expensive count runs only when needed."""
         if await self._database.fetchval(_STORED, since) < self._scale.rows:
             return []
         return [row[0] for row in await self._database.fetch(_THROUGH, since, self._scale.rows_each)]
@@ -186,7 +185,7 @@ class Fleet:
 
 
 class Process:
-    """A child whose use of the machine is looked at."""
+    """A child process with measured resource usage."""
 
     process: asyncio.subprocess.Process
 
@@ -206,7 +205,7 @@ class Process:
 
 
 class Central(Process):
-    """`fieldpost central`, as an operator starts it; it keeps its port over a restart."""
+    """`fieldpost central` as an operator starts it; keeps its port over a restart."""
 
     def __init__(self, store_url: str, folder: Path) -> None:
         with socket.socket() as free:
@@ -243,14 +242,14 @@ class Central(Process):
 
 
 class Group(Process):
-    """A process full of sites."""
+    """A process that runs many sites."""
 
     def __init__(self, kind: str, count: int, process: asyncio.subprocess.Process) -> None:
         self.kind = kind
         self.count = count
         self.process = process
         self.alone = self.memory()
-        """Before there were any."""
+        """Usage before any site was created."""
 
     async def order(self, command: str) -> None:
         assert self.process.stdin is not None
@@ -286,7 +285,7 @@ async def sites(kind: str, url: str, folder: Path, named: Sequence[tuple[str, st
 
 
 async def _furnish(url: str, port: int, count: int) -> list[tuple[str, str]]:
-    """A mail channel, lists and sites; the sites' names and tokens."""
+    """Create a mail channel, lists and sites; return the sites' names and tokens."""
     store, now = open_store(url), datetime.now(UTC)
     settings = {"host": HOST, "port": port, "tls": "none", "from_address": "alerts@plant.example"}
     await store.write(lists.add_channel, Channel("mail", "email", settings, is_default=True), now)

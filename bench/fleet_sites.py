@@ -1,15 +1,14 @@
 """The sites of `fleet`, many in one process: `python -m bench.fleet_sites light|whole URL FOLDER < TOKENS`.
 
-A light site has the real link of an agent, control and data connection, and nothing on disk: it reports that it is
-well, answers that it has no calls, and now and then has one notification to send. A whole site is what an agent runs
-for notifications: a folder, a buffer on disk, the forwarder, the control connection with its reports. Every interval is
-the default one.
+A light site has the real link of an agent (control and data connection) and nothing on disk: it reports health, answers
+that it has no calls, and occasionally sends a notification. A whole site runs the parts of an agent for notifications:
+a folder, a buffer on disk, the forwarder, and the control connection with its reports. All intervals are the defaults.
 
-Tokens come on stdin, one a line, up to an empty line; then commands, each answered by one line:
+Tokens are read from stdin, one per line, up to an empty line; then commands, each answered by one line:
 
     say N       every site has N notifications to send
-    fill N      every whole site has N in its buffer, and does not forward yet
-    forward     the whole sites begin to forward again
+    fill N      every whole site has N notifications in its buffer and does not forward yet
+    forward     the whole sites start to forward
 """
 
 import asyncio
@@ -62,7 +61,7 @@ class Site(Protocol):
 
 
 class LightSite:
-    """The link of a site that has next to nothing to do."""
+    """The link of a light site."""
 
     def __init__(self, url: str, token: str, number: int) -> None:
         def endpoint() -> Endpoint:
@@ -108,7 +107,7 @@ class LightSite:
         return ReconcileAnswer(incarnation="light", after=message.after, until=0, high=0, sent_at=now, rows=())
 
     async def _report(self) -> None:
-        """As `site/reporting/control.py` does: at once when the connection opens, and then at every interval."""
+        """Like `site/reporting/control.py`: when the connection opens, then at every interval."""
         options = self._report_options
         due = 0.0
         while True:
@@ -136,7 +135,7 @@ class LightSite:
 
 
 class WholeSite:
-    """What an agent runs for notifications."""
+    """The parts of an agent that handle notifications."""
 
     def __init__(self, path: Path, name: str, url: str, token: str, number: int) -> None:
         folder = create_folder(path, name, url, token)

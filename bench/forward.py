@@ -1,13 +1,12 @@
-"""`forward`: from a site's buffer to a row at central, acked and cleared, over the link; 1 and 20 sites, both stores.
+"""`forward`: from a site's buffer to a row at central, acked and removed, over the link; 1 and 20 sites, both stores.
 
-Central is a process of its own in which nothing is dispatched. Ours: real buffers, forwarders and link clients, all
-sites in one process, each with its data connection open already; a round ends when every buffer is empty. Reference: a
-bare WebSocket server in a process of its own that writes the same two rows for each notification (see `ingest`) and
-answers after the commit; as many connections, each with batches of 100, the next one after the answer. It has no buffer
-to read and to clear, no tokens, no limits, and checks nothing. On PostgreSQL with 20 sites ours is bound by the two
-cores that carry sites, central and database together: half of a row's time is the database's, for both, the rest goes
-to central and to the sites' buffers in equal parts (ADR 0023). Both processes set aside what they have loaded, as
-`fieldpost central` and `fieldpost site` do.
+Central is a process without a dispatcher. Ours: real buffers, forwarders and link clients, all sites in one process,
+each with an open data connection; a round ends when every buffer is empty. Reference: a plain WebSocket server process
+that writes the same two rows per notification (see `ingest`) and replies after the commit; the same number of
+connections, each with batches of 100, one at a time. It has no buffer, no tokens, no limits and no checks. On
+PostgreSQL with 20 sites ours is limited by the two cores that run sites, central and database: half of the time per row
+is the database's, for both; the rest is shared equally by central and the sites' buffers (ADR 0023). Both processes
+freeze loaded objects for the garbage collector, as `fieldpost central` and `fieldpost site` do.
 """
 
 import asyncio
@@ -82,7 +81,7 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
 
 
 class FleetSite:
-    """One site: a buffer and what empties it."""
+    """One site: a buffer and its forwarder."""
 
     def __init__(self, folder: Path, url: str, token: str) -> None:
         self.buffer = Buffer(folder / "buffer.db")
@@ -109,7 +108,7 @@ class FleetSite:
 
 @asynccontextmanager
 async def fleet(url: str, tokens: Sequence[str]) -> AsyncIterator[list[FleetSite]]:
-    """Sites that have spoken to central once."""
+    """Sites that have connected to central once."""
     with tempfile.TemporaryDirectory() as folder:
         sites = []
         try:
@@ -143,7 +142,7 @@ async def send_bare(socket: Socket, batches: Sequence[bytes]) -> None:
 
 @asynccontextmanager
 async def served(what: str, store_url: str, sites: int) -> AsyncIterator[tuple[str, list[str]]]:
-    """A central of this kind in a process of its own: its URL and the tokens of its sites."""
+    """A central of this kind in its own process: its URL and the tokens of its sites."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.forward_central", what, store_url, str(sites)), stdout=asyncio.subprocess.PIPE
     )

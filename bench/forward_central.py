@@ -1,6 +1,6 @@
-"""The other end of `forward` and `backlog`: `python -m bench.forward_central ours|bare STORE_URL SITES`.
+"""The central side of `forward` and `backlog`: `python -m bench.forward_central ours|bare STORE_URL SITES`.
 
-Prints its URL and its sites' tokens in one line, and serves until it is told to stop.
+Prints its URL and its sites' tokens on one line, and serves until it is stopped.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ async def ours(store_url: str, sites: int, stop: asyncio.Event) -> None:
 
 
 async def bare(store_url: str, sites: int, stop: asyncio.Event) -> None:
-    """As plain as it can be: decode, insert, commit, answer. One writer on SQLite, a connection each on PostgreSQL."""
+    """The plain reference: decode, insert, commit, reply. One writer on SQLite, one connection each on PostgreSQL."""
     decoder = msgspec.json.Decoder(Submit)
     writer = RawSqlite(store_url) if store_url.startswith("sqlite") else None
 

@@ -1,13 +1,13 @@
-"""A central store that has grown for a year, built once by set-based SQL, kept outside the tree and shared.
+"""A central store with a year of data, built once by set-based SQL, kept outside the tree and shared.
 
-Of the rows most are delivered, spread over 410 days so that one in nine is past a retention of a year. What is alive
-does not grow with history: 20,000 are pending or retrying (one in ten of them held), 10,000 parked, 3,000 were
-delivered within the last minute; 200 sites, 100 lists. Each row has a target, its audit entries (some three) and, once
-tried, an attempt. All is indexed for search as the leading node does it, a thousand at a time.
-The table's time stands still at `GrownStore.now`, when it was built.
+Most rows are delivered, spread over 410 days, so that one in nine is older than a retention of a year. The live part is
+independent of the history: 20,000 pending or retrying (one in ten held), 10,000 parked, 3,000 delivered within the last
+minute; 200 sites, 100 lists. Each row has a target, about three audit entries and, if attempted, an attempt. All rows
+are indexed for search as the leader does it, a thousand at a time. Time is frozen at `GrownStore.now`, when it was
+built.
 
-It is kept in the folder that FIELDPOST_BENCH_FOLDER names, else in one within the temporary folder: some 4 GB for a
-million rows of both kinds. A change of the tables, or of how they are filled, builds it anew.
+Stores are kept in the folder FIELDPOST_BENCH_FOLDER, or in the temporary folder: about 4 GB per million rows for both
+kinds. A change of the tables or of the filling code rebuilds them.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ RETENTION_DAYS = 365
 LIVE, PARKED, JUST_DELIVERED = 20_000, 10_000, 30_000
 SITES = 200
 SWEEP = 1000
-"""So many rows are indexed for search together."""
+"""Rows indexed for search per batch."""
 RARE = 250_000
-"""One row in so many has the rare word in its subject."""
+"""One row in this many has the rare word in its subject."""
 BUILT = "built"
 FOLDER = "FIELDPOST_BENCH_FOLDER"
 BY_HAND = {
@@ -56,7 +56,7 @@ BY_HAND = {
     "rare": "subject like '%flood%'",
     "common": "subject like '%stopped%'",
 }
-"""What is asked for, each by a term of its own in the table `by_hand`."""
+"""Search values, each with its own term in the table `by_hand`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class GrownStore:
 
 
 class Grown:
-    """Grown stores of one number of rows, of either kind."""
+    """Grown stores with one number of rows, of either kind."""
 
     def __init__(self, rows: int, postgres: "KeptServer", folder: Path) -> None:
         self.rows = rows
@@ -75,7 +75,7 @@ class Grown:
         self._folder = folder
 
     async def build(self, kind: str) -> GrownStore:
-        """The kept one; it is built first where there is none. Nothing may change it: see `copy`."""
+        """The shared store, built on first use. Read only: to change it, use `copy`."""
         name = f"grown{self.rows}"
         url = f"sqlite:///{self._folder / name}.db" if kind == "sqlite" else self._postgres.url(name)
         mark = self._folder / f"{name}.{kind}.{BUILT}"
@@ -96,7 +96,7 @@ class Grown:
 
     @asynccontextmanager
     async def copy(self, kind: str) -> AsyncIterator[GrownStore]:
-        """A copy to work on, gone afterwards."""
+        """A temporary copy to modify."""
         kept = await self.build(kind)
         name = f"copy{self.rows}"
         await self._remove(kind, name)
@@ -121,7 +121,7 @@ class Grown:
 
 @contextmanager
 def grown(rows: int) -> Iterator[Grown]:
-    """Where grown stores are kept: one place for each way to fill them, so that a change of it builds them anew."""
+    """Folder of the grown stores; its name depends on the filling code, so that a change rebuilds them."""
     place = Path(os.environ.get(FOLDER) or Path(tempfile.gettempdir()) / "fieldpost-bench")
     folder = place / _filling()
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def grown(rows: int) -> Iterator[Grown]:
 
 
 class KeptServer(PostgresServer):
-    """A durable PostgreSQL server whose cluster stays when it stops."""
+    """A durable PostgreSQL server whose cluster survives a stop."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(durable=True)
@@ -159,19 +159,19 @@ class KeptServer(PostgresServer):
 
 
 def _filling() -> str:
-    """What the content depends on."""
+    """Digest of everything the content depends on."""
     ways = [inspect.getsource(way) for way in (_statements, _index)]
     numbers = (SPAN_DAYS, RETENTION_DAYS, LIVE, PARKED, JUST_DELIVERED, SITES, SWEEP, RARE, BODY[:200])
     return sha256("".join([*ways, str(numbers)]).encode()).hexdigest()[:12]
 
 
 def _beside() -> str:
-    """What the content of the smaller tables depends on."""
+    """Digest of everything the content of the smaller tables depends on."""
     return sha256(inspect.getsource(grown_beside).encode()).hexdigest()
 
 
 async def _put_beside(kept: GrownStore) -> None:
-    """What people look at beside the notifications, in place of what an earlier version put there."""
+    """Fill the tables beside the notifications, replacing the rows of an earlier version."""
     if kept.url.startswith("sqlite"):
         connection = sqlite_module.connect(parse_url(kept.url).database, isolation_level=None)
         for statement in ("begin", *grown_beside.statements(grown_beside.SQLITE, kept.now), "commit"):
@@ -186,7 +186,7 @@ async def _put_beside(kept: GrownStore) -> None:
 
 
 async def _migrate(url: str) -> None:
-    """Bring the schema up to date; the databases learn of new indexes as they do in a quiet night."""
+    """Migrate the schema and update statistics of new indexes."""
     store = open_store(url)
     schema = await store.read(schema_of)
     await store.close()
@@ -219,7 +219,7 @@ _behind = Statement(
 
 
 def _index(conn: Connection, after: tuple[datetime, str]) -> tuple[datetime, str] | None:
-    """Index some thousands of rows behind this place for search, SWEEP at a time; where it came to."""
+    """Index some thousand rows after this position, SWEEP at a time; return the new position."""
     found = _behind.run(conn, at=after[0], id=after[1], limit=50 * SWEEP)
     for at in range(0, len(found), SWEEP):
         some = found[at : at + SWEEP]
@@ -236,7 +236,7 @@ async def _fill(url: str, rows: int, now: datetime) -> None:
         connection.close()
         return
     connection = await asyncpg.connect(url)
-    # No look for the parent of each row.
+    # Skip the foreign key check per row.
     await connection.execute("set session_replication_role = replica")
     await connection.execute("set maintenance_work_mem = '1GB'")
     for statement in _script(_POSTGRESQL, postgresql.dialect(), rows, now):
@@ -245,7 +245,7 @@ async def _fill(url: str, rows: int, now: datetime) -> None:
 
 
 async def _settle(url: str) -> None:
-    """As the databases are after a quiet night."""
+    """Vacuum and analyze."""
     if url.startswith("sqlite"):
         connection = sqlite_module.connect(parse_url(url).database, isolation_level=None)
         connection.execute("analyze")
@@ -267,12 +267,12 @@ def _script(d: "_Dialect", dialect: Dialect, rows: int, now: datetime) -> Iterat
 
 @dataclass(frozen=True)
 class _Dialect:
-    """What the two databases say differently; `{}` is where the argument goes."""
+    """SQL that differs between the databases; `{}` is the argument."""
 
     numbers: str
-    """1 to so many, as a table with the column n."""
+    """The numbers 1 to n as a table with the column n."""
     moment: str
-    """A moment, from microseconds."""
+    """A timestamp from microseconds."""
     id: str
     digest: str
     event: str
@@ -299,8 +299,9 @@ _SQLITE = _Dialect(
 
 
 def _statements(d: _Dialect, rows: int, now: int) -> Iterator[str]:
-    """Row 1 is the oldest. The last LIVE are alive and were made within the last two hours; the JUST_DELIVERED before
-    them were delivered within the last ten minutes; the rest lies evenly over the span."""
+    """Row 1 is the oldest. The last LIVE rows are live and were created within the last two hours; the JUST_DELIVERED
+    before them were delivered within the last ten minutes; the rest is spread evenly.
+    """
     live, just = rows - LIVE, rows - LIVE - JUST_DELIVERED
     step = SPAN_DAYS * DAY_US // rows
     created, ended, retried = d.moment.format("at"), d.moment.format("at + 1000"), d.moment.format("at + 60000000")
@@ -378,7 +379,7 @@ def _statements(d: _Dialect, rows: int, now: int) -> Iterator[str]:
         from notifications n cross join (select '9' as mark) as e
         where status = 'discarded'
     """
-    # What the reference finds rows by: an index as good as one can be, for what is asked and no more.
+    # Indexes for the reference: the best possible one for each query.
     moment, id_type, ending = d.columns
     yield f"""
         create table by_hand (term text, created_at {moment}, notification_id {id_type},

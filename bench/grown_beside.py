@@ -1,8 +1,8 @@
-"""What a grown store holds beside its notifications, for whoever looks at it: `console` needs it.
+"""The tables of a grown store beside its notifications, needed by `console`.
 
-200 sites that report, five of them not; a month of KPIs, every minute, and a week of those of twenty sites; a day of
-every site's health; 200,000 cached calls, 1,000 of them parked; 2,000 intents; 100,000 acts of people in the audit log;
-300 bulk actions, of which one is about 10,000 notifications; and one notification with twenty attempts in four cycles.
+200 sites of which five do not report; a month of KPI samples per minute, and a week of those of twenty sites; a day of
+every site's health; 200,000 cached calls, 1,000 of them parked; 2,000 intents; 100,000 operator actions in the audit
+log; 300 bulk actions, one of them on 10,000 notifications; and one notification with twenty attempts in four cycles.
 """
 
 import json
@@ -33,19 +33,19 @@ TABLES = (
     "bulk_action_rows",
     "bulk_actions",
 )
-"""What is filled from nothing here."""
+"""Tables filled here."""
 STORY = "00000000-0000-7000-8000-000000000001"
 """The notification with many attempts."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the two databases say differently; `{}` is where the argument goes."""
+    """SQL that differs between the databases; `{}` is the argument."""
 
     numbers: str
     moment: str
     id: str
-    """From a kind and a number."""
+    """An id derived from a kind and a number."""
     json: str
     digest: str
 
@@ -79,7 +79,7 @@ def bulk_action_id(number: int) -> str:
 
 
 def statements(d: Dialect, at: datetime) -> Iterator[str]:
-    """Whatever an earlier version of this put there goes first."""
+    """Delete the rows of an earlier version first."""
     now = to_microseconds(at)
     yield "delete from audit where kind = 'operator_action'"
     yield from (f"delete from {table} where {_story_of(d)}" for table in ("attempts", "targets", "notifications"))
@@ -93,7 +93,7 @@ def statements(d: Dialect, at: datetime) -> Iterator[str]:
 
 
 def _figures(d: Dialect, now: int) -> Iterator[str]:
-    """Figures that go up and down, by the minute."""
+    """Values that vary from minute to minute."""
     parts = " || ', ' || ".join(f"'\"{kpi.name}\": ' || (n * {7 + place} % 100)" for place, kpi in enumerate(KPIS))
     figures = d.json.format(f"'{{' || {parts} || '}}'")
     taken = d.moment.format(f"{now // MINUTE_US * MINUTE_US} - n * {MINUTE_US}")
@@ -198,7 +198,7 @@ def _acts(d: Dialect, now: int) -> Iterator[str]:
 
 
 def _story(d: Dialect, now: int) -> Iterator[str]:
-    """Tried again and again, and parked for the fourth time."""
+    """Retried three times and parked for the fourth time."""
     begun, error = now - DAY_US, "451 try again later"
     story = _story_id(d)
     end = d.moment.format(begun + ATTEMPTS * MINUTE_US)

@@ -1,4 +1,4 @@
-"""Measuring ours against a reference: interleaved rounds, medians, spread; a table for people or JSON lines."""
+"""Compare ours with a reference: interleaved rounds, medians, spread; output as a table or JSON lines."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fieldpost.run import logs
 
 Round = Callable[[], Awaitable[float]]
-"""One round of work; gives its figure (rows per second)."""
+"""One round of work; returns its figure (rows per second)."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Figure:
 
 @dataclass
 class Report:
-    """Prints each figure as it comes."""
+    """Print each figure as it arrives."""
 
     as_json: bool = False
     figures: list[Figure] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Report:
 
 
 async def compare(name: str, ours: Round, reference: Round, rounds: int, unit: str, notes: str) -> Figure:
-    """Both in turn, so that a slow minute of the machine hits both."""
+    """Alternate both, so that a slow moment of the machine affects both."""
     figures: tuple[list[float], list[float]] = ([], [])
     await reference()
     await ours()
@@ -74,7 +74,7 @@ async def compare(name: str, ours: Round, reference: Round, rounds: int, unit: s
 
 
 def _spread(values: list[float]) -> float:
-    """How far the quickest round lies above the slowest, in parts of the median."""
+    """Spread: (fastest - slowest) / median."""
     return (max(values) - min(values)) / statistics.median(values)
 
 
@@ -87,7 +87,7 @@ class Stopwatch:
 
 
 def log_to_nowhere() -> None:
-    """What is measured logs as in production, one line an attempt, but to nowhere: a terminal's speed is not ours."""
+    """Log as in production, one line per attempt, but discard the output."""
     logs.configure(stream=open(os.devnull, "w"))  # noqa: SIM115
 
 

@@ -1,7 +1,7 @@
-"""`ingest`: batches of 500 into the store, insert-if-absent with the audit entry, acked.
+"""`ingest`: batches of 500 into the store: insert if absent, audit entry, ack.
 
-Reference: the same two rows for each notification by a raw `unnest` insert over asyncpg (PostgreSQL) or a raw
-`executemany` (SQLite), one commit a batch, one connection. Ours: `Ingest.submit`, one batch after the other.
+Reference: the same two rows per notification by a raw `unnest` insert over asyncpg (PostgreSQL) or a raw `executemany`
+(SQLite), one commit per batch, one connection. Ours: `Ingest.submit`, one batch after the other.
 """
 
 import os
@@ -54,7 +54,7 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
 
 
 class RawPostgres:
-    """By hand: two statements in one transaction, arrays and unnest."""
+    """Reference: two statements in one transaction, arrays and unnest."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -104,7 +104,7 @@ class RawPostgres:
 
 
 class RawSqlite:
-    """By hand: two executemany in one transaction."""
+    """Reference: two executemany in one transaction."""
 
     def __init__(self, url: str) -> None:
         path = parse_url(url).database

@@ -1,7 +1,7 @@
-"""`latency`: from the ack of a submit to the start of its first attempt, at 500 notifications a second.
+"""`latency`: from the ack of a submit to the start of its first attempt, at 500 notifications per second.
 
-One process: `Ingest` takes single submits at a steady pace, one `Dispatcher` with its defaults delivers them through an
-adapter that notes the time. No reference: peers poll, 1 to 20 s.
+One process: `Ingest` accepts single submits at a steady rate, and one `Dispatcher` with default settings delivers them
+through an adapter that records the time. There is no reference: comparable systems poll every 1 to 20 s.
 """
 
 import asyncio

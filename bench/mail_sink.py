@@ -1,4 +1,4 @@
-"""A mail server that throws everything away and a proxy that delays, each in a process of its own."""
+"""A mail server that discards everything, and a proxy that adds delay, each in its own process."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def sink() -> Iterator[tuple[int, str]]:
-    """Postfix' smtp-sink where it is installed (`tools/postfix`), else our own; its port and its name."""
+    """Postfix's smtp-sink if installed (`tools/postfix`), else our own; its port and name."""
     port = _free_port()
     found = shutil.which("smtp-sink", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None:
@@ -28,7 +28,7 @@ def sink() -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def delayed(port: int, round_trip_s: float) -> Iterator[int]:
-    """The port of a proxy before this one, which delays every piece of data, half the time each way."""
+    """The port of a proxy in front of this one that delays all data, half the time in each direction."""
     own = _free_port()
     with _process([sys.executable, "-m", "bench.mail_sink", "proxy", str(own), str(port), str(round_trip_s / 2)], own):
         yield own
@@ -57,7 +57,7 @@ def _free_port() -> int:
 
 
 class _Sink(asyncio.Protocol):
-    """Says yes to everything, and offers PIPELINING."""
+    """Accepts everything and offers PIPELINING."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
@@ -86,7 +86,7 @@ class _Sink(asyncio.Protocol):
 
 
 class _Leg(asyncio.Protocol):
-    """One side of the proxy; what it hears the other says later."""
+    """One direction of the proxy: forwards data after a delay."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s

@@ -1,4 +1,4 @@
-"""What the benchmarks work on: 100 lists, 500-byte notifications, an adapter that does nothing."""
+"""Test data: 100 lists, 500-byte notifications, an adapter that does nothing."""
 
 import os
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ def items(count: int) -> tuple[Item, ...]:
 
 
 class NoOp:
-    """An adapter that delivers at once."""
+    """An adapter that reports delivery immediately."""
 
     type = "email"
     deadline_s = 30.0

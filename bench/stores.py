@@ -1,4 +1,4 @@
-"""Stores to measure on: SQLite on disk, and a PostgreSQL server of our own with fsync on."""
+"""Stores for benchmarks: SQLite on disk, and our own PostgreSQL server with fsync on."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ def servers() -> Iterator["Stores"]:
 
 
 class Stores:
-    """Fresh stores of either kind, with the present schema."""
+    """New stores of either kind, with the current schema."""
 
     def __init__(self, postgres: PostgresServer, folder: Path) -> None:
         self._postgres = postgres

@@ -1,12 +1,11 @@
-"""`table`: what is read and written beside the flow, on a table that has grown for a year (`bench/grown.py`).
+"""`table`: reads and writes beside the delivery path, on a table with a year of data (`bench/grown.py`).
 
-All KPIs of all 200 sites; the counts of the console; the first page of the list and one from the middle; a page by each
-filter, by a rare word of the subject and by a common one; a claim of 100 rows; the purge of a tenth of the table in
-batches, each row with its targets, attempts and tombstone. 1,000,000 and 5,000,000 rows, or as many as --rows says;
-200,000 with --quick. Reference: the same by hand on one bare connection, with the best index for each question and
-nothing to decide. Figures are calls a second, so that higher is better; the notes say the median in milliseconds, and
-the quickest, which other work on the machine disturbs least. The store is opened as a node opens it; nothing else runs
-on it. On PostgreSQL the table was vacuumed after it was built.
+All KPIs of all 200 sites; the console's counts; the first page of the list and one from the middle; a page for each
+filter, for a rare and a common word of the subject; a claim of 100 rows; the purge of a tenth of the table in batches,
+with targets, attempts and tombstones. 1,000,000 and 5,000,000 rows, or --rows; 200,000 with --quick. Reference: the
+same by hand on one plain connection, with the best index for each query. Figures are calls per second, higher is
+better; the notes give the median and the minimum in milliseconds. The store is opened as a node opens it, and nothing
+else uses it. On PostgreSQL the table was vacuumed after it was built.
 """
 
 import statistics
@@ -42,7 +41,7 @@ BATCH = UpkeepOptions().purge_batch
 
 Call = Callable[[], Awaitable[object]]
 Question = tuple[str, Call, Call]
-"""Its name, ours, and by hand."""
+"""Name, ours, reference."""
 
 
 async def run(report: Report, _stores: Stores, quick: bool, rows: Sequence[int] = ()) -> None:
@@ -104,7 +103,7 @@ def _claim(store: Store, copy: GrownStore) -> Call:
 
 
 async def _purge(report: Report, name: str, store: Store, hand: Hand, copy: GrownStore) -> None:
-    """A tenth of the table in ten parts of many batches, by turns by hand and ours, each as large as time allows."""
+    """Purge a tenth of the table in ten parts, alternating between reference and ours."""
     cutoff = copy.now - timedelta(days=RETENTION_DAYS)
     span = PurgeRange(cutoff, BEGINNING, BATCH, copy.now)
 
@@ -139,7 +138,7 @@ async def _purge(report: Report, name: str, store: Store, hand: Hand, copy: Grow
 
 
 async def _compare(report: Report, name: str, ours: Call, hand: Call, rounds: int, notes: str) -> None:
-    """Both by turns, so that a slow moment of the machine hits both."""
+    """Alternate both, so that a slow moment of the machine affects both."""
     took: dict[str, list[float]] = {"hand": [], "ours": []}
     for number in range(rounds + 1):
         for who, call in (("hand", hand), ("ours", ours)):

@@ -1,4 +1,4 @@
-"""The reference of `table`: the same reads and writes as a good engineer would write them, on one bare connection."""
+"""The reference of `table`: the same reads and writes, hand-written for one plain connection."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -77,37 +77,37 @@ class Hand(Protocol):
         """All KPIs of all sites."""
 
     async def counts(self, most: int) -> object:
-        """How many stand in each status, each counted no further than this."""
+        """Number of rows per status, up to a limit."""
 
     async def page(self, before: PageKey | None) -> object:
-        """A page of the list with the number of attempts of each."""
+        """A page of the list with the number of attempts of each row."""
 
     async def before(self, until: datetime) -> object:
-        """The same of what arrived before a moment."""
+        """The same for rows that arrived before a time."""
 
     async def of_status(self, status: str) -> object: ...
 
     async def of_term(self, term: str) -> object:
-        """The same of what has a term (a site, a list, a word), by an index made for it."""
+        """The same for rows with a term (site, list or word), by a dedicated index."""
 
     async def stuck(self, before: datetime) -> object: ...
 
     async def parked_groups(self) -> object: ...
 
     async def middle(self) -> PageKey:
-        """A place in the middle of the list."""
+        """A position in the middle of the list."""
 
     async def claim(self, count: int) -> None:
-        """Claim rows: lease, token and attempt of each, targets fixed."""
+        """Claim rows: lease, token, attempt and targets."""
 
     async def purge(self, cutoff: datetime, count: int) -> int:
-        """Delete one batch of the oldest, with a tombstone for each."""
+        """Delete one batch of the oldest rows and write their tombstones."""
 
     async def close(self) -> None: ...
 
 
 class _Reads:
-    """What both databases are asked in the same words."""
+    """Queries that are the same on both databases."""
 
     _store: GrownStore
 

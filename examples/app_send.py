@@ -1,9 +1,9 @@
-"""An application that is no site hands a notification in over central's API, with the standard library alone.
+"""Send a notification from an application over central's API, with the standard library only.
 
     FIELDPOST_URL=http://127.0.0.1:8025 FIELDPOST_TOKEN=fp_api_… python app_send.py order-7 "Order 7 is late"
 
-The key is the application's own name for what happened. Whoever hears no answer sends the same again: central knows the
-key and doubles nothing.
+The key identifies the event. Without a response, repeat the request: central recognises the key and creates no
+duplicate.
 """
 
 import json
@@ -17,7 +17,7 @@ TRIES = 5
 
 
 def send(key: str, subject: str) -> str:
-    """The notification's id, once central has it on disk."""
+    """Send and return the notification's id, once central has it on disk."""
     request = urllib.request.Request(
         f"{os.environ['FIELDPOST_URL']}/api/v1/notifications",
         json.dumps({"list_name": "ops", "subject": subject, "body": "See the shop.", "script": "app_send"}).encode(),
@@ -33,12 +33,12 @@ def send(key: str, subject: str) -> str:
                 return str(json.load(answer)["notification_id"])
         except urllib.error.HTTPError as refused:
             if refused.code not in (429, 500, 502, 503, 504):
-                raise SystemExit(f"refused for good: {refused.read().decode()}") from None
+                raise SystemExit(f"rejected: {refused.read().decode()}") from None
             wait_s = float(refused.headers.get("Retry-After", 2**trial))
         except OSError:
             wait_s = 2**trial
         time.sleep(wait_s)
-    raise SystemExit("central did not answer; send the same again later")
+    raise SystemExit("central did not respond; run the same command again later")
 
 
 print(send(*sys.argv[1:3]))

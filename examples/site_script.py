@@ -1,7 +1,7 @@
-"""A script at a site: it notifies a list and prints the notification's id. Try it beside a running `fieldpost demo`.
+"""Send a notification to a list and print its id. Try it while `fieldpost demo` runs.
 
-The notification is on this machine's disk when `send` returns. No network and no agent is needed for that; the site's
-agent forwards it as soon as it can.
+The notification is on this machine's disk when `send` returns, without the network or the agent; the agent forwards it
+as soon as it can.
 """
 
 from fieldpost import Site

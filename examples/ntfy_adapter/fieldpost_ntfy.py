@@ -1,8 +1,7 @@
-"""Notifications to topics of an ntfy server: an adapter for Fieldpost, made as a third party would make one.
+"""An adapter that sends notifications to topics of an ntfy server, as a third party would write it.
 
-An adapter is a function from an envelope to an outcome. Whatever the world does is an outcome; what it raises is a bug.
-It keeps nothing between calls that changes an outcome: connections belong to `outbound`, which also sees to it that no
-address is spoken to that must not be.
+An adapter is a function from an envelope to an outcome. Every external result is an outcome; an exception is a bug. The
+adapter keeps no state that changes an outcome: connections belong to `outbound`, which also blocks forbidden addresses.
 """
 
 import re
@@ -25,13 +24,13 @@ SETTINGS = ("url", "token", "max_retries", "retry_delay_s")
 
 
 class NtfyAdapter:
-    """Posts a notification to each topic of its list."""
+    """Posts a notification to each topic of the list."""
 
     type = "ntfy"
     secrets = frozenset({"token"})
 
     def __init__(self, *, outbound: Outbound | None = None, deadline_s: float = 30.0) -> None:
-        """Central hands in its own `outbound`, since the keyword asks for it."""
+        """Central passes its own `outbound`, because the constructor has this keyword."""
         self.deadline_s = deadline_s
         self._outbound = outbound or Outbound()
         self._is_outbound_ours = outbound is None
@@ -39,8 +38,8 @@ class NtfyAdapter:
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         for name in settings:
             if name not in SETTINGS:
-                raise InvalidInput("settings.unknown", f"{name} is no setting of an ntfy channel", field=name)
-        # An administrator sets it, so it may lie in the plant's own network.
+                raise InvalidInput("settings.unknown", f"an ntfy channel has no setting {name}", field=name)
+        # An administrator sets the URL, so private addresses are allowed.
         url = check_url(settings.get("url"), "admin")
         token = settings.get("token")
         if token is not None and not (isinstance(token, Secret) and re.fullmatch(r"[!-~]+", token.reveal())):
@@ -69,13 +68,13 @@ class NtfyAdapter:
                 return Held(str(error), phase="connect")
             except NoAnswer as error:
                 if error.is_sent:
-                    # The server may have it: nobody knows, and the dispatcher must be told so.
+                    # The server may have received it: the result is uncertain.
                     results[topic] = Target(topic, TargetStatus.DUE, error.reason)
                     return Uncertain(f"{topic}: {error.reason}", _named(results), phase="answer")
-                return _trouble(results, error.reason)
+                return _channel_failure(results, error.reason)
             match status:
                 case 401 | 403:
-                    return _trouble(results, f"the server does not let us in ({status})")
+                    return _channel_failure(results, f"the server denied access ({status})")
                 case 408 | 425 | 429:
                     results[topic] = Target(topic, TargetStatus.DUE, f"answered {status}")
                 case _ if 200 <= status < 300:
@@ -91,28 +90,28 @@ class NtfyAdapter:
             await self._outbound.close()
 
     async def _post(self, settings: Mapping[str, object], topic: str, envelope: Envelope, timeout_s: float) -> int:
-        tell = envelope.transcript or (lambda _: None)
+        record = envelope.transcript or (lambda _: None)
         headers = {
             "Title": Header(envelope.subject, "utf-8", maxlinelen=10_000).encode(),
             "Content-Type": "text/plain; charset=utf-8",
-            # The same at every attempt, so that a receiver can tell a second copy from news.
+            # The same at every attempt, so that a receiver can recognise a duplicate.
             "X-Fieldpost-Id": envelope.notification_id,
         }
         if isinstance(token := settings.get("token"), Secret):
             headers["Authorization"] = f"Bearer {token.reveal()}"
         url = check_url(f"{settings['url']}/{topic}", "admin")
-        # From here on the request may be acted upon; does the claim still hold?
+        # Point of no return: check that the claim is still valid.
         envelope.gate()
-        tell(f"> POST {url}")
+        record(f"> POST {url}")
         answer = await self._outbound.admin_http.request(
             "POST", url, headers=headers, body=envelope.body.encode(), timeout_s=max(timeout_s, 0.01)
         )
-        tell(f"< {answer.status}")
+        record(f"< {answer.status}")
         return answer.status
 
 
-def _trouble(results: Mapping[str, Target], reason: str) -> Outcome:
-    """The channel's trouble: it holds while nobody has the message, else those who have it must be remembered."""
+def _channel_failure(results: Mapping[str, Target], reason: str) -> Outcome:
+    """Held if no target has a result yet; otherwise keep the results of the finished targets."""
     if any(target.status is not TargetStatus.DUE for target in results.values()):
         return fold(_named(results), phase="connect")
     return Held(reason, phase="connect")

@@ -1,4 +1,4 @@
-"""The adapter passes the suite that every adapter must pass. Run by pytest, with nothing but Fieldpost and pytest."""
+"""The adapter passes the contract suite. Needs Fieldpost and pytest only."""
 
 import asyncio
 import socket
@@ -50,23 +50,23 @@ class TestNtfyContract(AdapterContract):
         port = runner.addresses[0][1]
         with ExitStack() as stack:
             if behaviour == "away":
-                port = nobody(stack)
+                port = closed_port(stack)
             elif behaviour == "hangs":
-                port = swallower(stack)
+                port = full_port(stack)
             settings = {"url": f"http://127.0.0.1:{port}", "token": Secret(TOKEN)}
             yield World(settings, ("night-shift", "day-shift"), lambda: copies)
         await runner.cleanup()
 
 
-def nobody(stack: ExitStack) -> int:
-    """A port that is taken and where nobody listens."""
+def closed_port(stack: ExitStack) -> int:
+    """A bound port without a listener."""
     taken = stack.enter_context(socket.socket())
     taken.bind(("127.0.0.1", 0))
     return int(taken.getsockname()[1])
 
 
-def swallower(stack: ExitStack) -> int:
-    """A port whose queue is full: the kernel drops what comes, so that no connection is made."""
+def full_port(stack: ExitStack) -> int:
+    """A port with a full accept queue: the kernel drops new connections."""
     listener = stack.enter_context(socket.socket())
     listener.bind(("127.0.0.1", 0))
     listener.listen(0)

@@ -1,4 +1,4 @@
-"""Processes that are forked for the tests are processes like any other, and none outlives the test that made it."""
+"""Processes forked for tests behave like normal processes, and none outlives its test."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def must_fork() -> None:
 
 
 async def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
-    """The exit code, and what was written to stdout and stderr."""
+    """Exit code, stdout and stderr."""
     with (folder / "log").open("w+b") as log:
         process = await nursery.start(list(arguments), environment, folder, log)
         stdout = await process.read_stdout()
@@ -41,7 +41,7 @@ async def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, s
         return code, out.decode(), (folder / "log").read_text()
 
 
-async def test_a_forked_process_has_arguments_environment_folder_streams_and_an_end_of_its_own(tmp_path: Path) -> None:
+async def test_a_forked_process_has_its_own_arguments_environment_folder_streams_and_exit_code(tmp_path: Path) -> None:
     assert await run(tmp_path, "version") == (0, f"{fieldpost.__version__}\n", "")
     code, out, err = await run(tmp_path, "site", "parked", FIELDPOST_FOLDER="nowhere")
     assert (code, out, "site.no_folder" in err) == (8, "", True)
@@ -68,7 +68,7 @@ async def test_a_forked_process_ends_with_the_one_that_asked_for_it_however_that
 
 
 def is_alive(pid: int) -> bool:
-    """A process that has ended and whose parent has not looked yet is not."""
+    """Whether the process runs. A zombie does not."""
     try:
         os.kill(pid, 0)
         return " Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:2]

@@ -1,4 +1,4 @@
-"""The fixtures that everything else stands on: a wrong one would make many tests say nothing."""
+"""The database fixtures work: a broken one would make many tests meaningless."""
 
 import fcntl
 import signal
@@ -68,7 +68,7 @@ def test_the_shared_server_ends_when_its_last_user_is_killed(project: Path, tmp_
     user.communicate()
     deadline = time.monotonic() + 30
     while folder.exists() and time.monotonic() < deadline:
-        # The keeper holds this lock while it ends the server, so this waits for it rather than for a while.
+        # The keeper holds this lock while it stops the server, so acquiring it waits for the stop.
         with (tmp_path / "users").open("a") as users:
             fcntl.flock(users, fcntl.LOCK_EX)
     assert not folder.exists()
