@@ -47,7 +47,7 @@ PAGES_OF: dict[str, tuple[str, ...]] = {
     "cached_calls_page": ("GET /cached-calls",),
     "cached_calls_show": ("GET /cached-calls/{call_id}",),
     "intents_page": ("GET /intents",),
-    "intents_give": (
+    "intents_create": (
         "POST /cached-calls/give",
         "POST /cached-calls/reconcile",
         "POST /cached-calls/parked",

@@ -6,11 +6,11 @@ from pathlib import Path
 from markdown import code, page, table
 
 from fieldpost.front.api import routes as api_routes
-from fieldpost.front.api.openapi import plain
 from fieldpost.front.auth import Access
-from fieldpost.front.http import problems
 from fieldpost.front.link import routes as link_routes
 from fieldpost.front.link.routes import SOCKETS
+from fieldpost.link.http import problem
+from fieldpost.link.http.openapi import plain_path
 
 ROUTES = (*api_routes.ROUTES, *link_routes.ROUTES)
 
@@ -34,7 +34,7 @@ prefix of its code; the first matching row applies. A conflict on a notification
 
 def render(_root: Path) -> str:
     rows = [
-        (code(route.method), code(plain(route.path)), who(route.access), _said(route))
+        (code(route.method), code(plain_path(route.path)), who(route.access), _said(route))
         for route in (*api_routes.ROUTES, *link_routes.ROUTES)
     ]
     rows += [
@@ -42,7 +42,7 @@ def render(_root: Path) -> str:
     ]
     statuses = [
         (code(kind.__name__), code(f"{prefix}…") if prefix else "any", code(status))
-        for kind, prefix, status in problems.STATUSES
+        for kind, prefix, status in problem.STATUSES
     ]
     return page(
         "API",

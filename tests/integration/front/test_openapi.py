@@ -4,13 +4,16 @@ The long form, every case that the description defines and a viewer too, is in `
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
 from fieldpost.front.api.openapi import document
 from fieldpost.front.api.routes import ROUTES
-from fieldpost.front.http.endpoint_spec import promise_of
+from fieldpost.front.http.call import ApiAnswer
+from fieldpost.link.http.view import View
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front
 from support.schemathesis import try_all
@@ -23,22 +26,22 @@ QUICK = {
 
 
 def test_every_route_of_the_api_is_described() -> None:
-    described = document(ROUTES)["paths"]
+    described = document()["paths"]
     for route in ROUTES:
         if route.path.startswith("/link/"):
-            assert promise_of(route.handler) is None, "the link is described by itself"
+            assert route.spec is None, "the link is described by itself"
         else:
             assert route.method.lower() in described[route.path.replace(":path}", "}")], route.path
 
 
 def test_operations_have_names_of_their_own() -> None:
-    names = [one["operationId"] for path in document(ROUTES)["paths"].values() for one in path.values()]
+    names = [one["operationId"] for path in document()["paths"].values() for one in path.values()]
     assert sorted(set(names)) == sorted(names)
 
 
 async def test_a_method_that_a_path_does_not_have_is_refused_naming_those_it_has(front: Front) -> None:
     async with front.client("admin") as client:
-        for path, operations in document(ROUTES)["paths"].items():
+        for path, operations in document()["paths"].items():
             if path.startswith("/api/"):
                 answer = await client.put(re.sub(r"\{[^}]*\}", ID, path))
                 allowed = set(answer.headers["allow"].split(", ")) - {"HEAD"}
@@ -60,3 +63,13 @@ async def test_what_is_described_holds_for_whatever_is_sent(
     """It does not depend on the store."""
     async with open_front(sqlite_url, clock) as front:
         assert await try_all(front, role, tmp_path, *QUICK[role]) is None
+
+
+def test_a_handler_returns_the_type_of_its_view() -> None:
+    for route in ROUTES:
+        answer = route.spec.answer if route.spec else None
+        returned = get_type_hints(route.handler)["return"]
+        if isinstance(answer, View) and returned is not ApiAnswer:
+            is_listing = get_origin(answer.type) is Sequence
+            expected, actual = (get_args(answer.type), get_args(returned)) if is_listing else (answer.type, returned)
+            assert actual == expected, route.path

@@ -104,7 +104,7 @@ async def test_a_question_that_makes_no_sense_is_refused_by_its_field(front: Fro
         ({"from": "2026-11-15T08:00:00Z", "to": "2026-11-14T08:00:00Z"}, "filter.range"),
         ({"target": "+++"}, "filter.words"),
         ({"limit": "0"}, "limit.range"),
-        ({"limit": "x"}, "query.number"),
+        ({"limit": "x"}, "limit.range"),
         ({"colour": "red"}, "query.unknown"),
     ):
         assert (await ask(front, "cached-calls", 422, **query))["code"] == code

@@ -6,7 +6,8 @@ import pytest
 
 from fieldpost.core import errors
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
-from fieldpost.front.http.problems import problem, status_of
+from fieldpost.front.http.problems import problem
+from fieldpost.link.http.problem import status_of
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,17 @@ from fieldpost.core.sites.health import (
 from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.text import is_label
 
+__all__ = [
+    "Enrolment",
+    "Fleet",
+    "HealthHistory",
+    "SiteCredentials",
+    "SiteReader",
+    "SiteState",
+    "SiteToken",
+    "worst_first",
+]
+
 HISTORY_DEFAULT = timedelta(days=1)
 HISTORY_MAX = timedelta(days=366)
 POINTS_MAX = 5000

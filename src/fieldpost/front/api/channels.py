@@ -1,13 +1,18 @@
-"""`/channels`: add, look, change, remove, test. Secrets go in and never come out."""
+"""`/channels`: add, list, show, change, remove and test channels. Secrets can be set but not read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.access.audit_trail import KEEP
+from fieldpost.central.operate.channels import Trial
 from fieldpost.core.lists import Channel
 from fieldpost.core.retry import to_text
-from fieldpost.front.http.call import ApiAnswer, Body, Call
-from fieldpost.front.http.endpoint_spec import spec
+from fieldpost.front.http.call import Call, changes
+from fieldpost.link.http.body import Body
+from fieldpost.link.http.endpoint_spec import spec
+from fieldpost.link.http.view import View, ViewField, listing, within
 
 
 class NewChannel(Body, frozen=True):
@@ -20,7 +25,7 @@ class NewChannel(Body, frozen=True):
 
 
 class ChangedChannel(Body, frozen=True):
-    """Only what changes. Null takes a setting back to its default and clears a secret; an empty secret stays."""
+    """Only the fields to change. Null resets a setting to its default and clears a secret; an empty secret is kept."""
 
     version: int
     settings: dict[str, object] = msgspec.field(default_factory=dict)
@@ -33,94 +38,95 @@ class NewTest(Body, frozen=True):
     to: str
 
 
-class ChannelView(msgspec.Struct, frozen=True):
-    name: str
-    type: str
-    settings: dict[str, object]
-    secrets: dict[str, str]
-    """Of each secret `set`, or `unreadable` when this node lacks its key."""
-    retry: str | None
-    is_default: bool
-    version: int
+@dataclass(frozen=True, slots=True)
+class ShownChannel:
+    """A channel with the state of its secrets and warnings about its settings."""
+
+    channel: Channel
+    secrets: Mapping[str, str]
     warnings: list[str]
-    """Settings that are lawful and probably not meant."""
 
 
-class TestView(msgspec.Struct, frozen=True):
-    """What a test came to, and what was said: `>` to the other side, `<` by it."""
-
-    outcome: str
-    error: str | None
-    said: tuple[str, ...]
+def _retry(shown: ShownChannel) -> str | None:
+    return to_text(shown.channel.retry) if shown.channel.retry else None
 
 
-class ChannelsView(msgspec.Struct, frozen=True):
-    channels: list[ChannelView]
+def _outcome(trial: Trial) -> str:
+    return trial.outcome.word
 
 
-@spec(ChannelView, 201, body=NewChannel, problems=(409,))
-async def add(call: Call) -> ApiAnswer:
-    """A new channel of a `type` with its `settings` and `secrets`."""
+def _error(trial: Trial) -> str | None:
+    return trial.outcome.error
+
+
+CHANNEL = View(
+    "ChannelView",
+    ShownChannel,
+    within("channel", "name type settings"),
+    "secrets",
+    ViewField("retry", _retry),
+    within("channel", "is_default version"),
+    "warnings",
+    description="`secrets` is `set` for each secret, or `unreadable` if this node lacks its key. `warnings` are about "
+    "settings that are valid but probably unintended.",
+)
+CHANNELS = listing("ChannelsView", "channels", CHANNEL)
+TEST = View(
+    "TestView",
+    Trial,
+    ViewField("outcome", _outcome),
+    ViewField("error", _error),
+    "said",
+    description="The outcome of a test, and the conversation: lines sent start with `>`, lines received with `<`.",
+)
+
+
+@spec(CHANNEL, 201, body=NewChannel, problems=(409,))
+async def add(call: Call) -> ShownChannel:
+    """Add a channel of a `type` with its `settings` and `secrets`."""
     new = await call.read(NewChannel)
     added = await call.operate.channels.add(
         call.actor, new.name, new.type, new.settings, new.secrets, is_default=new.is_default, retry=new.retry
     )
-    return ApiAnswer(_view(call, added), 201)
+    return _shown(call, added)
 
 
-@spec(ChannelsView)
-async def show_all(call: Call) -> ApiAnswer:
-    """All channels; of a secret only that there is one."""
-    call.query()
-    return ApiAnswer(ChannelsView([_view(call, found) for found in await call.operate.channels.all()]))
+@spec(CHANNELS)
+async def show_all(call: Call) -> list[ShownChannel]:
+    """List all channels; a secret is shown only as set."""
+    return [_shown(call, found) for found in await call.operate.channels.all()]
 
 
-@spec(ChannelView)
-async def show(call: Call) -> ApiAnswer:
-    """One channel with its settings."""
-    call.query()
-    return ApiAnswer(_view(call, await call.operate.channels.get(call.path("name"))))
+@spec(CHANNEL)
+async def show(call: Call) -> ShownChannel:
+    """Show one channel with its settings."""
+    return _shown(call, await call.operate.channels.get(call.path("name")))
 
 
-@spec(ChannelView, body=ChangedChannel, problems=(409,))
-async def change(call: Call) -> ApiAnswer:
-    """New `settings` (null: back to the default) and `secrets` (null: none); the rest stays. Names the `version`."""
+@spec(CHANNEL, body=ChangedChannel, problems=(409,))
+async def change(call: Call) -> ShownChannel:
+    """Change `settings` (null resets to the default) and `secrets` (null clears); other fields stay. Requires the
+    `version` that the caller has seen."""
     change = await call.read(ChangedChannel)
     changed = await call.operate.channels.change(
-        call.actor,
-        call.path("name"),
-        change.settings,
-        change.version,
-        secrets=change.secrets,
-        is_default=KEEP if change.is_default is UNSET else change.is_default,
-        retry=KEEP if change.retry is UNSET else change.retry,
+        call.actor, call.path("name"), version=change.version, **changes(change)
     )
-    return ApiAnswer(_view(call, changed))
+    return _shown(call, changed)
 
 
 @spec(problems=(409,))
-async def remove(call: Call) -> ApiAnswer:
-    """The channel is gone; refused while a list uses it."""
+async def remove(call: Call) -> None:
+    """Remove a channel; rejected while a list uses it."""
     await call.operate.channels.remove(call.actor, call.path("name"))
-    return ApiAnswer(status=204)
 
 
-@spec(TestView, body=NewTest, problems=(409,))
-async def test(call: Call) -> ApiAnswer:
-    """A test sent `to` one target by the channel as it stands; what it came to, and what was said without secrets."""
+@spec(TEST, body=NewTest, problems=(409,))
+async def test(call: Call) -> Trial:
+    """Send a test message `to` one target through the channel and return the conversation without secrets."""
     wanted = await call.read(NewTest)
-    tested = await call.operate.channels.test(call.actor, call.path("name"), wanted.to)
-    return ApiAnswer(TestView(tested.outcome.word, tested.outcome.error, tested.said))
+    return await call.operate.channels.test(call.actor, call.path("name"), wanted.to)
 
 
-def _view(call: Call, found: Channel) -> ChannelView:
-    return ChannelView(
-        name=found.name,
-        type=found.type,
-        settings=dict(found.settings),
-        secrets=call.operate.channels.shown_secrets(found),
-        retry=to_text(found.retry) if found.retry else None,
-        is_default=found.is_default,
-        version=found.version,
-        warnings=call.operate.channels.warnings(found),
-    )
+def _shown(call: Call, channel: Channel) -> ShownChannel:
+    channels = call.operate.channels
+    return ShownChannel(channel, channels.shown_secrets(channel), channels.warnings(channel))

@@ -1,74 +1,80 @@
-"""Probes, metrics and the health of the installation."""
+"""Probes of this node, metrics, and the issues of the whole installation."""
 
-import msgspec
+from dataclasses import dataclass
 
-from fieldpost.central.watch.issues import IssueCode, IssueSeverity, verdict
+from fieldpost.central.watch.health import Readiness
+from fieldpost.central.watch.issues import Issue, verdict
+from fieldpost.core.checks import Check
 from fieldpost.front.http.call import ApiAnswer, Call, FileAnswer
-from fieldpost.front.http.endpoint_spec import spec
-from fieldpost.front.http.problems import RETRY_AFTER_S
+from fieldpost.link.http.endpoint_spec import spec
+from fieldpost.link.http.problem import RETRY_AFTER_S
+from fieldpost.link.http.view import View, ViewField
 
 
-class Probe(msgspec.Struct, frozen=True):
-    status: str
-
-
-@spec(Probe)
-async def alive(_call: Call) -> ApiAnswer:
-    """The process answers. The store is not checked, since a restart would not repair it."""
-    return ApiAnswer(Probe("alive"))
-
-
-class CheckView(msgspec.Struct, frozen=True):
-    name: str
-    status: str
-    detail: str
-
-
-class ReadinessView(msgspec.Struct, frozen=True):
-    """`ready` or `not_ready`, with the reasons."""
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """The answer of the liveness probe."""
 
     status: str
-    checks: list[CheckView]
 
 
-@spec(ReadinessView, may={503: ReadinessView})
+@dataclass(frozen=True, slots=True)
+class InstallationHealth:
+    """The verdict on the installation and its issues."""
+
+    status: str
+    issues: tuple[Issue, ...]
+
+
+def _readiness(found: Readiness) -> str:
+    return "ready" if found.is_ready else "not_ready"
+
+
+PROBE = View("Probe", Liveness, "status")
+CHECK = View("CheckView", Check, "name status=verdict detail")
+READINESS = View(
+    "ReadinessView",
+    Readiness,
+    ViewField("status", _readiness),
+    ViewField("checks", view=CHECK),
+    description="`ready` or `not_ready`, with the checks.",
+)
+ISSUE = View(
+    "IssueView",
+    Issue,
+    "code severity text link affected",
+    description="One finding about health; `link` is the console page on which to act.",
+)
+HEALTH = View(
+    "HealthView",
+    InstallationHealth,
+    "status",
+    ViewField("issues", view=ISSUE),
+    description="`well` without issues, else the worst severity; the issues, the worst first.",
+)
+
+
+@spec(PROBE)
+async def alive(_call: Call) -> Liveness:
+    """Liveness probe: the process answers. It does not check the store, because a restart would not repair that."""
+    return Liveness("alive")
+
+
+@spec(READINESS, other_answers={503: READINESS})
 async def ready(call: Call) -> ApiAnswer:
-    """Whether this node can work, with the reasons: store, schema, dispatcher. 503 while it cannot."""
+    """Readiness probe: store, schema and dispatcher work. 503 with the failed checks otherwise."""
     found = await call.watch.health.readiness()
-    checks = [CheckView(check.name, check.verdict.value, check.detail) for check in found.checks]
-    if found.is_ready:
-        return ApiAnswer(ReadinessView("ready", checks))
-    return ApiAnswer(ReadinessView("not_ready", checks), 503, {"Retry-After": str(RETRY_AFTER_S)})
+    return ApiAnswer(found) if found.is_ready else ApiAnswer(found, 503, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 @spec("text/plain")
 async def metrics(call: Call) -> ApiAnswer:
-    """The metrics of this node and of the centre, as Prometheus reads them."""
-    call.query()
+    """Metrics of this node and of central in Prometheus format."""
     return ApiAnswer(FileAnswer(await call.watch.exposition.text(), call.watch.exposition.content_type))
 
 
-class IssueView(msgspec.Struct, frozen=True):
-    """One finding about health; `link` is the console page on which to act."""
-
-    code: IssueCode
-    severity: IssueSeverity
-    text: str
-    link: str
-    affected: int
-
-
-class HealthView(msgspec.Struct, frozen=True):
-    """`well` without issues, else the worst severity; the issues, the worst first."""
-
-    status: str
-    issues: list[IssueView]
-
-
-@spec(HealthView)
-async def show(call: Call) -> ApiAnswer:
-    """The issues of the whole installation, as the console's Health page shows them."""
-    call.query()
-    issues = (await call.watch.overview.now()).issues
-    views = [IssueView(one.code, one.severity, one.text, one.link, one.affected) for one in issues]
-    return ApiAnswer(HealthView(verdict(issues), views))
+@spec(HEALTH)
+async def show(call: Call) -> InstallationHealth:
+    """Show the issues of the whole installation, like the Health page of the console."""
+    issues = tuple((await call.watch.overview.now()).issues)
+    return InstallationHealth(verdict(issues), issues)

@@ -1,115 +1,111 @@
-"""`/kpis`: the figures of now, of all sites or each, and how they were."""
+"""`/kpis`: current KPIs, in total and per site, and their history."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
-import msgspec
-
+from fieldpost.central.watch.kpis import History
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.kpi import KPIS
-from fieldpost.core.times import from_text, to_text
-from fieldpost.front.http.call import ApiAnswer, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, NAME, Parameter, one_of, spec
+from fieldpost.core.kpi import KPIS, Thresholds
+from fieldpost.core.times import from_text
+from fieldpost.front.http.call import Call
+from fieldpost.link.http.endpoint_spec import MOMENT, NAME, Parameter, one_of, spec
+from fieldpost.link.http.view import View, ViewField
 
 
-class ThresholdsView(msgspec.Struct, frozen=True):
-    """What the figures are measured by."""
+@dataclass(frozen=True, slots=True)
+class TotalKpis:
+    """The KPIs of all sites together."""
 
-    stuck_after_s: float
-    overdue_after_s: float
-    delivered_window_s: float
-
-
-class KpisView(msgspec.Struct, frozen=True):
     kpis: Mapping[str, float]
-    thresholds: ThresholdsView
-    as_of: str
+    thresholds: Thresholds
+    as_of: datetime
 
 
-class SiteKpisView(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SiteKpis:
+    """The KPIs of one site."""
+
     site: str
     kpis: Mapping[str, float]
 
 
-class SitesKpisView(msgspec.Struct, frozen=True):
-    sites: list[SiteKpisView]
-    as_of: str
+@dataclass(frozen=True, slots=True)
+class AllSiteKpis:
+    """The KPIs of every site."""
+
+    sites: list[SiteKpis]
+    as_of: datetime
 
 
-class Point(msgspec.Struct, frozen=True):
-    at: str
+@dataclass(frozen=True, slots=True)
+class KpiPoint:
+    """The value of a KPI at one time."""
+
+    at: datetime
     value: float
 
 
-class HistoryView(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
-    kpi: str
-    site: str | None
-    begin: str
-    end: str
-    step_s: float
-    points: list[Point]
+def _points(history: History) -> list[KpiPoint]:
+    return [KpiPoint(at, value) for at, value in history.points]
 
 
-@spec(KpisView)
-async def show(call: Call) -> ApiAnswer:
-    """The KPIs of all sites together, as of a moment ago."""
-    call.query()
+THRESHOLDS = View(
+    "ThresholdsView",
+    Thresholds,
+    "stuck_after_s=stuck_after overdue_after_s=overdue_after delivered_window_s=delivered_window",
+    description="The thresholds of the KPIs, in seconds.",
+)
+TOTAL = View("KpisView", TotalKpis, "kpis", ViewField("thresholds", view=THRESHOLDS), "as_of")
+SITE = View("SiteKpisView", SiteKpis, "site kpis")
+SITES = View("SitesKpisView", AllSiteKpis, ViewField("sites", view=SITE), "as_of")
+POINT = View("Point", KpiPoint, "at value")
+HISTORY = View("HistoryView", History, "kpi site from=begin to=end step_s=step", ViewField("points", _points, POINT))
+
+
+@spec(TOTAL)
+async def show(call: Call) -> TotalKpis:
+    """Show the KPIs of all sites together, cached for a few seconds."""
     found = await call.watch.kpis.now()
-    by = call.watch.kpis.by
-    thresholds = ThresholdsView(
-        by.stuck_after.total_seconds(), by.overdue_after.total_seconds(), by.delivered_window.total_seconds()
-    )
-    return ApiAnswer(KpisView(found.total, thresholds, to_text(found.as_of)))
+    return TotalKpis(found.total, call.watch.kpis.by, found.as_of)
 
 
-@spec(SitesKpisView)
-async def by_site(call: Call) -> ApiAnswer:
-    """The KPIs of each site, as of a moment ago."""
-    call.query()
+@spec(SITES)
+async def by_site(call: Call) -> AllSiteKpis:
+    """Show the KPIs of each site, cached for a few seconds."""
     found = await call.watch.kpis.now()
-    sites = [SiteKpisView(site, figures) for site, figures in sorted(found.of_sites.items())]
-    return ApiAnswer(SitesKpisView(sites, to_text(found.as_of)))
+    return AllSiteKpis([SiteKpis(site, figures) for site, figures in sorted(found.of_sites.items())], found.as_of)
 
 
 @spec(
-    HistoryView,
+    HISTORY,
     query=(
-        Parameter("kpi", one_of([kpi.name for kpi in KPIS]), "which KPI", is_required=True),
-        Parameter("site", NAME, "of one site instead of all"),
-        Parameter("from", MOMENT, "the first moment, with its zone"),
-        Parameter("to", MOMENT, "the last moment, with its zone"),
+        Parameter("kpi", one_of([kpi.name for kpi in KPIS]), "The KPI", is_required=True),
+        Parameter("site", NAME, "One site instead of all"),
+        Parameter("from", MOMENT, "Start of the range, with UTC offset"),
+        Parameter("to", MOMENT, "End of the range, with UTC offset"),
     ),
 )
-async def history(call: Call) -> ApiAnswer:
-    """How one `kpi` was, of all sites or of one `site`, `from` a time `to` another (the last day by default).
+async def history(call: Call) -> History:
+    """Show the history of one `kpi`, of all sites or one `site`, by default of the last day.
 
-    A point is the largest value of its step; a step is a minute, or more where there would be too many.
+    Each point is the maximum of its step: a minute, or longer for a long range.
     """
-    query = call.query()
-    if "kpi" not in query:
-        raise InvalidInput("query.missing", "kpi must be given", field="kpi")
-    found = await call.watch.kpis.history(
-        query["kpi"][0],
-        query["site"][0] if "site" in query else None,
-        _moment(query, "from"),
-        _moment(query, "to"),
-    )
-    points = [Point(to_text(at), value) for at, value in found.points]
-    return ApiAnswer(
-        HistoryView(found.kpi, found.site, to_text(found.begin), to_text(found.end), found.step.total_seconds(), points)
-    )
+    begin, end = _moment(call, "from"), _moment(call, "to")
+    return await call.watch.kpis.history(call.parameter("kpi", ""), call.parameter("site"), begin, end)
 
 
-def _moment(query: dict[str, list[str]], name: str) -> datetime | None:
-    if name not in query:
+def _moment(call: Call, name: str) -> datetime | None:
+    text = call.parameter(name)
+    if text is None:
         return None
-    # A plus in a query stands for a space, so an offset such as +01:00 may arrive with one.
-    moment = from_text(re.sub(r" (?=\d\d:\d\d$)", "+", query[name][0]))
+    # A query decodes a plus to a space, so the offset of +01:00 may arrive as one.
+    moment = from_text(re.sub(r" (?=\d\d:\d\d$)", "+", text))
     if moment is None:
         raise InvalidInput(
             "time.invalid",
-            f"{name} must be a time with its zone, such as 2026-11-15T08:00:00Z",
+            f"{name} must be a time with UTC offset, such as 2026-11-15T08:00:00Z",
             field=name,
         )
     return moment

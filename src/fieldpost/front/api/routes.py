@@ -1,4 +1,4 @@
-"""The whole API as one table. A path that is in no table of routes (API, link, console) is not reachable."""
+"""The route table of the API. Central serves the tables of API, link and console, nothing else."""
 
 from fieldpost.front.api import (
     audit,
@@ -75,7 +75,7 @@ ROUTES = (
     ApiRoute("GET", "/api/v1/cached-calls", cached_calls.page, Access.VIEWER),
     ApiRoute("GET", "/api/v1/cached-calls/{call_id}", cached_calls.show, Access.VIEWER),
     ApiRoute("GET", "/api/v1/intents", intents.page, Access.VIEWER),
-    ApiRoute("POST", "/api/v1/intents", intents.give, Access.OPERATOR),
+    ApiRoute("POST", "/api/v1/intents", intents.create, Access.OPERATOR),
     ApiRoute("GET", "/api/v1/intents/{intent_id}", intents.show, Access.VIEWER),
     ApiRoute("POST", "/api/v1/intents/{intent_id}/cancel", intents.cancel, Access.OPERATOR),
     ApiRoute("GET", "/api/v1/audit", audit.page, Access.VIEWER),

@@ -1,39 +1,27 @@
-"""`/secrets`: under which keys they stand, and sealing them anew. What they say is nowhere to be had."""
+"""`/secrets`: the keys that seal the secrets of channels, and key rotation. No request returns a secret."""
 
-from collections.abc import Mapping
+from fieldpost.central.operate.secrets import Rotated, SecretsState
+from fieldpost.front.http.call import Call
+from fieldpost.link.http.endpoint_spec import spec
+from fieldpost.link.http.view import View
 
-import msgspec
-
-from fieldpost.front.http.call import ApiAnswer, Call
-from fieldpost.front.http.endpoint_spec import spec
-
-
-class SecretsView(msgspec.Struct, frozen=True):
-    """`keys` are the ids of this node's keys, the first of which seals; `counts` says how many secrets stand under
-    which key, `troubles` what cannot be read."""
-
-    keys: tuple[str, ...]
-    counts: Mapping[str, int]
-    troubles: tuple[str, ...]
+SECRETS = View(
+    "SecretsView",
+    SecretsState,
+    "keys=key_ids counts troubles",
+    description="`keys` are the ids of this node's keys; the first one seals. `counts` is the number of secrets per "
+    "key, `troubles` lists unreadable secrets.",
+)
+ROTATED = View("RotatedView", Rotated, "key=key_id count troubles")
 
 
-class RotatedView(msgspec.Struct, frozen=True):
-    key: str
-    count: int
-    troubles: tuple[str, ...]
+@spec(SECRETS)
+async def show(call: Call) -> SecretsState:
+    """List the keys by id and the number of secrets that each one seals."""
+    return await call.operate.secrets.state()
 
 
-@spec(SecretsView)
-async def show(call: Call) -> ApiAnswer:
-    """The keys by their ids, and what stands under each."""
-    call.query()
-    found = await call.operate.secrets.state()
-    return ApiAnswer(SecretsView(found.key_ids, found.counts, found.troubles))
-
-
-@spec(RotatedView, problems=(409,))
-async def rotate(call: Call) -> ApiAnswer:
-    """All secrets sealed anew under the first key. Where it ends half-way, the same again does the rest."""
-    call.query()
-    rotated = await call.operate.secrets.rotate(call.actor)
-    return ApiAnswer(RotatedView(rotated.key_id, rotated.count, rotated.troubles))
+@spec(ROTATED, problems=(409,))
+async def rotate(call: Call) -> Rotated:
+    """Seal all secrets with the first key. After an interruption, repeat the request to seal the rest."""
+    return await call.operate.secrets.rotate(call.actor)

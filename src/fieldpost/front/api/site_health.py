@@ -1,178 +1,104 @@
-"""`/site-health`: how the sites are, as they report, and how they were."""
+"""`/site-health`: the health of the sites, as they report it, now and in the past."""
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
 
-import msgspec
-
-from fieldpost.central.watch.sites import SiteState
+from fieldpost.central.watch.sites import Fleet, HealthHistory, SiteState
 from fieldpost.core.search.filters import parse_moment
 from fieldpost.core.sites.call_mirror import Mirror
-from fieldpost.core.times import to_text
-from fieldpost.front.http.call import ApiAnswer, Call
-from fieldpost.front.http.endpoint_spec import MOMENT, Parameter, spec
+from fieldpost.core.sites.health import HealthFigures
+from fieldpost.front.http.call import Call
+from fieldpost.link.http.endpoint_spec import MOMENT, Parameter, spec
+from fieldpost.link.http.view import View, ViewField, within
 
 
-class MirrorView(msgspec.Struct, frozen=True, kw_only=True):
-    """How far central's mirror of the site's cached calls has come."""
+@dataclass(frozen=True, slots=True)
+class OneSite:
+    """One site at a time."""
 
-    incarnation: str
-    cursor: int
-    is_rereading: bool
-    reconciled_at: str | None
-    replaced_at: str | None
-    replaced_count: int
-    refused_count: int
-    last_refusal: str | None
+    site: SiteState
+    as_of: datetime
 
 
-class SiteHealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site reported last; null where it never did."""
+@dataclass(frozen=True, slots=True)
+class HealthPoint:
+    """Figures that hold from this time until the next point."""
 
-    name: str
-    link: str
-    """online, late or offline, by the age of the last report."""
-    created_at: str
-    revoked_at: str | None
-    last_seen_at: str | None
-    reported_at: str | None
-    version: str | None = None
-    backlog: Mapping[str, int] | None = None
-    oldest_age_s: float | None = None
-    parked: int | None = None
-    rejected: int | None = None
-    disk_free_bytes: int | None = None
-    events: Mapping[str, int] | None = None
-    is_forwarding: bool | None = None
-    forward_error: str | None = None
-    failing_for_s: float | None = None
-    uptime_s: float | None = None
-    clock_offset_s: float | None = None
-    open_intents: int
-    mirror: MirrorView | None
+    at: datetime
+    figures: HealthFigures
 
 
-class AllHealthView(msgspec.Struct, frozen=True):
-    sites: list[SiteHealthView]
-    as_of: str
+def _clock_offset(state: SiteState) -> float | None:
+    return round(state.health.clock_offset_s, 3) if state.health else None
 
 
-class OneHealthView(msgspec.Struct, frozen=True):
-    site: SiteHealthView
-    as_of: str
+def _points(history: HealthHistory) -> list[HealthPoint]:
+    return [HealthPoint(at, figures) for at, figures in history.points]
 
 
-class HealthPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds from this moment until the next point."""
+MIRROR = View(
+    "MirrorView",
+    Mirror,
+    "incarnation cursor is_rereading reconciled_at replaced_at replaced_count refused_count last_refusal",
+    description="The state of central's mirror of the site's cached calls.",
+)
+SITE_HEALTH = View(
+    "SiteHealthView",
+    SiteState,
+    "name=record.name link",
+    within("record", "created_at revoked_at last_seen_at"),
+    "reported_at=health.received_at",
+    within("health.report", "version backlog oldest_age_s parked rejected disk_free_bytes events"),
+    within("health.report", "is_forwarding forward_error failing_for_s uptime_s"),
+    ViewField("clock_offset_s", _clock_offset),
+    "open_intents",
+    ViewField("mirror", view=MIRROR),
+    description="The last report of a site; null before the first one. `link` is online, late or offline, by the age "
+    "of the last report.",
+)
+ALL_HEALTH = View("AllHealthView", Fleet, ViewField("sites", view=SITE_HEALTH), "as_of")
+ONE_HEALTH = View("OneHealthView", OneSite, ViewField("site", view=SITE_HEALTH), "as_of")
+POINT = View(
+    "HealthPoint",
+    HealthPoint,
+    "at link=figures.state",
+    within("figures", "depth oldest_age_s parked rejected disk_free_bytes"),
+    description="Figures that hold from this time until the next point.",
+)
+HISTORY = View(
+    "HealthHistoryView",
+    HealthHistory,
+    "site from=begin to=end",
+    ViewField("points", _points, POINT),
+    "is_whole",
+)
 
-    at: str
-    link: str
-    depth: int
-    oldest_age_s: float
-    parked: int
-    rejected: int
-    disk_free_bytes: int | None
+
+@spec(ALL_HEALTH)
+async def show_all(call: Call) -> Fleet:
+    """Show the link state and the last report of every site, cached for a few seconds."""
+    return await call.watch.sites.all()
 
 
-class HealthHistoryView(msgspec.Struct, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
-    site: str
-    begin: str
-    end: str
-    points: list[HealthPoint]
-    is_whole: bool
-
-
-@spec(AllHealthView)
-async def show_all(call: Call) -> ApiAnswer:
-    """All sites: online, late or offline, with what each reported last, as of a moment ago."""
-    call.query()
-    fleet = await call.watch.sites.all()
-    return ApiAnswer(AllHealthView([_view(state) for state in fleet.sites], to_text(fleet.as_of)))
-
-
-@spec(OneHealthView)
-async def show(call: Call) -> ApiAnswer:
-    """One site as of now."""
-    call.query()
-    state, as_of = await call.watch.sites.one(call.path("name"))
-    return ApiAnswer(OneHealthView(_view(state), to_text(as_of)))
+@spec(ONE_HEALTH)
+async def show(call: Call) -> OneSite:
+    """Show the link state and the last report of one site."""
+    return OneSite(*await call.watch.sites.one(call.path("name")))
 
 
 @spec(
-    HealthHistoryView,
+    HISTORY,
     query=(
-        Parameter("from", MOMENT, "the first moment, in UTC"),
-        Parameter("to", MOMENT, "the last moment, in UTC"),
+        Parameter("from", MOMENT, "Start of the range (UTC)"),
+        Parameter("to", MOMENT, "End of the range (UTC)"),
     ),
 )
-async def history(call: Call) -> ApiAnswer:
-    """How a site was, `from` a time `to` another (the last day by default); a quiet site has few points."""
-    query = call.query()
-    begin, end = (parse_moment(query[name][0], name) if name in query else None for name in ("from", "to"))
-    found = await call.watch.sites.history(call.path("name"), begin, end)
-    points = [
-        HealthPoint(
-            at=to_text(at),
-            link=figures.state,
-            depth=figures.depth,
-            oldest_age_s=figures.oldest_age_s,
-            parked=figures.parked,
-            rejected=figures.rejected,
-            disk_free_bytes=figures.disk_free_bytes,
-        )
-        for at, figures in found.points
-    ]
-    return ApiAnswer(
-        HealthHistoryView(
-            site=found.site,
-            begin=to_text(found.begin),
-            end=to_text(found.end),
-            points=points,
-            is_whole=found.is_whole,
-        )
-    )
+async def history(call: Call) -> HealthHistory:
+    """Show the health history of a site, by default of the last day. A site that rarely changes has few points."""
+    begin, end = (_moment(call, name) for name in ("from", "to"))
+    return await call.watch.sites.history(call.path("name"), begin, end)
 
 
-def _view(state: SiteState) -> SiteHealthView:
-    record, health = state.record, state.health
-    known: dict[str, Any] = {
-        "name": record.name,
-        "link": state.link.value,
-        "created_at": to_text(record.created_at),
-        "revoked_at": to_text(record.revoked_at) if record.revoked_at else None,
-        "last_seen_at": to_text(record.last_seen_at) if record.last_seen_at else None,
-        "reported_at": to_text(health.received_at) if health else None,
-        "open_intents": state.open_intents,
-        "mirror": _mirror(state.mirror) if state.mirror else None,
-    }
-    if health is None:
-        return SiteHealthView(**known)
-    report = health.report
-    told: dict[str, Any] = {
-        "version": report.version,
-        "backlog": report.backlog,
-        "oldest_age_s": report.oldest_age_s,
-        "parked": report.parked,
-        "rejected": report.rejected,
-        "disk_free_bytes": report.disk_free_bytes,
-        "events": report.events,
-        "is_forwarding": report.is_forwarding,
-        "forward_error": report.forward_error,
-        "failing_for_s": report.failing_for_s,
-        "uptime_s": report.uptime_s,
-        "clock_offset_s": round(health.clock_offset_s, 3),
-    }
-    return SiteHealthView(**known, **told)
-
-
-def _mirror(mirror: Mirror) -> MirrorView:
-    return MirrorView(
-        incarnation=mirror.incarnation,
-        cursor=mirror.cursor,
-        is_rereading=mirror.is_rereading,
-        reconciled_at=to_text(mirror.reconciled_at) if mirror.reconciled_at else None,
-        replaced_at=to_text(mirror.replaced_at) if mirror.replaced_at else None,
-        replaced_count=mirror.replaced_count,
-        refused_count=mirror.refused_count,
-        last_refusal=mirror.last_refusal,
-    )
+def _moment(call: Call, name: str) -> datetime | None:
+    text = call.parameter(name)
+    return None if text is None else parse_moment(text, name)

@@ -1,21 +1,22 @@
-"""`/sites`: add, look, rotate tokens, revoke."""
+"""`/sites`: add, list and show sites, rotate their tokens, revoke them."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
-import msgspec
-
-from fieldpost.central.operate.sites import OVERLAP_DEFAULT, VALID_DEFAULT, SiteRecord
+from fieldpost.central.operate.sites import OVERLAP_DEFAULT, VALID_DEFAULT, AddedSite, Invitation, SiteRecord
+from fieldpost.central.watch.sites import Enrolment, SiteCredentials, SiteToken
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.times import to_text
-from fieldpost.front.http.call import ApiAnswer, Body, Call
-from fieldpost.front.http.endpoint_spec import spec
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.link.http.body import Body
+from fieldpost.link.http.endpoint_spec import spec
+from fieldpost.link.http.view import View, ViewField, listing, within
 
 
 class NewSite(Body, frozen=True, kw_only=True):
     name: str
     with_code: bool = False
-    """A code by which the site enrols itself, instead of a token."""
+    """Return an enrolment code instead of a token."""
     valid_s: float = VALID_DEFAULT.total_seconds()
 
 
@@ -25,125 +26,81 @@ class Rotation(Body, frozen=True, kw_only=True):
     valid_s: float | None = None
 
 
-class AddedSiteView(msgspec.Struct, frozen=True):
-    name: str
-    token: str
-    """Shown this once."""
+@dataclass(frozen=True, slots=True)
+class ShownToken:
+    """A site token and whether it is valid now."""
 
-
-class InvitedSite(msgspec.Struct, frozen=True):
-    name: str
-    code: str
-    """Shown this once."""
-    expires_at: str
-
-
-class SiteView(msgspec.Struct, frozen=True):
-    name: str
-    created_at: str
-    last_seen_at: str | None
-    revoked_at: str | None
-
-
-class SitesView(msgspec.Struct, frozen=True):
-    sites: list[SiteView]
-
-
-class SiteTokenView(msgspec.Struct, frozen=True, kw_only=True):
-    prefix: str
+    token: SiteToken
     is_valid: bool
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
 
 
-class EnrolmentView(msgspec.Struct, frozen=True):
-    created_by: str
-    created_at: str
-    expires_at: str
+def _tokens(found: SiteCredentials) -> list[ShownToken]:
+    return [ShownToken(token, token.is_valid(found.as_of)) for token in found.tokens]
 
 
-class SiteDetail(SiteView, frozen=True, kw_only=True):
-    tokens: list[SiteTokenView]
-    enrolment: EnrolmentView | None
-    """The code that the site may still enrol by, if there is one."""
+ADDED = View("AddedSiteView", AddedSite, "name token", description="The token is shown only once.")
+INVITED = View("InvitedSite", Invitation, "name code expires_at", description="The code is shown only once.")
+SITE = View("SiteView", SiteRecord, "name created_at last_seen_at revoked_at")
+SITES = listing("SitesView", "sites", SITE)
+TOKEN = View(
+    "SiteTokenView",
+    ShownToken,
+    "prefix=token.prefix is_valid",
+    within("token", "created_at expires_at revoked_at"),
+)
+ENROLMENT = View("EnrolmentView", Enrolment, "created_by created_at expires_at")
+SITE_DETAIL = View(
+    "SiteDetail",
+    SiteCredentials,
+    within("record", "name created_at last_seen_at revoked_at"),
+    ViewField("tokens", _tokens, TOKEN),
+    ViewField("enrolment", view=ENROLMENT),
+    description="`enrolment` is the enrolment code that is still open, if there is one.",
+)
 
 
-@spec(AddedSiteView | InvitedSite, 201, body=NewSite, problems=(409,))
+@spec((ADDED, INVITED), 201, body=NewSite, problems=(409,))
 async def add(call: Call) -> ApiAnswer:
-    """A new site; the answer holds its token, or with `with_code` a code by which it enrols, this once."""
+    """Add a site. The response contains its token, or with `with_code` an enrolment code; either is shown only once."""
     new = await call.read(NewSite)
     if new.with_code:
         invited = await call.operate.sites.invite(call.actor, new.name, _span(new.valid_s, "valid_s"))
-        return ApiAnswer(InvitedSite(invited.name, invited.code, to_text(invited.expires_at)), 201)
-    added = await call.operate.sites.add(call.actor, new.name)
-    return ApiAnswer(AddedSiteView(added.name, added.token), 201)
+        return ApiAnswer(invited, view=INVITED)
+    return ApiAnswer(await call.operate.sites.add(call.actor, new.name), view=ADDED)
 
 
-@spec(SitesView)
-async def show_all(call: Call) -> ApiAnswer:
-    """All sites, and when each was last heard."""
-    call.query()
-    return ApiAnswer(SitesView([SiteView(**_view(site)) for site in await call.operate.sites.all()]))
+@spec(SITES)
+async def show_all(call: Call) -> Sequence[SiteRecord]:
+    """List all sites with the time of their last contact."""
+    return await call.operate.sites.all()
 
 
-@spec(SiteDetail)
-async def show(call: Call) -> ApiAnswer:
-    """One site and by what it comes in: its tokens, never themselves, and whether a code for it is open."""
-    call.query()
-    found = await call.watch.sites.access(call.path("name"))
-    enrolment = found.enrolment
-    return ApiAnswer(
-        SiteDetail(
-            **_view(found.record),
-            tokens=[
-                SiteTokenView(
-                    prefix=token.prefix,
-                    is_valid=token.is_valid(found.as_of),
-                    created_at=to_text(token.created_at),
-                    expires_at=to_text(token.expires_at) if token.expires_at else None,
-                    revoked_at=to_text(token.revoked_at) if token.revoked_at else None,
-                )
-                for token in found.tokens
-            ],
-            enrolment=None
-            if enrolment is None
-            else EnrolmentView(enrolment.created_by, to_text(enrolment.created_at), to_text(enrolment.expires_at)),
-        )
-    )
+@spec(SITE_DETAIL)
+async def show(call: Call) -> SiteCredentials:
+    """Show one site with its tokens, by prefix, and its open enrolment code."""
+    return await call.watch.sites.access(call.path("name"))
 
 
-@spec(AddedSiteView | InvitedSite, body=Rotation, problems=(409,))
+@spec((ADDED, INVITED), body=Rotation, problems=(409,))
 async def rotate(call: Call) -> ApiAnswer:
-    """A new token for a site, or with `with_code` a code for one; those it has end after `overlap_s`. A revoked site is
-    taken back by it."""
-    asked = await call.read(Rotation)
-    name, overlap = call.path("name"), _span(asked.overlap_s, "overlap_s")
-    if asked.with_code:
-        valid = None if asked.valid_s is None else _span(asked.valid_s, "valid_s")
-        invited = await call.operate.sites.rotate(call.actor, name, overlap, valid)
-        return ApiAnswer(InvitedSite(invited.name, invited.code, to_text(invited.expires_at)))
-    added = await call.operate.sites.rotate_token(call.actor, name, overlap)
-    return ApiAnswer(AddedSiteView(added.name, added.token))
+    """Issue a new token for a site, or with `with_code` an enrolment code. Existing tokens expire after `overlap_s`. A
+    revoked site is reinstated."""
+    wanted = await call.read(Rotation)
+    name, overlap = call.path("name"), _span(wanted.overlap_s, "overlap_s")
+    if wanted.with_code:
+        valid = None if wanted.valid_s is None else _span(wanted.valid_s, "valid_s")
+        return ApiAnswer(await call.operate.sites.rotate(call.actor, name, overlap, valid), view=INVITED)
+    return ApiAnswer(await call.operate.sites.rotate_token(call.actor, name, overlap), view=ADDED)
 
 
-@spec(SiteView, problems=(409,))
-async def revoke(call: Call) -> ApiAnswer:
-    """Nothing that the site sends is taken from here on; its rows stay, and can be managed."""
-    return ApiAnswer(SiteView(**_view(await call.operate.sites.revoke(call.actor, call.path("name")))))
+@spec(SITE, problems=(409,))
+async def revoke(call: Call) -> SiteRecord:
+    """Revoke a site: central rejects everything that it sends. Its rows stay and can be managed."""
+    return await call.operate.sites.revoke(call.actor, call.path("name"))
 
 
 def _span(seconds: float, field: str) -> timedelta:
     try:
         return timedelta(seconds=seconds)
     except (OverflowError, ValueError):
-        raise InvalidInput("site.valid", f"{field} is no number of seconds to be had", field=field) from None
-
-
-def _view(site: SiteRecord) -> dict[str, Any]:
-    return {
-        "name": site.name,
-        "created_at": to_text(site.created_at),
-        "last_seen_at": to_text(site.last_seen_at) if site.last_seen_at else None,
-        "revoked_at": to_text(site.revoked_at) if site.revoked_at else None,
-    }
+        raise InvalidInput("site.valid", f"{field} is too large or not a number", field=field) from None

@@ -1,17 +1,19 @@
-"""`POST /notifications`: applications that are no site hand in notifications, one by one or in batches.
+"""`POST /notifications`: applications submit notifications, one at a time or in batches.
 
-It is the ingest that sites submit to, with the same rules. The source is the application itself: `app:` and the name of
-its API token. An id, or a key of which an id is made, comes with every notification, so that whoever heard no answer
-sends the same again and nothing is doubled.
+The rules are those of ingest from sites. The source is the application: `app:` and the name of its API token. Every
+notification needs an id, or a key from which the id is derived, so that a repeated request after a lost response
+creates no duplicate.
 """
 
-import msgspec
+from dataclasses import dataclass
 
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import derived_id
 from fieldpost.front.allowance import LinkKind
-from fieldpost.front.http.call import ApiAnswer, Body, Call
-from fieldpost.front.http.endpoint_spec import Parameter, spec
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.link.http.body import Body
+from fieldpost.link.http.endpoint_spec import Parameter, spec
+from fieldpost.link.http.view import View, ViewField
 from fieldpost.link.messages import ACCEPTED, FRAME_BYTES_MAX, ITEMS_MAX, REJECTED, Item, Result, Submit
 
 KEY_HEADER = "Idempotency-Key"
@@ -21,7 +23,7 @@ FIELDS = ("notification_id", "list_name", "subject", "body", "instance", "script
 
 
 class NewNotification(Body, frozen=True, kw_only=True):
-    """One notification; the id may be left out where the header `Idempotency-Key` is given."""
+    """One notification; the id may be omitted if the header `Idempotency-Key` is given."""
 
     list_name: str
     subject: str
@@ -34,7 +36,7 @@ class NewNotification(Body, frozen=True, kw_only=True):
 
 
 class BatchedNotification(NewNotification, frozen=True, kw_only=True):
-    """One of many; each has its id."""
+    """One notification of a batch; it must have an id."""
 
     notification_id: str
 
@@ -43,74 +45,75 @@ class NewBatch(Body, frozen=True):
     notifications: list[BatchedNotification]
 
 
-class SubmittedView(msgspec.Struct, frozen=True):
-    """`accepted`, or `duplicate` when the same was taken before; it is on disk then."""
+@dataclass(frozen=True, slots=True)
+class SubmittedBatch:
+    """The results of a batch, in its order."""
 
-    notification_id: str
-    verdict: str
-
-
-class ResultView(msgspec.Struct, frozen=True):
-    """The same, or `rejected` with the code and the reason: sending it again as it is would not help."""
-
-    notification_id: str
-    verdict: str
-    code: str | None
-    error: str | None
+    results: tuple[Result, ...]
 
 
-class BatchView(msgspec.Struct, frozen=True):
-    """The results in the order of the batch."""
-
-    results: list[ResultView]
+SUBMITTED = View(
+    "SubmittedView",
+    Result,
+    "notification_id verdict",
+    description="`accepted`, or `duplicate` if it was accepted before; either way it is on disk.",
+)
+RESULT = View(
+    "ResultView",
+    Result,
+    "notification_id verdict code error",
+    description="`accepted`, `duplicate`, or `rejected` with code and reason; do not repeat a rejected one unchanged.",
+)
+BATCH = View("BatchView", SubmittedBatch, ViewField("results", view=RESULT))
 
 
 @spec(
-    SubmittedView,
+    SUBMITTED,
     CREATED,
     body=NewNotification,
     headers=(
         Parameter(
             KEY_HEADER,
             {"type": "string", "pattern": "^[!-~]{1,256}$"},
-            "the application's own name for this notification, instead of an id",
+            "The application's name for this notification, in place of an id",
         ),
     ),
-    may={200: SubmittedView},
+    other_answers={200: SUBMITTED},
     problems=(409, 429),
 )
 async def send(call: Call) -> ApiAnswer:
-    """Hand in one notification: 201 once it is on disk, 200 when it was there already. It needs a `notification_id`,
-    or the header `Idempotency-Key`; the same one with other content is refused by 409."""
+    """Submit one notification: 201 when it is on disk, 200 if it already was. Requires a `notification_id` or the
+    header `Idempotency-Key`; the same one with different content is rejected with 409."""
     new = await call.read(NewNotification)
     source = call.actor.source
     key = _key(call)
     if (new.notification_id is None) == (key is None):
         raise InvalidInput(
             "notification.no_id",
-            f"either notification_id or the header {KEY_HEADER} must be given",
+            f"give either notification_id or the header {KEY_HEADER}",
             field="notification_id",
-            hint="so that sending again after a lost answer doubles nothing",
+            hint="it prevents duplicates when a request is repeated",
         )
     item = _item(new, new.notification_id if key is None else derived_id(source, key))
     (result,) = await _submit(call, source, [item])
     if result.verdict == REJECTED:
         raise _refusal(result)
-    return ApiAnswer(
-        SubmittedView(result.notification_id, result.verdict), CREATED if result.verdict == ACCEPTED else 200
-    )
+    return ApiAnswer(result, CREATED if result.verdict == ACCEPTED else 200)
 
 
-@spec(BatchView, body=NewBatch, problems=(429,))
-async def send_batch(call: Call) -> ApiAnswer:
-    """Hand in up to 500 notifications at once, each with its id; each gets its own result, and one that is rejected
-    holds back no other."""
+@spec(BATCH, body=NewBatch, problems=(429,))
+async def send_batch(call: Call) -> SubmittedBatch:
+    """Submit up to 500 notifications, each with its id. Each gets its own result; a rejected one does not affect the
+    others."""
     batch = await call.read(NewBatch, FRAME_BYTES_MAX)
     if not 1 <= len(batch.notifications) <= ITEMS_MAX:
-        raise InvalidInput("submit.too_many", f"notifications must be from 1 to {ITEMS_MAX}", field="notifications")
+        raise InvalidInput(
+            "submit.too_many",
+            f"a batch must have 1 to {ITEMS_MAX} notifications, got {len(batch.notifications)}",
+            field="notifications",
+        )
     items = [_item(one, one.notification_id) for one in batch.notifications]
-    results = await _submit(call, call.actor.source, items)
-    return ApiAnswer(BatchView([ResultView(r.notification_id, r.verdict, r.code, r.error) for r in results]))
+    return SubmittedBatch(await _submit(call, call.actor.source, items))
 
 
 async def _submit(call: Call, source: str, items: list[Item]) -> tuple[Result, ...]:

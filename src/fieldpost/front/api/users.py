@@ -1,15 +1,18 @@
-"""`/users`: the people who may come in. `/me` and `/sessions`: who one is, and where one is logged in."""
+"""`/users`: the users of central. `/me` and `/sessions`: the caller's identity and console sessions."""
 
-import msgspec
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.access.audit_trail import KEEP
 from fieldpost.central.access.users import Link, TokenRecord, UserRecord
-from fieldpost.core.actor import Role
+from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.times import to_text
-from fieldpost.front.http.call import ApiAnswer, Body, Call
-from fieldpost.front.http.endpoint_spec import NAME, Parameter, spec
+from fieldpost.front.http.call import Call, changes
+from fieldpost.link.http.body import Body
+from fieldpost.link.http.endpoint_spec import NAME, Parameter, spec
+from fieldpost.link.http.view import View, ViewField, listing
 
 
 class NewUser(Body, frozen=True):
@@ -18,175 +21,134 @@ class NewUser(Body, frozen=True):
 
 
 class ChangedUser(Body, frozen=True):
-    """Only what changes."""
+    """Only the fields to change."""
 
     version: int
     role: str | UnsetType = UNSET
     is_disabled: bool | UnsetType = UNSET
 
 
-class OneTimeLinkView(msgspec.Struct, frozen=True):
-    name: str
-    link: str
-    """The path and query at central's address by which the person chooses a password, once. Shown this once."""
-    expires_at: str
+@dataclass(frozen=True, slots=True)
+class LoggedOut:
+    """How many sessions were ended."""
 
-
-class UserView(msgspec.Struct, frozen=True):
-    name: str
-    role: str
-    is_disabled: bool
-    has_password: bool
-    is_external: bool
-    """Known by the identity provider."""
-    created_at: str
-    created_by: str | None
-    last_login_at: str | None
-    version: int
-
-
-class UsersView(msgspec.Struct, frozen=True):
-    users: list[UserView]
-
-
-class LoggedOut(msgspec.Struct, frozen=True):
     sessions: int
 
 
-class SessionView(msgspec.Struct, frozen=True):
-    session_id: str
-    user: str
-    created_at: str
-    last_used_at: str
-    expires_at: str | None
-    address: str | None
-    agent: str | None
+def _is_disabled(user: UserRecord) -> bool:
+    return user.disabled_at is not None
 
 
-class SessionsView(msgspec.Struct, frozen=True):
-    sessions: list[SessionView]
+def _has_password(user: UserRecord) -> bool:
+    return user.password_hash is not None
 
 
-class Me(msgspec.Struct, frozen=True):
-    name: str
-    role: str
-    token: str | None
-    """The name of the API token that this call was made with."""
+def _is_external(user: UserRecord) -> bool:
+    return user.subject is not None
 
 
-@spec(OneTimeLinkView, 201, body=NewUser, problems=(409,))
-async def add(call: Call) -> ApiAnswer:
-    """A new person of a `role`, who chooses a password by the one-time link in the answer."""
+def _last_used_at(session: TokenRecord) -> datetime:
+    return session.last_used_at or session.created_at
+
+
+ONE_TIME_LINK = View(
+    "OneTimeLinkView",
+    Link,
+    "name link=path expires_at",
+    description="`link` is the path and query at central's address where the user sets a password. It works once and "
+    "is shown only once.",
+)
+USER = View(
+    "UserView",
+    UserRecord,
+    "name role",
+    ViewField("is_disabled", _is_disabled),
+    ViewField("has_password", _has_password),
+    ViewField("is_external", _is_external),
+    "created_at created_by last_login_at version",
+    description="`is_external`: the user logs in through the identity provider.",
+)
+USERS = listing("UsersView", "users", USER)
+LOGGED_OUT = View("LoggedOut", LoggedOut, "sessions")
+SESSION = View(
+    "SessionView",
+    TokenRecord,
+    "session_id=prefix user=owner created_at",
+    ViewField("last_used_at", _last_used_at),
+    "expires_at address agent=user_agent",
+)
+SESSIONS = listing("SessionsView", "sessions", SESSION)
+ME = View("Me", Actor, "name role token", description="`token` is the name of the API token of this request.")
+
+
+@spec(ONE_TIME_LINK, 201, body=NewUser, problems=(409,))
+async def add(call: Call) -> Link:
+    """Add a user with a `role`. The user sets a password with the one-time link in the response."""
     new = await call.read(NewUser)
-    return ApiAnswer(_link_view(await call.operate.users.add(call.actor, new.name, role_of(new.role))), 201)
+    return await call.operate.users.add(call.actor, new.name, role_of(new.role))
 
 
-@spec(UsersView)
-async def show_all(call: Call) -> ApiAnswer:
-    """All people who may come in."""
-    call.query()
-    return ApiAnswer(UsersView([_view(one) for one in await call.operate.users.all(call.actor)]))
+@spec(USERS)
+async def show_all(call: Call) -> Sequence[UserRecord]:
+    """List all users."""
+    return await call.operate.users.all(call.actor)
 
 
-@spec(UserView)
-async def show(call: Call) -> ApiAnswer:
-    """One person."""
-    call.query()
-    return ApiAnswer(_view(await call.operate.users.get(call.actor, call.path("name"))))
+@spec(USER)
+async def show(call: Call) -> UserRecord:
+    """Show one user."""
+    return await call.operate.users.get(call.actor, call.path("name"))
 
 
-@spec(UserView, body=ChangedUser, problems=(409,))
-async def change(call: Call) -> ApiAnswer:
-    """Another `role`, or `is_disabled`; either ends the person's sessions. Names the `version` seen."""
+@spec(USER, body=ChangedUser, problems=(409,))
+async def change(call: Call) -> UserRecord:
+    """Change the `role` or disable the user; either ends their sessions. Requires the `version` that the caller has
+    seen."""
     change = await call.read(ChangedUser)
-    changed = await call.operate.users.change(
-        call.actor,
-        call.path("name"),
-        change.version,
-        role=KEEP if change.role is UNSET else role_of(change.role),
-        is_disabled=KEEP if change.is_disabled is UNSET else change.is_disabled,
-    )
-    return ApiAnswer(_view(changed))
+    role = {} if change.role is UNSET else {"role": role_of(change.role)}
+    return await call.operate.users.change(call.actor, call.path("name"), change.version, **changes(change, **role))
 
 
 @spec(problems=(409,))
-async def remove(call: Call) -> ApiAnswer:
-    """The person is gone, with all sessions and tokens; what he did stays in the audit log."""
+async def remove(call: Call) -> None:
+    """Remove a user with all sessions and tokens; their actions stay in the audit log."""
     await call.operate.users.remove(call.actor, call.path("name"))
-    return ApiAnswer(status=204)
 
 
-@spec(OneTimeLinkView, 201, problems=(409,))
-async def reset_password(call: Call) -> ApiAnswer:
-    """A one-time link by which the person chooses another password; the present one is good until then."""
-    call.query()
-    return ApiAnswer(_link_view(await call.operate.users.reset_password(call.actor, call.path("name"))), 201)
+@spec(ONE_TIME_LINK, 201, problems=(409,))
+async def reset_password(call: Call) -> Link:
+    """Create a one-time link with which the user sets a new password; the present one works until then."""
+    return await call.operate.users.reset_password(call.actor, call.path("name"))
 
 
-@spec(LoggedOut)
-async def log_out(call: Call) -> ApiAnswer:
-    """End all sessions of a person."""
-    call.query()
-    return ApiAnswer(LoggedOut(await call.operate.users.log_out(call.actor, call.path("name"))))
+@spec(LOGGED_OUT)
+async def log_out(call: Call) -> LoggedOut:
+    """End all sessions of a user."""
+    return LoggedOut(await call.operate.users.log_out(call.actor, call.path("name")))
 
 
-@spec(Me)
-async def me(call: Call) -> ApiAnswer:
-    """In whose name one calls, and with which role."""
-    call.query()
-    return ApiAnswer(Me(call.actor.name, call.actor.role.value, call.actor.token))
+@spec(ME)
+async def me(call: Call) -> Actor:
+    """Show the user and role of the caller."""
+    return call.actor
 
 
-@spec(SessionsView, query=(Parameter("user", NAME, "another's, for an administrator"),), problems=(403, 404))
-async def sessions(call: Call) -> ApiAnswer:
-    """Where one is logged in at the console; an administrator may ask for another `user`."""
-    query = call.query()
-    logins, users = call.operate.logins, call.operate.users
-    if "user" in query and query["user"][0] != call.actor.name:
-        found = await users.sessions(call.actor, query["user"][0])
-    else:
-        found = await logins.sessions(call.actor)
-    return ApiAnswer(SessionsView([_session_view(one) for one in found]))
+@spec(SESSIONS, query=(Parameter("user", NAME, "Another user; admins only"),), problems=(403, 404))
+async def sessions(call: Call) -> Sequence[TokenRecord]:
+    """List the caller's console sessions; an admin may ask for another `user`."""
+    user = call.parameter("user")
+    if user is not None and user != call.actor.name:
+        return await call.operate.users.sessions(call.actor, user)
+    return await call.operate.logins.sessions(call.actor)
 
 
 @spec()
-async def end_session(call: Call) -> ApiAnswer:
-    """End one of one's own sessions."""
+async def end_session(call: Call) -> None:
+    """End one of the caller's own sessions."""
     await call.operate.logins.end(call.actor, call.path("session_id"))
-    return ApiAnswer(status=204)
 
 
 def role_of(text: str) -> Role:
     if text not in list(Role):
         raise InvalidInput("role.unknown", f"role must be one of {', '.join(Role)}", field="role")
     return Role(text)
-
-
-def _link_view(link: Link) -> OneTimeLinkView:
-    return OneTimeLinkView(link.name, link.path, to_text(link.expires_at))
-
-
-def _view(found: UserRecord) -> UserView:
-    return UserView(
-        name=found.name,
-        role=found.role,
-        is_disabled=found.disabled_at is not None,
-        has_password=found.password_hash is not None,
-        is_external=found.subject is not None,
-        created_at=to_text(found.created_at),
-        created_by=found.created_by,
-        last_login_at=to_text(found.last_login_at) if found.last_login_at else None,
-        version=found.version,
-    )
-
-
-def _session_view(found: TokenRecord) -> SessionView:
-    return SessionView(
-        session_id=found.prefix,
-        user=found.owner,
-        created_at=to_text(found.created_at),
-        last_used_at=to_text(found.last_used_at or found.created_at),
-        expires_at=to_text(found.expires_at) if found.expires_at else None,
-        address=found.address,
-        agent=found.user_agent,
-    )

@@ -1,9 +1,8 @@
-"""One call of the API: who calls, what he sends, and how a handler answers."""
+"""One request to central's API: its caller, query and body, and the answer of its handler."""
 
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 from starlette.requests import Request
@@ -11,22 +10,22 @@ from starlette.requests import Request
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.notifications import LIMIT_DEFAULT
 from fieldpost.central.watch.watch import Watch
-from fieldpost.core.actor import Actor
+from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.filters import FilterField
 from fieldpost.front.auth import Access
 from fieldpost.front.backend import Backend
 from fieldpost.front.body import check_content_type, read_body
-from fieldpost.front.http.endpoint_spec import NOTHING, Promise
-from fieldpost.link.codec import check_json
+from fieldpost.link.http.body import decode_body
+from fieldpost.link.http.endpoint_spec import EndpointSpec, Route
+from fieldpost.link.http.view import View
 
 BODY_BYTES_MAX = 1024 * 1024
+NO_SPEC = EndpointSpec()
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What all bodies have in common: a field that nobody knows is refused by its name."""
+ApiRoute = Route[Access]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class FileAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A file that is made while it is sent, so that it may be larger than memory."""
+    """A file that is produced while it is sent, so that it may be larger than memory."""
 
     pieces: AsyncIterator[bytes]
     media_type: str
@@ -47,35 +46,45 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """What a handler gives back; without a body it is an empty 204."""
+    """The answer of a handler that needs more than the value itself; without a body an empty 204."""
 
-    body: msgspec.Struct | FileAnswer | Stream | None = None
-    status: int = 200
+    body: object = None
+    """A file, a struct, or a value that `view` encodes."""
+    status: int | None = None
+    """The status of the handler's spec unless given."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    view: View | None = None
+    """The view of the spec unless given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """One request, after authentication."""
+
     request: Request
     backend: Backend
     caller: Actor | str | None
-    """An actor, a site's name, the code that was shown, or nobody, as the route's access has it."""
-    promise: Promise = NOTHING
-    """What the handler takes and answers."""
+    """An actor, the name of a site, an enrolment code, or None, depending on the access rule of the route."""
+    spec: EndpointSpec = NO_SPEC
 
     @property
     def actor(self) -> Actor:
-        assert isinstance(self.caller, Actor), "the route serves people and programs"
+        assert isinstance(self.caller, Actor), "the route is for people and programs"
         return self.caller
 
     @property
+    def role(self) -> Role:
+        """The role that decides which fields the caller may see."""
+        return self.caller.role if isinstance(self.caller, Actor) else Role.VIEWER
+
+    @property
     def site(self) -> str:
-        assert isinstance(self.caller, str), "the route serves sites"
+        assert isinstance(self.caller, str), "the route is for sites"
         return self.caller
 
     @property
     def code(self) -> str:
-        assert isinstance(self.caller, str), "the route serves who shows a code"
+        assert isinstance(self.caller, str), "the route is for enrolment codes"
         return self.caller
 
     @property
@@ -90,16 +99,16 @@ class Call:
         return str(self.request.path_params[name])
 
     def query(self) -> dict[str, list[str]]:
-        """The query's parameters; one that was not promised, or stands twice without leave, is refused."""
-        known = {parameter.name: parameter for parameter in self.promise.query}
-        given: dict[str, list[str]] = {}
-        for name, value in self.request.query_params.multi_items():
-            if name not in known:
-                raise InvalidInput("query.unknown", f"there is no parameter {name[:64]!r} here", field=name[:64])
-            if name in given and not known[name].is_many:
-                raise InvalidInput("query.twice", f"{name} stands there twice", field=name)
-            given.setdefault(name, []).append(value)
-        return given
+        """The query parameters. InvalidInput for those that the spec does not allow."""
+        return self.spec.read_query(self.request.query_params.multi_items())
+
+    @overload
+    def parameter(self, name: str) -> str | None: ...
+    @overload
+    def parameter(self, name: str, default: str) -> str: ...
+    def parameter(self, name: str, default: str | None = None) -> str | None:
+        """A query parameter that is not repeatable."""
+        return next(iter(self.query().get(name, ())), default)
 
     def filters(self, declared: Sequence[FilterField]) -> dict[str, str | list[str]]:
         """The filters that the query gives, as text."""
@@ -110,40 +119,24 @@ class Call:
             if field.name in query
         }
 
-    def limit(self, query: Mapping[str, list[str]]) -> int:
-        """How many a page may hold, as the query has it."""
-        text = query["limit"][0] if "limit" in query else str(LIMIT_DEFAULT)
+    def limit(self) -> int:
+        """The page size that the query asks for."""
+        text = self.parameter("limit", str(LIMIT_DEFAULT))
         if not (text.isascii() and text.isdecimal() and len(text) <= 9):
             raise InvalidInput("limit.range", "limit must be a whole number", field="limit")
         return int(text)
 
+    def paging(self) -> dict[str, Any]:
+        """The arguments `limit` and `cursor` of a page."""
+        return {"limit": self.limit(), "cursor": self.parameter("cursor")}
+
     async def read(self, kind: type[S], bytes_max: int = BODY_BYTES_MAX) -> S:
         """The JSON body as this struct, or InvalidInput naming the field."""
         check_content_type(self.request, "application/json")
-        data = await read_body(self.request, bytes_max)
-        check_json(data)
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
-            raise InvalidInput("body.invalid", f"the body does not fit: {error}", field=_field_of(str(error))) from None
+        return decode_body(await read_body(self.request, bytes_max), kind)
 
 
-ApiHandler = Callable[[Call], Awaitable[ApiAnswer]]
-
-
-@dataclass(frozen=True, slots=True)
-class ApiRoute:
-    """One row of the API's table."""
-
-    method: str
-    path: str
-    handler: ApiHandler
-    access: Access
-
-
-def _field_of(error: str) -> str | None:
-    """The field that msgspec names in its text."""
-    at = re.search(r"at `\$\.?([^`]*)`", error)
-    named = re.search(r"field `([^`]*)`", error)
-    parts = [found[1] for found in (at, named) if found and found[1]]
-    return ".".join(parts)[:128] or None
+def changes(body: msgspec.Struct, **converted: Any) -> dict[str, Any]:
+    """The given fields of a PATCH body without its version, as keyword arguments."""
+    given = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
+    return {name: value for name, value in (given | converted).items() if name != "version"}

@@ -1,4 +1,4 @@
-"""The table of routes made into endpoints: first who calls, then the handler, then the answer or the problem."""
+"""Endpoints from route tables: authenticate the caller, run the handler, encode the answer or the problem."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,9 +19,10 @@ from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
 from fieldpost.front.auth import Access
 from fieldpost.front.backend import Backend
-from fieldpost.front.http.call import ApiAnswer, ApiRoute, Call, FileAnswer, Stream
-from fieldpost.front.http.endpoint_spec import NOTHING, promise_of
+from fieldpost.front.http.call import NO_SPEC, ApiAnswer, ApiRoute, Call, FileAnswer, Stream
 from fieldpost.front.http.problems import problem
+from fieldpost.link.http.endpoint_spec import JSON
+from fieldpost.link.http.view import View
 
 log = structlog.get_logger()
 
@@ -54,17 +55,16 @@ class RouteTable:
 
 
 def _endpoint(route: ApiRoute, backend: Backend, plain: set[str]) -> Callable[[Request], Awaitable[Response]]:
-    promise = promise_of(route.handler)
 
     async def endpoint(request: Request) -> Response:
         if route.path != request.url.path in plain:
             # A fixed path that the pattern of another route happens to match: answer 405 instead.
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
-            call = Call(request, backend, await _caller(route.access, request, backend), promise or NOTHING)
-            if promise is not None:
+            call = Call(request, backend, await _caller(route.access, request, backend), route.spec or NO_SPEC)
+            if route.spec is not None:
                 call.query()
-            return _response(await route.handler(call))
+            return _response(call, await route.handler(call))
         except Denied as error:
             log.warning("call.denied", method=route.method, path=request.url.path, code=error.code)
             return problem(error)
@@ -95,12 +95,18 @@ async def _caller(access: Access, request: Request, backend: Backend) -> Actor |
             return actor
 
 
-def _response(answer: ApiAnswer) -> Response:
-    if answer.body is None:
-        return Response(status_code=204, headers=dict(answer.headers))
-    if isinstance(answer.body, Stream):
-        return StreamingResponse(answer.body.pieces, answer.status, dict(answer.headers), answer.body.media_type)
-    if isinstance(answer.body, FileAnswer):
-        return Response(answer.body.content, answer.status, dict(answer.headers), answer.body.media_type)
-    content = msgspec.json.encode(answer.body)
-    return Response(content, answer.status, dict(answer.headers), "application/json")
+def _response(call: Call, result: object) -> Response:
+    answer = result if isinstance(result, ApiAnswer) else ApiAnswer(result)
+    status, headers = answer.status or call.spec.status, dict(answer.headers)
+    view = answer.view or call.spec.answer
+    match answer.body:
+        case Stream() as stream:
+            return StreamingResponse(stream.pieces, status, headers, stream.media_type)
+        case FileAnswer() as file:
+            return Response(file.content, status, headers, file.media_type)
+        case value if isinstance(view, View):
+            return Response(msgspec.json.encode(view.encode(value, call.role)), status, headers, JSON)
+        case None:
+            return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)
+        case value:
+            return Response(msgspec.json.encode(value), status, headers, JSON)

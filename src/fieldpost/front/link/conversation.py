@@ -18,8 +18,9 @@ from fieldpost.front import auth
 from fieldpost.front.allowance import LinkKind, TooMuch
 from fieldpost.front.backend import Backend
 from fieldpost.front.guard import internal_refusal, report_bug
-from fieldpost.front.http.problems import problem, wait_of
+from fieldpost.front.http.problems import problem
 from fieldpost.link.codec import UNFIT, compress, decode, decompress, encode, salvage, seq_of
+from fieldpost.link.http.problem import wait_of
 from fieldpost.link.messages import PROTOCOL, ZLIB, Ack, Hello, LinkMessage, Refusal, Result
 
 NO_LONGER_WELCOME = 1008

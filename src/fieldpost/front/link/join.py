@@ -4,7 +4,8 @@ from binascii import unhexlify
 
 from fieldpost.central.operate.sites import Claimant
 from fieldpost.core.errors import InvalidInput
-from fieldpost.front.http.call import ApiAnswer, Body, Call
+from fieldpost.front.http.call import ApiAnswer, Call
+from fieldpost.link.http.body import Body
 from fieldpost.link.join import Joined
 
 DIGEST_LENGTH = 64

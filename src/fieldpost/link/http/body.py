@@ -1,0 +1,32 @@
+"""JSON bodies of requests."""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.link.codec import check_json
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of all request bodies: unknown fields are rejected by name."""
+
+
+def decode_body(data: bytes, kind: type[S]) -> S:
+    """Decode a JSON body as this struct, or raise InvalidInput naming the field."""
+    check_json(data)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidInput("body.invalid", f"invalid body: {error}", field=_field_of(str(error))) from None
+
+
+def _field_of(error: str) -> str | None:
+    """The field that msgspec names in its message."""
+    at = re.search(r"at `\$\.?([^`]*)`", error)
+    named = re.search(r"field `([^`]*)`", error)
+    parts = [found[1] for found in (at, named) if found and found[1]]
+    return ".".join(parts)[:128] or None
