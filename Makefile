@@ -26,9 +26,11 @@ $(RUN_READY): requirements/setup.txt requirements/uv.txt requirements/run.txt py
 	@tools/setup run
 	@touch $@
 
-$(DEV_READY): requirements/setup.txt requirements/uv.txt requirements/dev.txt pyproject.toml tools/setup tools/browser
+$(DEV_READY): requirements/setup.txt requirements/uv.txt requirements/dev.txt pyproject.toml tools/setup
 	@tools/setup dev
 	@tools/browser
+	@tools/postfix
+	@tools/strace
 	@touch $(RUN_READY) $@
 
 .PHONY: check
@@ -45,13 +47,10 @@ fast: $(DEV_READY) ## run unit and property tests (no I/O, seconds)
 
 .PHONY: test
 test: $(DEV_READY) ## run all tests except chaos
-	@tools/postfix
-	@tools/strace
 	@$(PYTEST) -q -n 3 --dist loadscope --no-loadscope-reorder $(ALL_BUT_CHAOS)
 
 .PHONY: chaos
 chaos: $(DEV_READY) ## run the long tests that kill and pause processes
-	@tools/strace
 	$(PYTEST) -q tests/chaos
 
 .PHONY: browser
