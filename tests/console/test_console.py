@@ -19,7 +19,7 @@ OUTBOX = "/notifications"
 async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it(front: Front, page: Page) -> None:
     parked = await front.park("550 5.1.1 no such user", subject="Pump 3 is hot", body="It has 93 °C.")
     await log_in(front, page, "operator", OUTBOX)
-    await expect(page.get_by_role("heading", name="Outbox")).to_be_attached()
+    await expect(page.get_by_role("heading", name="Notifications")).to_be_attached()
     row = page.locator("tbody tr", has_text="Pump 3 is hot")
     await expect(row).to_contain_text("parked")
     await expect(row).to_contain_text("550 5.1.1 no such user")
@@ -36,7 +36,7 @@ async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it
 
     await page.get_by_role("button", name="Retry").click()
     await expect(page.locator("main .badge").first).to_contain_text("pending")
-    await expect(page.get_by_text("pending again, and due at once")).to_be_visible()
+    await expect(page.get_by_text("pending again and due now")).to_be_visible()
     assert (await front.centre.get(parked)).status is Status.PENDING
     await front.centre.deliver()
     # By itself, without a reload.
@@ -65,7 +65,7 @@ async def test_discarding_asks_first(front: Front, browser: Browser, url: str) -
 
 async def test_a_notification_appears_in_the_list_by_itself(front: Front, page: Page) -> None:
     await log_in(front, page, "viewer", OUTBOX)
-    await expect(page.get_by_role("heading", name="Nothing has arrived yet")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No notifications yet")).to_be_visible()
     await front.centre.send("ops", subject="Pump 3 is hot")
     front.clock.advance(3)
     row = page.locator("tbody tr", has_text="Pump 3 is hot")
@@ -199,11 +199,11 @@ async def test_when_central_is_away_the_page_says_so_and_recovers(front: Front, 
     await page.wait_for_load_state()
     await page.route("**/*", lambda route: route.abort())
     await page.evaluate("htmx.trigger('#live', 'changed')")
-    await expect(page.get_by_text("Central does not answer")).to_be_visible()
+    await expect(page.get_by_text("Central does not respond")).to_be_visible()
     await expect(page.locator("tbody tr")).to_have_count(1)
     await page.unroute("**/*")
     await page.evaluate("htmx.trigger('#live', 'changed')")
-    await expect(page.get_by_text("Central does not answer")).to_be_hidden()
+    await expect(page.get_by_text("Central does not respond")).to_be_hidden()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 400), ("dark", 1280)])
@@ -238,7 +238,7 @@ async def test_a_person_comes_in_by_a_link_changes_the_password_and_logs_out_eve
     link = await front.operate.users.add(ADMIN, "anna", Role.OPERATOR)
     await page.goto(link.path)
     await page.get_by_label("Password", exact=True).fill("several words of mine")
-    await page.get_by_label("The same again").fill("several words of mine")
+    await page.get_by_label("Repeat password").fill("several words of mine")
     await page.get_by_role("button", name="Set password and log in").click()
     await expect(page.get_by_role("heading", name="Health", level=1)).to_be_attached()
 
@@ -249,11 +249,11 @@ async def test_a_person_comes_in_by_a_link_changes_the_password_and_logs_out_eve
     await expect(scriptless.get_by_role("heading", name="Health", level=1)).to_be_attached()
     await page.get_by_role("link", name="anna").click()
     await expect(page.locator(".sessions tbody tr")).to_have_count(2)
-    await page.get_by_label("Present password").fill("several words of mine")
-    await page.get_by_label("New password").fill("other words of mine")
-    await page.get_by_label("The same again").fill("other words of mine")
+    await page.get_by_label("Current password").fill("several words of mine")
+    await page.get_by_label("New password", exact=True).fill("other words of mine")
+    await page.get_by_label("Repeat new password").fill("other words of mine")
     await page.get_by_role("button", name="Change password").click()
-    await expect(page.get_by_role("status").filter(has_text="Your password is changed")).to_be_visible()
+    await expect(page.get_by_role("status").filter(has_text="Password changed")).to_be_visible()
     await expect(page.locator(".sessions tbody tr")).to_have_count(1)
     await scriptless.goto("/")
     await expect(scriptless.get_by_role("heading", name="Log in")).to_be_visible()

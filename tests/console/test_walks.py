@@ -34,7 +34,7 @@ async def test_at_the_first_start_one_chooses_a_password_by_the_link_and_logs_in
         async with watched(await browser.new_context()) as page:
             await page.goto(link)
             await page.get_by_label("Password", exact=True).fill("several words of mine")
-            await page.get_by_label("The same again").fill("several words of mine")
+            await page.get_by_label("Repeat password").fill("several words of mine")
             await page.get_by_role("button", name="Set password and log in").click()
             await expect(page.get_by_role("heading", name="Health", level=1)).to_be_visible()
             await page.get_by_role("button", name="Log out").click()
@@ -93,7 +93,7 @@ async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(
     await page.get_by_role("link", name="Retry all…").click()
     question = page.get_by_role("dialog")
     await expect(question).to_contain_text("Retry 500 parked notifications?")
-    await expect(question.get_by_label("Some of them")).to_contain_text(REFUSED)
+    await expect(question.get_by_label("Examples")).to_contain_text(REFUSED)
     await question.get_by_label("Reason").fill("the password was renewed")
     await question.get_by_role("button", name="Retry 500").click()
     await page.wait_for_url("**/bulk-actions/*")
@@ -105,7 +105,7 @@ async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(
         if said is not None:
             # By itself, without a reload.
             await expect(progress).to_contain_text(said)
-    await expect(page.locator(".act-state")).to_contain_text("It has done what it could")
+    await expect(page.locator(".act-state")).to_contain_text("Finished")
     await expect(page.locator("main")).to_contain_text("the password was renewed")
     assert {(await front.centre.get(one)).status for one in (ids[0], ids[250], ids[499])} == {Status.PENDING}
 
@@ -118,7 +118,7 @@ async def test_a_viewer_is_told_which_role_it_needs_and_is_refused_where_he_trie
     page = await browser.new_page(base_url=url)
     await log_in(front, page, "viewer", f"/notifications/{parked}")
     await expect(page.get_by_role("button", name="Retry")).to_have_count(0)
-    await expect(page.locator("main")).to_contain_text("needs the role operator; you are viewer")
+    await expect(page.locator("main")).to_contain_text("your role is viewer")
     await page.goto(f"/notifications/{parked}/discard")
     await expect(page.locator("main")).to_contain_text("operator")
     # A form that is not offered, sent all the same.
@@ -150,7 +150,7 @@ async def test_of_two_tabs_the_later_one_is_told_kindly_that_it_is_too_late(
 
     # The other tab still shows a parked one, and its button.
     await second.get_by_role("button", name="Retry").click()
-    await expect(second.locator("main")).to_contain_text("Nothing was done")
+    await expect(second.locator("main")).to_contain_text("Nothing was changed")
     await expect(second.locator("main")).to_contain_text("pending")
     assert await retries(front, parked) == 1
     # The back button leads to no old form: nothing is kept, so the page comes anew, as it stands.
@@ -194,7 +194,7 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
 
 
 @pytest.mark.req("KPI-08", "KPI-10")
-async def test_the_headline_tiles_of_health_and_outbox_follow_what_happens(front: Front, page: Page) -> None:
+async def test_the_headline_tiles_of_health_and_notifications_follow_what_happens(front: Front, page: Page) -> None:
     await log_in(front, page, "viewer")
     parked = page.locator(".tile", has_text="parked")
     await expect(parked).to_contain_text("0")
@@ -202,7 +202,7 @@ async def test_the_headline_tiles_of_health_and_outbox_follow_what_happens(front
     # By themselves, and each leads to its rows.
     await expect(parked).to_contain_text("1")
     await parked.get_by_role("link").click()
-    await expect(page.get_by_role("heading", name="Outbox", level=1)).to_be_visible()
+    await expect(page.get_by_role("heading", name="Notifications", level=1)).to_be_visible()
     await expect(page.locator("tr[data-row]")).to_have_count(1)
     await expect(page.locator(".tile", has_text="queue depth")).to_contain_text("0")
     await front.centre.send("ops", subject="Tank 7: level high")

@@ -25,15 +25,15 @@ NOT_SEEN: dict[str, str] = {
 NEEDED: dict[str, str] = {
     "/set-password": "?link={link}",
     "/bulk-actions/new": "?verb=retry&pace=stages&error={error_key}",
-    "/sites/{name:path}/rejected/ask": "?act=resubmit&id={notification_id}",
+    "/sites/{name:path}/rejected/confirm": "?verb=resubmit&id={notification_id}",
     "/cached-calls/{call_id}": "?site={site}",
-    "/cached-calls/ask": "?act=retry&call={call_id}%20{site}",
+    "/cached-calls/confirm": "?verb=retry&call={call_id}%20{site}",
 }
 """What must follow a page's path, with values of `World.places`."""
 
 MORE: dict[str, Sequence[tuple[str, str]]] = {
     "/": (("hour", "?span=hour"), ("week", "?span=week")),
-    "/sites": (("trouble", "?state=trouble"), ("none", "?name=unheard-of")),
+    "/sites": (("issues", "?state=issues"), ("none", "?name=unheard-of")),
     "/notifications": (
         ("parked", "?status=parked"),
         ("filtered", "?status=parked&site=plant-north&subject=filter"),
@@ -50,8 +50,8 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
         ("wrong", "?status=unheard-of"),
     ),
     "/intents": (("site", "?site=island"), ("none", "?site=unheard-of")),
-    "/lists/{name:path}": (("remove", "?ask=remove"),),
-    "/channels/{name:path}": (("remove", "?ask=remove"), ("reset", "?ask=reset")),
+    "/lists/{name:path}": (("remove", "?confirm=remove"),),
+    "/channels/{name:path}": (("remove", "?confirm=remove"), ("reset", "?confirm=reset")),
     "/audit": (("errors", "?status=failed,parked,discarded"), ("none", "?actor=unheard-of")),
     "/settings": (("search", "?q=lease"),),
 }
@@ -61,7 +61,7 @@ MORE: dict[str, Sequence[tuple[str, str]]] = {
 @dataclass(frozen=True)
 class Address:
     name: str
-    """For a file: `notification`, `outbox-parked`."""
+    """For a file: `notification`, `notifications-parked`."""
     path: str
     is_for_anyone: bool
     is_first: bool = False

@@ -28,7 +28,7 @@ async def test_a_link_is_looked_at_without_harm_and_used_once(front: Front) -> N
             assert page.status_code == 200, "looking uses nothing up, as mail programs look by themselves"
             assert "viewer" in page.text
         form = {"csrf": token_in(page), "link": link.token, "password": GOOD, "again": "another"}
-        assert "not the same" in (await client.post("/set-password", data=form)).text
+        assert "do not match" in (await client.post("/set-password", data=form)).text
         form |= {"password": "short", "again": "short"}
         assert "at least 12 characters" in (await client.post("/set-password", data=form)).text
         form |= {"password": GOOD, "again": GOOD}
@@ -81,7 +81,7 @@ async def test_a_password_is_changed_and_the_session_gets_a_new_id(front: Front)
         form["old"] = front.password("viewer")
         done = await client.post("/account/password", data=form)
         assert (done.status_code, done.headers["location"]) == (303, "/account?done=password")
-        assert "Your password is changed" in (await client.get("/account?done=password")).text
+        assert "Password changed" in (await client.get("/account?done=password")).text
         assert client.cookies[COOKIE] != before
     for old in (before, elsewhere.token):
         assert await front.operate.accounts.by_session(old) is None
@@ -93,7 +93,7 @@ async def test_one_ends_a_session_and_logs_out_everywhere(front: Front) -> None:
     async with front.client() as client:
         await log_in(front, client, "viewer")
         page = await client.get("/account")
-        assert page.text.count("this one") == 1
+        assert page.text.count("this session") == 1
         ids = re.findall(r"/account/sessions/(\w+)/end", page.text)
         assert len(ids) == 2
         [ended] = [one for one in ids if one in other.token]

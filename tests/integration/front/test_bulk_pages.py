@@ -74,7 +74,7 @@ async def test_a_selection_is_retried_by_plain_forms_with_a_reason(quick: Front)
         assert "Reason must not be empty." in visitor.text
         assert len(boxes(visitor)) == 2, "what was selected is kept"
         await submit(visitor, reason="the address is there now")
-        assert "It has begun" in visitor.text
+        assert "Started." in visitor.text
         assert "a selection" in visitor.text
         await quick.operate.bulk_actions.sweep()
         await visitor.look(visitor.page.url.path)
@@ -90,7 +90,7 @@ async def test_nothing_selected_is_said_and_nothing_is_done(quick: Front) -> Non
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/bulk-actions/new?of=selection&verb=discard&back=/notifications")
     assert visitor.page.status_code == 422
-    assert "Nothing is selected" in visitor.text
+    assert "No notifications selected" in visitor.text
     assert await quick.watch.bulk_actions.newest() == []
 
 
@@ -105,7 +105,7 @@ async def test_what_was_selected_and_has_changed_since_is_left_out_and_told(quic
             "/bulk-actions/new", params={"of": "selection", "verb": "discard", "chosen": chosen}
         )
         assert "Discard 1 parked notification?" in visitor.text
-        assert "1 of those that you selected is no longer as you saw it" in visitor.text
+        assert "1 of the selected notifications has changed since you selected it" in visitor.text
         await submit(visitor, reason="not wanted")
         await quick.operate.bulk_actions.sweep()
     assert (await quick.centre.get(ids[0])).status is Status.PENDING
@@ -137,7 +137,7 @@ async def test_all_that_fits_a_filter_is_discarded_and_nothing_that_parks_later(
         await visitor.look(f"/notifications?error={ERROR_KEY}")
         await visitor.look(ways(visitor)["Discard all…"])
         assert "Discard 12 parked notifications?" in visitor.text
-        assert "and 7 like these" in visitor.text
+        assert "and 7 others" in visitor.text
         later = await quick.park(NO_USER)
         await submit(visitor, reason="they have left")
         await quick.operate.bulk_actions.sweep()
@@ -153,7 +153,7 @@ async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Fron
     await quick.park(FULL)
     async with visiting(quick, "operator") as visitor:
         text = await visitor.look("/parked-groups")
-        assert "14 parked notifications, 2 troubles" in text
+        assert "14 parked notifications, 2 different errors" in text
         assert text.index(f"13 {GROUP}") < text.index(f"1 <address>: {FULL}")
         await visitor.look(ways(visitor)["Retry in stages…"])
         await submit(visitor, reason="is it mended?")
@@ -161,7 +161,7 @@ async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Fron
         await quick.operate.bulk_actions.sweep()
         await visitor.look(act_path)
         assert "1 of 13 done" in visitor.text
-        assert "waits for what becomes of it" in visitor.text
+        assert "waiting for delivery results" in visitor.text
         quick.centre.adapter.answer("ops", PermanentFailure(NO_USER, phase="rcpt"))
         await quick.centre.deliver()
         quick.clock.advance(2)
@@ -169,7 +169,7 @@ async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Fron
         await visitor.look(act_path)
         assert "Why it halted" in visitor.text
         assert f"the same error came back: ops@example.org: {NO_USER}" in visitor.text
-        assert "12 were not tried and stayed parked" in visitor.text
+        assert "12 were not processed and remain parked" in visitor.text
         assert await visitor.look("/parked-groups")
         assert "halted retry in stages by operator" in visitor.text
         await visitor.look(act_path)
@@ -214,7 +214,7 @@ async def test_an_acts_rows_are_paged_by_outcome_and_a_wrong_page_is_told(quick:
         path = visitor.page.url.path
         await visitor.look(f"{path}?outcome=done")
         assert visitor.page.text.count("data-row") == 50
-        following = ways(visitor)["Next"]
+        following = ways(visitor)["Next page"]
         assert following == f"{path}?outcome=done&cursor=50"
         await visitor.look(following)
         assert visitor.page.text.count("data-row") == 2
@@ -235,7 +235,7 @@ async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Fron
         for address in ("/notifications?status=parked", "/parked-groups", path):
             text = await visitor.look(address)
             assert visitor.page.status_code == 200
-            assert "needs the role operator; you are viewer" in text
+            assert "your role is viewer" in text
             assert "/bulk-actions/new" not in visitor.page.text
         await visitor.look("/bulk-actions/new?verb=retry")
         assert visitor.page.status_code == 403
@@ -249,17 +249,17 @@ async def test_a_viewer_sees_all_of_it_and_is_told_what_he_cannot_do(quick: Fron
         ("verb=delete", "Verb must be retry or discard, not 'delete'."),
         ("verb=retry&status=delivered", "Bulk actions cover only parked notifications."),
         ("verb=retry&chosen=me.1", "Notification_id must be a UUID"),
-        ("verb=retry&chosen=0198c8a0-0000-7000-8000-000000000001", "names no version"),
-        ("verb=retry&site=elsewhere", "Nothing that is parked fits"),
+        ("verb=retry&chosen=0198c8a0-0000-7000-8000-000000000001", "ID.VERSION"),
+        ("verb=retry&site=elsewhere", "No parked notification matches"),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_answered_precisely(quick: Front, query: str, told: str) -> None:
     async with visiting(quick, "operator") as visitor:
         assert told in await visitor.look(f"/bulk-actions/new?{query}")
-        assert "<button" not in visitor.page.text.partition('id="ask"')[2].partition("</section>")[0]
+        assert "<button" not in visitor.page.text.partition('id="confirm"')[2].partition("</section>")[0]
 
 
 async def test_pages_without_anything_teach(quick: Front) -> None:
     async with visiting(quick, "viewer") as visitor:
         assert "fieldpost notifications groups" in await visitor.look("/parked-groups")
-        assert "There was no bulk action yet" in await visitor.look("/bulk-actions")
+        assert "No bulk actions yet" in await visitor.look("/bulk-actions")

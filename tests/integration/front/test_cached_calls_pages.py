@@ -67,7 +67,7 @@ async def test_calls_are_found_by_status_target_and_how_long_they_take(
         assert 'value="parked" selected' in visitor.page.text, "what could be read stays"
         for name in ("status", "category"):
             await visitor.look(f"/cached-calls?{name}=purple")
-            assert f'aria-describedby="e-{name}"' in visitor.page.text, "what is wrong stands at its field"
+            assert f'aria-describedby="e-{name}"' in visitor.page.text, "One of the filters is invalid"
             assert re.search(rf'id="e-{name}">[^<]+purple', visitor.page.text)
 
 
@@ -81,13 +81,13 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
     clock.advance(300)
     before = (await front.watch.cached_calls.detail(SITE, one)).call
     async with visiting(front, "operator") as visitor:
-        asked = await visitor.look(f"/cached-calls/ask?act=retry&call={one}%20{SITE}")
-        assert "Your word waits" in asked, "the site has not reported for five minutes"
-        assert (await visitor.send("/cached-calls/give", reason="erp is back")).status_code == 303
-        assert "Retry is asked for" in visitor.text
+        asked = await visitor.look(f"/cached-calls/confirm?verb=retry&call={one}%20{SITE}")
+        assert "The request is queued" in asked, "the site has not reported for five minutes"
+        assert (await visitor.send("/cached-calls/request", reason="erp is back")).status_code == 303
+        assert "Retry requested" in visitor.text
         assert "waiting for the site" in visitor.text
         assert "parked" in visitor.text
-        assert f"act=discard&amp;call={one}" not in visitor.page.text, "one word at a time"
+        assert f"verb=discard&amp;call={one}" not in visitor.page.text, "one word at a time"
         assert (await front.watch.cached_calls.detail(SITE, one)).call == before
         (intent,) = await front.commands.intents.of([SITE], 10)
         assert (intent.kind, intent.message_id, intent.reason, intent.actor) == (
@@ -117,10 +117,10 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
     await quick.centre.ingest.mirrors.telemetry("other", calls.told())
     chosen = [f"{marked[0]} {SITE}", f"{marked[1]} {SITE}", f"{marked[0]} other", f"{moved} other"]
     async with visiting(quick, "operator") as visitor:
-        visitor.page = await visitor.client.get("/cached-calls/ask", params={"act": "discard", "call": chosen})
+        visitor.page = await visitor.client.get("/cached-calls/confirm", params={"verb": "discard", "call": chosen})
         assert "Discard 4 calls?" in visitor.text
-        assert "1 of them is no longer parked" in visitor.text
-        await visitor.send("/cached-calls/give")
+        assert "1 of the calls is no longer parked" in visitor.text
+        await visitor.send("/cached-calls/request")
         found = await quick.commands.intents.of([SITE, "other"], 10)
         assert {(i.site, i.message_id, i.kind.value) for i in found} == {
             (SITE, marked[0], "discard"),
@@ -129,12 +129,12 @@ async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front
             ("other", moved, "discard"),
         }
         chosen = [f"{marked[0]} {SITE}", f"{marked[0]} gone"]
-        visitor.page = await visitor.client.get("/cached-calls/ask", params={"act": "retry", "call": chosen})
-        assert (await visitor.send("/cached-calls/give")).status_code == 404
+        visitor.page = await visitor.client.get("/cached-calls/confirm", params={"verb": "retry", "call": chosen})
+        assert (await visitor.send("/cached-calls/request")).status_code == 404
         assert await quick.commands.intents.of([SITE, "other"], 10) == found, "for all of them, or for none"
-        assert "Nothing is selected" in await visitor.look("/cached-calls/ask?act=discard")
-        for wrong in ("?act=burn&call=x", "?act=retry&call=x", f"?act=retry&call={marked[0]}"):
-            await visitor.look(f"/cached-calls/ask{wrong}")
+        assert "No calls selected" in await visitor.look("/cached-calls/confirm?verb=discard")
+        for wrong in ("?verb=burn&call=x", "?verb=retry&call=x", f"?verb=retry&call={marked[0]}"):
+            await visitor.look(f"/cached-calls/confirm{wrong}")
             assert visitor.page.status_code == 422
 
 
@@ -148,12 +148,12 @@ async def test_a_site_is_asked_for_what_is_parked_and_its_answer_is_readable(qui
             "/cached-calls/parked", data={"csrf": csrf_in(visitor.page.text), "site": SITE, "next": "/cached-calls"}
         )
         (intent,) = await quick.commands.intents.of([SITE], 10)
-        assert "It is sent to the site at once" in await visitor.look(f"/intents/{intent.intent_id}")
+        assert "The request is about to be sent" in await visitor.look(f"/intents/{intent.intent_id}")
         await quick.commands.intents.to_send([intent])
         rows = ({"call_id": calls.parked(), "target": "erp <POST>", "created_at": "2026-11-15T01:02:03Z"},)
         await quick.commands.intents.settle(SITE, CommandResult(intent.intent_id, "applied", None, rows, "17"))
         answer = await visitor.look(f"/intents/{intent.intent_id}")
-        for words in ("erp <POST>", "Created at", "1 line, as", "--cursor 17"):
+        for words in ("erp <POST>", "Created at", "1 row, as", "--cursor 17"):
             assert words in answer
         assert f'href="/cached-calls/{rows[0]["call_id"]}?site={SITE}"' in visitor.page.text
 
@@ -165,18 +165,18 @@ async def test_open_intents_come_first_by_site_and_can_be_cancelled_while_they_w
     opened = (await quick.operate.intents.create(OPERATOR, SITE, IntentKind.LIST_REJECTED, reason="why"))[0]
     async with visiting(quick, "operator") as visitor:
         text = await visitor.look("/intents")
-        assert text.index("List what is rejected") < text.index("Ended") < text.index("disk <full>")
+        assert text.index("List the rejected box") < text.index("Closed") < text.index("disk <full>")
         assert "failed" in text
         await visitor.send(f"/intents/{opened.intent_id}/cancel")
-        assert "Cancelled: the site is not asked" in visitor.text
+        assert "Request cancelled" in visitor.text
         assert (await quick.watch.cached_calls.intent(opened.intent_id)).state is IntentState.CANCELLED
         late = await visitor.client.post(
             f"/intents/{opened.intent_id}/cancel", data={"csrf": csrf_in(visitor.page.text)}
         )
         assert late.status_code == 409
-        assert "No intent fits" in await visitor.look("/intents?site=elsewhere")
+        assert "No matching requests" in await visitor.look("/intents?site=elsewhere")
         assert "disk <full>" in await visitor.look("/intents?state=done")
-        assert "List what is rejected" not in visitor.text
+        assert "List the rejected box" not in visitor.text
         assert (await visitor.client.get("/intents?state=purple")).status_code == 422
 
 
@@ -184,12 +184,12 @@ async def test_a_viewer_sees_calls_and_reads_which_role_an_act_needs(quick: Fron
     one = calls.parked()
     await tell(quick, calls)
     async with visiting(quick, "viewer") as visitor:
-        assert "needs the role operator" in await visitor.look(f"/cached-calls/{one}")
+        assert "requires the role operator" in await visitor.look(f"/cached-calls/{one}")
         page = await visitor.look("/cached-calls")
-        assert "one needs the role operator; you are viewer" in page
+        assert "You need the role operator to retry or discard calls; your role is viewer" in page
         assert "data-select" not in visitor.page.text
-        form = {"csrf": csrf_in(visitor.page.text), "act": "retry", "calls": f"{one} {SITE}"}
-        assert (await visitor.client.post("/cached-calls/give", data=form)).status_code == 403
+        form = {"csrf": csrf_in(visitor.page.text), "verb": "retry", "calls": f"{one} {SITE}"}
+        assert (await visitor.client.post("/cached-calls/request", data=form)).status_code == 403
         assert await quick.commands.intents.of([SITE], 10) == []
         assert (await visitor.client.get(f"/cached-calls/{one}?site=elsewhere")).status_code == 404
 
@@ -200,7 +200,7 @@ async def test_an_operator_has_a_sites_calls_read_anew(quick: Front, calls: Call
     async with visiting(quick, "operator") as visitor:
         await visitor.look("/cached-calls", site=SITE)
         await visitor.send("/cached-calls/reconcile")
-        assert "will be read anew" in visitor.text
+        assert "Reconciliation requested" in visitor.text
         (intent,) = await quick.commands.intents.of([SITE], 10)
         assert intent.kind is IntentKind.RECONCILE
 

@@ -110,7 +110,7 @@ async def test_a_form_that_was_not_sent_from_our_page_does_nothing(front: Front,
                 headers = {"origin": "http://evil.example"}
         answer = await client.post(f"/notifications/{parked}/{verb}", data=form, headers=headers)
         assert answer.status_code == 403
-        assert "nothing was done" in answer.text
+        assert "nothing was changed" in answer.text
         assert await front.centre.get(parked) == before
         form["csrf"] = token_in(await client.get("/notifications"))
         good = {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1"}
@@ -151,7 +151,7 @@ async def test_a_form_of_an_expired_session_leads_to_the_login_and_does_nothing(
         for before, following in ((str(page.url), f"%2Fnotifications%2F{parked}"), ("http://evil.example/x", "%2F")):
             answer = await client.post(f"/notifications/{parked}/retry", data=form, headers={"referer": before})
             assert (answer.status_code, answer.headers["location"]) == (303, f"/login?next={following}&done=ended")
-            assert "nothing was done" in (await client.get(answer.headers["location"])).text
+            assert "the action was not performed" in (await client.get(answer.headers["location"])).text
         live = await client.get("/notifications", headers={"hx-request": "true"})
         assert (live.status_code, live.headers["hx-redirect"]) == (401, "/login?next=%2Fnotifications")
     assert (await front.centre.get(parked)).status is Status.PARKED
@@ -190,7 +190,7 @@ async def test_a_stale_page_does_nothing_and_shows_how_it_stands(front: Front) -
         twice = await client.post(f"/notifications/{parked}/retry", data=form)
         stale = await client.post(f"/notifications/{parked}/discard", data=form)
     assert (twice.status_code, stale.status_code) == (409, 409)
-    assert "Nothing was done" in stale.text
+    assert "Nothing was changed" in stale.text
     assert "pending" in stale.text
     assert (await front.centre.get(parked)).status is Status.PENDING
 
@@ -219,7 +219,7 @@ async def test_a_viewer_is_offered_nothing_and_told_why(front: Front) -> None:
         assert "/retry" not in rows_of(await client.get("/notifications"))["Parked one"]
         page = await client.get(f"/notifications/{parked}")
     assert "/retry" not in page.text
-    assert "needs the role operator; you are viewer" in page.text
+    assert "your role is viewer" in page.text
 
 
 async def test_filters_are_in_the_address_and_survive_an_act(front: Front) -> None:
@@ -260,7 +260,7 @@ async def test_a_cursor_that_was_tampered_with_is_explained(front: Front) -> Non
         await post_login(front, client, await client.get("/login"), "viewer")
         page = await client.get("/notifications?cursor=AAAA")
     assert page.status_code == 422
-    assert "begin again" in page.text.lower()
+    assert "go to the newest" in page.text.lower()
 
 
 @pytest.mark.threat(11)

@@ -54,7 +54,7 @@ async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_row
 
 @pytest.mark.req("DEC-16")
 async def test_the_tiles_of_what_is_overdue_lead_to_so_many_rows(front: Front) -> None:
-    """On Health, on a site's page and on the outbox; what is retried later, or has just come, is none of them."""
+    """On Health, on a site's page and on the list of notifications; what is retried later, or has just come, is none of them."""
     await front.centre.add_channel()
     await front.centre.add_list("ops", "ops@example.org")
     front.centre.adapter.answer("ops", TransientFailure("451 later", retry_after=timedelta(hours=1)))
@@ -150,13 +150,13 @@ async def test_trends_are_drawn_from_the_samples_for_the_hour_the_day_and_the_we
             said = re.findall(r'<rect class="slice" [^>]+><title>[^<]+ UTC: ([^<]+)</title>', chart)
             assert said[0] == "parked 2", "each stretch says by itself what was, the newest first"
             assert "parked 1" in said
-            assert "nothing is known" in said
+            assert "no data" in said
         other = await client.get("/", params={"span": "century"})
     assert (other.status_code, "Parked, last day" in other.text) == (200, True)
 
 
 async def test_without_samples_a_chart_says_so(quick: Front) -> None:
-    assert "Nothing is known of this time yet" in (await seen(quick)).text
+    assert "No data for this period yet" in (await seen(quick)).text
 
 
 async def report(front: Front, **more: Any) -> None:

@@ -131,7 +131,7 @@ async def test_headers_that_make_no_sense_are_refused_each_by_its_own_status(fro
     async with served(front.app) as url:
         for request, status in requests:
             assert await answer_to(url, request) == status, request[:200]
-    assert await front.operate.lists.all() == [], "nothing was done"
+    assert await front.operate.lists.all() == [], "nothing was changed"
 
 
 async def answer_to(url: str, request: bytes) -> int:

@@ -27,10 +27,10 @@ async def add_ops(front: Front) -> None:
 
 async def test_a_list_is_added_changed_and_removed_by_forms_alone(quick: Front) -> None:
     async with visiting(quick, "admin") as visitor:
-        assert "There is no list yet" in await visitor.look("/lists")
+        assert "No lists yet" in await visitor.look("/lists")
         await visitor.look("/new/list")
         await visitor.send("/lists", name="a/b", type="email", targets="ann@example.org\r\n\r\n bob@example.org \r\n")
-        assert "The list is there" in visitor.text
+        assert "List added" in visitor.text
         assert str(visitor.page.url).endswith("/lists/a/b?done=added")
         assert (await quick.operate.lists.get("a/b")).targets == ("ann@example.org", "bob@example.org")
         more = {"retry": "fixed:60s:3", "park_uncertain": "true", "allowed_sites": "plant-7\r\nplant-8"}
@@ -44,9 +44,9 @@ async def test_a_list_is_added_changed_and_removed_by_forms_alone(quick: Front) 
         emptied = await quick.operate.lists.get("a/b")
         assert (emptied.retry, emptied.park_uncertain, emptied.allowed_sites) == (None, False, None)
         assert "no channel" in await visitor.look("/lists"), "what comes for it would park"
-        await visitor.look("/lists/a/b?ask=remove")
+        await visitor.look("/lists/a/b?confirm=remove")
         await visitor.send("/lists/a/b/remove")
-        assert "The list is removed" in visitor.text
+        assert "List removed" in visitor.text
     with pytest.raises(NotFound):
         await quick.operate.lists.get("a/b")
 
@@ -80,12 +80,12 @@ async def test_of_two_who_change_a_list_the_second_keeps_his_input_and_sees_what
         await first.send("/lists/ops/change", targets="ann@example.org\r\nnew@example.org")
         answer = await second.send("/lists/ops/change", targets="ann@example.org\r\nbob@example.org\r\nme@example.org")
         assert answer.status_code == 409
-        for words in ("put bob@example.org on it", "put me@example.org on it", "take new@example.org off it"):
+        for words in ("add bob@example.org", "add me@example.org", "remove new@example.org"):
             assert words in second.text
         assert "me@example.org" in answer.text.split("<textarea")[1]
         assert (await quick.operate.lists.get("ops")).targets == ("ann@example.org", "new@example.org")
         await second.send("/lists/ops/change", targets="me@example.org")
-        assert "The list is changed" in second.text, "knowing what it does, he does it"
+        assert "List saved" in second.text, "knowing what it does, he does it"
 
 
 async def test_what_waits_for_a_list_is_told_before_it_is_removed(front: Front) -> None:
@@ -94,15 +94,15 @@ async def test_what_waits_for_a_list_is_told_before_it_is_removed(front: Front) 
     await front.centre.send_many(3)
     async with visiting(front, "admin") as visitor:
         assert "3 waiting" in await visitor.look("/lists/ops")
-        asked = await visitor.look("/lists/ops?ask=remove")
-        assert "3 waiting now: at the next attempt each of them parks" in asked
+        asked = await visitor.look("/lists/ops?confirm=remove")
+        assert "3 waiting: they are parked at the next attempt" in asked
         await visitor.send("/lists/ops/remove")
     async with visiting(front, "viewer") as visitor:
         await front.centre.add_list()
-        assert "one needs the role admin" in await visitor.look("/lists")
+        assert "You need the role admin to change" in await visitor.look("/lists")
         assert "ops@example.org" in await visitor.look("/lists/ops")
         assert "textarea" not in visitor.page.text
-        assert "It needs the role admin" in await visitor.look("/lists/ops?ask=remove")
+        assert "This requires the role admin" in await visitor.look("/lists/ops?confirm=remove")
         for path in ("/new/list", "/import/lists", "/export/lists"):
             assert (await visitor.client.get(path)).status_code == 403
 
@@ -114,7 +114,7 @@ async def test_an_import_is_previewed_and_then_exactly_that_is_done(front: Front
         await visitor.send("/import/lists/preview", text=FILE)
         for words in ("ops", "changed", "added cem@example.org", "removed bob@example.org", "night", "new"):
             assert words in visitor.text
-        assert "0 lists of the file stay as they are; 0 lists that it does not name are left alone" in visitor.text
+        assert "0 lists in the file unchanged; 0 other lists not in the file" in visitor.text
         assert len(await front.operate.lists.all()) == 1, "a preview does nothing"
         answer = await visitor.send("/import/lists", text=FILE)
         assert answer.headers["location"] == "/lists?done=imported"
@@ -148,11 +148,11 @@ async def test_all_faults_of_a_file_are_told_by_their_lines(quick: Front) -> Non
         assert answer.status_code == 422
         for place in ("line 2.target: ", "line 4.target: ", "retry: "):
             assert place in visitor.text
-        assert "Import exactly this" not in visitor.text
+        assert "Import these changes" not in visitor.text
         assert "x y@example.org" in answer.text.split("<textarea")[-1], "what was pasted stays"
         for text in ("", "list;who\nops;ann", '{"lists": [{"name": "ops"}]}', '{"lists": [], "lists": []}'):
             answer = await visitor.send("/import/lists/preview", text=text)
-            assert (answer.status_code, "Nothing can be imported" in visitor.text) == (422, True)
+            assert (answer.status_code, "Nothing was imported" in visitor.text) == (422, True)
         good = '{"lists": [{"name": "ops", "targets": ["ann@example.org"]}]}'
         assert (await visitor.send("/import/lists/preview", text=good)).status_code == 200
     assert await quick.operate.lists.all() == []
@@ -167,7 +167,7 @@ async def test_all_lists_are_exported_as_a_file_that_an_import_takes_back(quick:
             assert file.headers["content-disposition"] == f'attachment; filename="lists.{format_}"'
             await visitor.look("/import/lists")
             await visitor.send("/import/lists/preview", text=file.text)
-            assert "Nothing would change" in visitor.text
+            assert "No changes" in visitor.text
         assert (await visitor.client.get("/export/lists?format=pdf")).status_code == 422
     acts = await quick.centre.rows("select request_summary from audit where request_summary = 'list.export'")
     assert len(acts) == 2

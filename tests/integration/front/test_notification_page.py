@@ -34,7 +34,7 @@ async def test_the_page_begins_with_why_and_with_moments_that_a_browser_can_tell
         why = visitor.page.text.partition('<div class="why parked">')[2].partition("</div>")[0]
     assert re.search(r'It was parked at </bdi><time datetime="[^"]*Z">[^<]*</time>', why)
     assert "It stays parked until an operator retries or discards it." in why
-    assert text.index("It was parked at") < text.index("From script to inbox") < text.index("Audit, 3 entries")
+    assert text.index("It was parked at") < text.index("Timeline") < text.index("Audit, 3 entries")
     assert rail(visitor) == {"script": "done", "site": "done", "central": "done", "channel": "done", "inbox": "bad"}
 
 
@@ -60,7 +60,7 @@ async def test_attempts_are_told_by_cycle_and_earlier_cycles_are_folded(quick: F
     async with visiting(quick, "operator") as visitor:
         await visitor.look(f"/notifications/{parked}")
         await visitor.send(f"/notifications/{parked}/retry")
-        assert "Retried: it is pending again" in visitor.text
+        assert "Retried: the notification is pending again" in visitor.text
         long = "452 4.3.1 " + "please wait " * 40
         quick.centre.adapter.answer("ops", TransientFailure("busy", phase="data", reply=long))
         await quick.centre.deliver()
@@ -85,7 +85,7 @@ async def test_a_page_brought_up_to_date_is_not_sent_the_body_again(quick: Front
     async with visiting(quick, "viewer") as visitor:
         text = await visitor.look(f"/notifications/{parked}")
         assert "It has 93 °C." not in text
-        assert "shown to operators and administrators; you are viewer" in text
+        assert "You need the role operator to read the body; your role is viewer" in text
 
 
 async def test_it_can_be_copied_as_commands_that_hold_no_secret(quick: Front) -> None:
@@ -118,13 +118,12 @@ async def test_acting_on_what_has_moved_on_says_who_did_what_instead_and_leads_b
         await other.send(f"/notifications/{parked}/retry")
         late = await one.send(f"/notifications/{parked}/retry")
         assert late.status_code == 409
-        assert "Nothing was done" in one.text
+        assert "Nothing was changed" in one.text
         assert "admin has retried it." in one.text
-        assert "This is how it stands now." in one.text
         assert "○ pending" in one.text
-        assert f'href="{html.escape(listed)}">Outbox, as filtered' in one.page.text
+        assert f'href="{html.escape(listed)}">Notifications, filtered' in one.page.text
         asked = await one.look(f"/notifications/{parked}/discard")
-        assert "It is pending; only what is parked can be discarded." in asked
+        assert "It is pending, and only parked ones can be discarded." in asked
     assert (await quick.centre.get(parked)).status is Status.PENDING
 
 

@@ -1,4 +1,4 @@
-"""The outbox page: figures, filters in the address, what is wrong with them, and the list that they make."""
+"""The notifications page: figures, filters in the address, what is wrong with them, and the list that they make."""
 
 import html
 import re
@@ -47,10 +47,10 @@ async def test_the_page_has_the_figures_and_the_list(quick: Front) -> None:
     said = " ".join(re.sub(r"<[^>]*>", " ", tiles).split())
     assert said == (
         "queue depth 1 pending or retrying oldest pending 11 min since it arrived overdue 1 longer than 20 s"
-        " stuck 1 longer than 10 min parked 1 waiting for a person delivered 0 in the last 1 min"
+        " stuck 1 longer than 10 min parked 1 need a decision delivered 0 in the last 1 min"
     )
     assert subjects(visitor) == ["Old one", "Parked one", "Delivered one"]
-    assert "needs the role operator; you are viewer" in text
+    assert "your role is viewer" in text
 
 
 @pytest.mark.req("KPI-11", "KPI-12")
@@ -90,7 +90,7 @@ async def test_every_filter_narrows_the_list_and_stands_in_the_links(quick: Fron
         assert subjects(visitor) == ["Pump 3 is hot"]
         one = links(visitor)["Pump 3 is hot"]
         await visitor.look(one)
-        assert links(visitor)["Outbox, as filtered"] == parked
+        assert links(visitor)["Notifications, filtered"] == parked
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_counts_are_told_only_where_they_are_those_of_the_list(quick: Fron
         ("status=nonsense", "Status must be one of pending, retrying, delivered, parked, discarded, not 'nonsense'."),
         ("from=tomorrow", "From must be a date and a time, not 'tomorrow'. Write it as 2026-11-15T08:00."),
         ("from=2026-11-16T00:00&to=2026-11-15T00:00", "From must not be later than to."),
-        ("from=2026-11-15T00:00&zone=Atlantis", "There is no time zone 'Atlantis' here. Leave it out for UTC."),
+        ("from=2026-11-15T00:00&zone=Atlantis", "Unknown time zone 'Atlantis'. Leave it out for UTC."),
         ("subject=---", "Subject must contain 1 to 16 words, got 0."),
         ("stuck=perhaps", "Stuck must be true or false, not 'perhaps'."),
         ("overdue=perhaps", "Overdue must be true or false, not 'perhaps'."),
@@ -145,8 +145,8 @@ async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_the_rest_is
         assert told in text
         assert 'name="list" type="text" value="ops"' in visitor.page.text
         assert subjects(visitor) == [], "a list that nobody asked for would be taken for the one that was"
-        assert "Nothing here fits" not in text
-        way_on = links(visitor)["Begin again at the newest" if "cursor" in query else "Leave out what cannot be read"]
+        assert "No matching notifications" not in text
+        way_on = links(visitor)["Go to the newest" if "cursor" in query else "Remove the invalid filter"]
         await visitor.look(way_on)
         assert (visitor.page.status_code, subjects(visitor)) == (200, ["Parked one"])
         assert "list=ops" in way_on
@@ -166,7 +166,7 @@ async def test_what_is_hostile_in_a_row_is_escaped_isolated_and_cut_short(quick:
         await visitor.look(f"/notifications/{parked}")
         assert "<script>alert" not in visitor.page.text
         assert "show all" in visitor.text
-        assert "Show the rest, 40 000 characters" in visitor.text
+        assert "Show the rest: 40 000 characters" in visitor.text
         assert visitor.page.text.count("b" * 20_000) == 3
 
 
@@ -181,7 +181,7 @@ async def test_a_notification_is_reached_from_an_old_page_and_leads_back_to_it(q
         await visitor.look(older)
         assert links(visitor)["Newest"] == "/notifications?list=ops"
         await visitor.look(links(visitor)["Number 0"])
-        assert links(visitor)["Outbox, as filtered"] == older
+        assert links(visitor)["Notifications, filtered"] == older
 
 
 async def test_whoever_looks_at_all_that_is_parked_is_shown_what_went_wrong_most(quick: Front) -> None:
@@ -192,7 +192,7 @@ async def test_whoever_looks_at_all_that_is_parked_is_shown_what_went_wrong_most
         assert f"2 {GROUP}" in text
         await visitor.look(links(visitor)[GROUP])
         assert len(subjects(visitor)) == 2
-        assert f"One group of errors, such as: ops@example.org: {NO_USER}" in visitor.text
+        assert f"Error group, for example: ops@example.org: {NO_USER}" in visitor.text
 
 
 async def test_known_sites_and_lists_are_offered_on_both_stores_but_not_sent_again_with_updates(front: Front) -> None:

@@ -78,7 +78,7 @@ async def test_somebody_whom_the_provider_knows_comes_in_with_the_role_that_it_g
         assert (back.status_code, back.headers["location"]) == (303, "/?status=parked")
         assert await accounts.by_session(client.cookies[COOKIE]) == Actor("anna", Role.OPERATOR)
         assert "fieldpost-oidc" not in client.cookies, "what belonged to the login is gone"
-        assert "You have no password here" in (await client.get("/account")).text
+        assert "Your account has no password" in (await client.get("/account")).text
         first = client.cookies[COOKIE]
 
         house.provider.person["groups"] = ["everybody", "fieldpost-admins"]

@@ -52,8 +52,8 @@ async def test_the_log_tells_who_did_what_and_leads_to_what_it_was_done_with(fro
         errors = await visitor.look("/audit", status="failed,parked,discarded")
         assert "parked" in errors
         assert "notify send" not in errors.partition("Detail")[2]
-        assert "To export the log one needs the role admin; you are viewer" in errors
-        assert "No entry fits the filter" in await visitor.look("/audit", actor="nobody")
+        assert "You need the role admin to export the audit log; your role is viewer" in errors
+        assert "No matching entries" in await visitor.look("/audit", actor="nobody")
 
 
 async def test_an_entry_is_opened_in_place_with_all_that_it_holds(front: Front) -> None:
@@ -64,8 +64,8 @@ async def test_an_entry_is_opened_in_place_with_all_that_it_holds(front: Front) 
         (opened,) = re.findall(r'class="open" href="([^"#]*)', visitor.page.text)
         text = await visitor.look(opened.replace("&amp;", "&"))
     assert "source instance id pump-3" in text
-    assert "Fold up" in visitor.page.text
-    assert "All about this id" in text
+    assert "Hide details" in visitor.page.text
+    assert "All entries for this id" in text
 
 
 async def test_older_entries_are_pages_away_and_keep_the_filter(front: Front) -> None:
@@ -162,36 +162,36 @@ async def test_role_password_sessions_and_access_of_a_user_are_changed(front: Fr
     assert "Log out everywhere" in admin.text
     await admin.send("/users/operator/log-out")
     assert "logged out everywhere" in admin.text
-    assert "Nowhere at present" in admin.text
+    assert "Not logged in" in admin.text
     await admin.send("/users/operator/role", role="viewer")
-    assert "The role is changed" in admin.text
+    assert "Role changed" in admin.text
     await admin.send("/users/operator/disable")
-    assert "shut out" in admin.text
-    assert "Make a link is not possible: A disabled user cannot come in" in admin.page.text
+    assert "User disabled" in admin.text
+    assert "Create password link is not available: a disabled user cannot log in" in admin.page.text
     await admin.send("/users/operator/enable")
-    assert "may come in again" in admin.text
+    assert "User enabled" in admin.text
     await admin.send("/users/operator/reset-password")
-    assert "This is shown once" in admin.text
+    assert "shown only once" in admin.text
     user = await front.operate.users.get(ADMIN, "operator")
     assert (user.role, user.disabled_at) == ("viewer", None)
 
 
 async def test_a_user_is_removed_after_a_question(front: Front, admin: Visitor) -> None:
     await admin.look("/users/viewer")
-    (question,) = re.findall(r'data-ask href="([^"]*/remove)"', admin.page.text)
-    assert "stays in the audit log" in await admin.look(question)
+    (question,) = re.findall(r'data-dialog href="([^"]*/remove)"', admin.page.text)
+    assert "The audit log keeps their actions" in await admin.look(question)
     await admin.send("/users/viewer/remove")
-    assert "The user is removed" in admin.text
+    assert "User removed" in admin.text
     assert "viewer" not in [user.name for user in await front.operate.users.all(ADMIN)]
 
 
 async def test_the_last_admin_cannot_be_taken_away_and_the_page_says_why(front: Front, admin: Visitor) -> None:
     text = await admin.look("/users/admin")
-    assert "Disable is not possible: The last administrator who may act" in admin.page.text
-    assert "Change role is not possible" in admin.page.text
-    assert "make somebody else admin first" in text
+    assert "Disable is not available: this is the last active administrator" in admin.page.text
+    assert "Change role is not available" in admin.page.text
+    assert "make another user admin first" in text
     assert 'action="/users/admin/disable"' not in admin.page.text
-    assert "The last administrator" in await admin.look("/users/admin/remove")
+    assert "the last active administrator" in await admin.look("/users/admin/remove")
     await front.operate.users.add(ADMIN, "other", Role.ADMIN)
     await admin.look("/users/admin/remove")
     await front.operate.users.remove(ADMIN, "other")
@@ -233,7 +233,7 @@ async def test_a_token_is_added_for_somebody_and_shown_once_with_how_to_use_it(f
         ({"name": "", "owner": "admin", "role": "viewer"}, "Name must"),
         ({"name": "x", "owner": "viewer", "role": "admin"}, "Viewer is viewer, so his token cannot be admin"),
         ({"name": "x", "owner": "nobody", "role": "viewer"}, "There is no user named 'nobody'"),
-        ({"name": "x", "owner": "admin", "role": "viewer", "life": "1000000"}, "how long the token lives"),
+        ({"name": "x", "owner": "admin", "role": "viewer", "life": "1000000"}, "one of the offered values"),
     ],
 )
 async def test_a_token_that_cannot_be_is_told_at_its_field(admin: Visitor, fields: dict[str, str], says: str) -> None:
@@ -251,12 +251,12 @@ async def test_everybody_sees_and_revokes_his_own_tokens_alone(front: Front) -> 
         text = await visitor.look("/tokens")
         assert "wallboard" in text
         assert "nightly" not in text
-        assert "Add is not possible: This needs the role admin" in visitor.page.text
+        assert "Add is not available: requires the role admin" in visitor.page.text
         await visitor.look(f"/tokens/{other.token_id}/revoke")
         assert visitor.page.status_code == 404
-        assert "are refused from now on" in await visitor.look(f"/tokens/{own.token_id}/revoke")
+        assert "lose access immediately" in await visitor.look(f"/tokens/{own.token_id}/revoke")
         await visitor.send(f"/tokens/{own.token_id}/revoke")
-        assert "worth nothing from now on" in visitor.text
+        assert "Token revoked" in visitor.text
         token = re.findall(r'name="csrf" value="([^"]*)"', visitor.page.text)[0]
         refused = await visitor.client.post("/tokens", data={"csrf": token, "name": "x", "role": "viewer"})
         assert refused.status_code == 403
@@ -285,7 +285,7 @@ async def test_settings_are_searched_by_words_without_a_script(admin: Visitor) -
     assert "lease_s" in text
     assert "audit_retention_days" not in text
     assert "1 of " in text
-    assert "No setting fits" in await admin.look("/settings", q="unheard")
+    assert "No matching settings" in await admin.look("/settings", q="unheard")
 
 
 @pytest.mark.req("DEC-33")

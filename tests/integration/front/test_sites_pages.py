@@ -44,9 +44,9 @@ async def test_the_list_has_trouble_first_and_tells_what_each_reported(quick: Fr
         assert 'href="/sites/failing/rejected"' in text
         assert 'href="/cached-calls?status=parked&amp;site=failing"' in text
         assert names_in((await client.get("/sites?state=offline")).text) == ["away"]
-        assert names_in((await client.get("/sites?state=trouble&name=FAIL")).text) == ["failing"]
+        assert names_in((await client.get("/sites?state=issues&name=FAIL")).text) == ["failing"]
         nothing = (await client.get("/sites?name=unheard-of")).text
-        assert "No site fits" in nothing
+        assert "No matching sites" in nothing
         unknown = await client.get("/sites?state=purple")
     assert (unknown.status_code, "State must be one of" in unknown.text) == (422, True)
 
@@ -100,7 +100,7 @@ async def test_one_site_tells_how_it_stands_and_stood(front: Front, clock: Manua
         clock.advance(3600)
         away = (await client.get(f"/sites/{SITE}")).text
         missing = await client.get("/sites/nowhere")
-    assert "Nothing was heard of it for 1 h" in away
+    assert "No report for 1 h" in away
     assert missing.status_code == 404
 
 
@@ -130,7 +130,7 @@ async def test_a_site_is_added_by_one_command_that_is_shown_once(quick: Front) -
         assert command, shown.text
         waiting = (await client.get("/sites/north")).text
         assert command[1] not in waiting
-        assert "It has not come yet. Its code can be used until" in waiting
+        assert "Not enrolled yet." in waiting
         assert "not enrolled yet" in waiting
         claimant = Claimant("abcdefghijkl", bytes(32))
         assert await quick.operate.sites.join(command[1], claimant) == "north"
@@ -142,7 +142,7 @@ async def test_a_site_is_added_by_one_command_that_is_shown_once(quick: Front) -
         empty = await client.post("/sites", data=form | {"name": " "})
         assert (empty.status_code, "Name must not be empty" in empty.text) == (422, True)
         where = await client.post("/sites", data=form | {"name": "other", "central": "javascript:alert(1)"})
-        assert (where.status_code, "central must be an address" in where.text.lower()) == (422, True)
+        assert (where.status_code, "central must be a url" in where.text.lower()) == (422, True)
         token = await client.post("/sites", data=form | {"name": "by-program", "by": "token"})
     assert re.search(r"fp_site_\w+", token.text)
     assert "fieldpost site init ./by-program --name by-program" in token.text
@@ -153,8 +153,8 @@ async def test_a_code_that_ran_out_is_told_as_such(quick: Front) -> None:
     quick.clock.advance(3601)
     async with logged_in(quick, "viewer") as client:
         text = (await client.get("/sites/north")).text
-    assert "the last one has expired" in text
-    assert "An administrator can give it a new one" in text
+    assert "its code has expired" in text
+    assert "An administrator can create a new one" in text
 
 
 async def test_a_token_is_rotated_with_an_overlap_and_shown_once(quick: Front) -> None:
@@ -176,28 +176,28 @@ async def test_a_token_is_rotated_with_an_overlap_and_shown_once(quick: Front) -
 async def test_a_site_is_revoked_after_a_question_that_says_what_it_means(quick: Front) -> None:
     async with logged_in(quick, "admin") as client:
         asked = await client.get(f"/sites/{SITE}/revoke")
-        assert "nothing is taken from it" in asked.text
+        assert "Central rejects everything from this site" in asked.text
         assert (await quick.watch.sites.one(SITE))[0].record.revoked_at is None, "asking does nothing"
         done = await client.post(f"/sites/{SITE}/revoke", data={"csrf": token_in(asked)})
         assert done.status_code == 303
         page = (await client.get(done.headers["location"])).text
-        assert "Revoked: nothing that the site sends is taken any more" in page
+        assert "Site revoked: central rejects everything it sends" in page
         again = await client.get(f"/sites/{SITE}/revoke")
-    assert "It is revoked already" in again.text
+    assert "The site is already revoked" in again.text
     assert (await quick.watch.sites.one(SITE))[0].record.revoked_at is not None
 
 
 async def test_who_may_not_act_reads_which_role_it_needs(quick: Front) -> None:
     async with logged_in(quick, "viewer") as client:
         listed = await client.get("/sites")
-        assert "it needs the role admin; you are viewer" in listed.text
+        assert "requires the role admin; your role is viewer" in listed.text
         assert 'action="/sites"' not in listed.text.replace('<form class="filters" method="get" action="/sites"', "")
         page = (await client.get(f"/sites/{SITE}")).text
-        assert "it needs the role admin; you are viewer" in page
+        assert "requires the role admin; your role is viewer" in page
         assert "/revoke" not in page
         for path in ("rejected", "events"):
             look = await client.get(f"/sites/{SITE}/{path}")
-            assert "it needs the role operator; you are viewer" in look.text
+            assert "requires the role operator; your role is viewer" in look.text
             refused = await client.post(f"/sites/{SITE}/{path}", data={"csrf": token_in(look)})
             assert refused.status_code == 403
         for path in ("rotate", "revoke"):
@@ -211,11 +211,11 @@ async def test_the_rejected_box_is_asked_of_the_site_waits_while_it_is_away_and_
     box = f"/sites/{SITE}/rejected"
     async with logged_in(front, "operator") as client:
         empty = await client.get(box)
-        assert "It has not been asked for yet" in empty.text
+        assert "Not queried yet" in empty.text
         asked = await client.post(box, data={"csrf": token_in(empty)})
         assert asked.status_code == 303
         waiting = (await client.get(asked.headers["location"])).text
-        assert "The question waits until" in waiting, "the site is away, and the page says so"
+        assert "The request stays queued until" in waiting, "the site is away, and the page says so"
         look = await front.watch.sites.newest_look(SITE, IntentKind.LIST_REJECTED)
         assert look is not None
         assert look.state is IntentState.WAITING
@@ -226,20 +226,20 @@ async def test_the_rejected_box_is_asked_of_the_site_waits_while_it_is_away_and_
         assert "&lt;b&gt;Boiler 2&lt;/b&gt;" in text
         assert 'name="cursor" value="17.x"' in text, "the site has more, and can be asked to go on"
         ids = [("id", ID.format(1)), ("id", ID.format(2)), ("id", "no id")]
-        question = await client.get(f"{box}/ask", params=[("act", "discard"), *ids])
+        question = await client.get(f"{box}/confirm", params=[("verb", "discard"), *ids])
         assert "Discard 2 notifications?" in question.text
-        assert "is not there now" in question.text
+        assert "is offline" in question.text
         hidden = re.search(r'name="ids" value="([^"]*)"', question.text)
         assert hidden
-        form = {"csrf": token_in(question), "act": "discard", "ids": hidden[1], "reason": "sent by hand"}
-        done = await client.post(f"{box}/act", data=form)
+        form = {"csrf": token_in(question), "verb": "discard", "ids": hidden[1], "reason": "sent by hand"}
+        done = await client.post(f"{box}/decide", data=form)
         assert (done.status_code, done.headers["location"]) == (303, f"{box}?done=discard")
         after = (await client.get(done.headers["location"])).text
         assert after.count("waiting for the site") == 2
         assert 'name="id"' not in after, "what is asked for already is not asked for twice"
-        none = await client.get(f"{box}/ask?act=resubmit")
-        assert "Nothing is selected" in none.text
-        assert (await client.get(f"{box}/ask?act=burn")).status_code == 422
+        none = await client.get(f"{box}/confirm?verb=resubmit")
+        assert "No notifications selected" in none.text
+        assert (await client.get(f"{box}/confirm?verb=burn")).status_code == 422
     about = await front.watch.sites.asked_about(SITE, [ID.format(1), ID.format(3)])
     assert {key: (one.kind, one.reason) for key, one in about.items()} == {
         ID.format(1): (IntentKind.DISCARD_REJECTED, "sent by hand")
@@ -276,7 +276,7 @@ async def test_intents_of_a_site_are_listed_and_can_be_cancelled_there(quick: Fr
         form = {"csrf": token_in(page), "next": f"/sites/{SITE}"}
         done = await client.post(f"/intents/{given.intent_id}/cancel", data=form)
         assert done.headers["location"] == f"/sites/{SITE}?done=cancelled"
-        assert "Cancelled: the site is not asked" in (await client.get(done.headers["location"])).text
+        assert "Request cancelled" in (await client.get(done.headers["location"])).text
 
 
 async def test_a_fresh_centre_teaches_how_the_first_site_comes(sqlite_url: str, clock: ManualClock) -> None:
@@ -284,7 +284,7 @@ async def test_a_fresh_centre_teaches_how_the_first_site_comes(sqlite_url: str, 
         await front.centre.store.write(lambda conn: conn.exec_driver_sql("delete from sites"))
         async with logged_in(front, "viewer") as client:
             text = (await client.get("/sites")).text
-    assert "There is no site yet" in text
+    assert "No sites yet" in text
     assert "fieldpost sites add NAME" in text
 
 

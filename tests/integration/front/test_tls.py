@@ -172,7 +172,7 @@ async def test_passwords_are_not_taken_over_plain_http_from_another_machine(fron
     for url, client in (("http://central.example", ("127.0.0.1", 1)), ("http://127.0.0.1", ELSEWHERE)):
         async with visitor(front.app, url, client) as browser:
             page = await browser.get("/login")
-            assert "TLS is needed here" in page.text
+            assert "TLS is required" in page.text
             assert "--tls-cert" in page.text
             assert "trusted_proxies" in page.text
             assert 'type="password"' not in page.text
@@ -181,7 +181,7 @@ async def test_passwords_are_not_taken_over_plain_http_from_another_machine(fron
             assert (await browser.post("/login", data=form)).status_code == 403
             link = await front.operate.users.reset_password(ADMIN, "viewer")
             page = await browser.get(link.path)
-            assert "TLS is needed here" in page.text
+            assert "TLS is required" in page.text
             assert 'type="password"' not in page.text
             chosen = {"csrf": csrf, "link": link.token, "password": "a new long one", "again": "a new long one"}
             assert (await browser.post("/set-password", data=chosen)).status_code == 403

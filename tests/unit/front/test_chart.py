@@ -30,7 +30,7 @@ def test_there_is_no_line_where_samples_are_missing() -> None:
     assert drawn.has_gaps
     assert drawn.lines[0].path.count("M") == 2
     assert drawn.lines[0].area.count("Z") == 2
-    assert "nothing is known" in drawn.description
+    assert "some data is missing" in drawn.description
     assert [row.values for row in drawn.rows].count(["–"]) == len(drawn.rows) - 2
     assert not chart((60, 1), (55, 1)).has_gaps
 
@@ -52,7 +52,7 @@ def test_a_value_holds_no_longer_than_it_may() -> None:
 def test_without_samples_it_says_so() -> None:
     drawn = chart()
     assert drawn.is_empty
-    assert drawn.description == "nothing is known."
+    assert drawn.description == "no data."
     assert drawn.heights == ["4", "2", "0"]
 
 
@@ -79,7 +79,7 @@ def test_the_rows_cut_the_plot_into_stretches_that_tell_them() -> None:
     assert [band.x for band in bands] == [WIDTH / 12 * place for place in range(12)]
     assert {band.width for band in bands} == {WIDTH / 12}
     told = [drawn.told(row) for row in drawn.rows]
-    assert (told[0], told[1], told[-1]) == ("queue depth 2", "nothing is known", "queue depth 7")
+    assert (told[0], told[1], told[-1]) == ("queue depth 2", "no data", "queue depth 7")
     assert chart((0, 3)).rows[0].values == ["3"], "the very end belongs to the last of them"
 
 

@@ -21,8 +21,8 @@ from fieldpost.link import credentials
 THEME_S = 5 * 365 * 86400
 
 NOTICES = {
-    "password": "Your password is changed. Everywhere else you are logged out.",
-    "ended": "That session is ended.",
+    "password": "Password changed. Your other sessions have ended.",
+    "ended": "Session ended.",
 }
 
 
@@ -34,7 +34,7 @@ async def change_password(request: PageRequest) -> Response:
     form = await request.form()
     request.require_tls()
     if form.get("password", "") != form.get("again", ""):
-        return await _page(request, 422, error="the two new passwords are not the same")
+        return await _page(request, 422, error="the new passwords do not match")
     try:
         session = await request.backend.operate.logins.change_password(
             request.actor, form.get("old", ""), form.get("password", ""), request.origin

@@ -20,9 +20,9 @@ from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
 PATH = "/audit"
 AuditFields = dict[str, list[str]]
 EVERYTHING: AuditFields = {}
-ACTS: AuditFields = {"kind": [AuditKind.OPERATOR_ACTION.value]}
-TROUBLE: AuditFields = {"status": [word.value for word in ERRORS]}
-VIEWS = (("Everything", EVERYTHING), ("What people did", ACTS), ("Errors", TROUBLE))
+USER_ACTIONS: AuditFields = {"kind": [AuditKind.OPERATOR_ACTION.value]}
+FAILURES: AuditFields = {"status": [word.value for word in ERRORS]}
+VIEWS = (("All", EVERYTHING), ("User actions", USER_ACTIONS), ("Errors", FAILURES))
 _TONES = {
     AuditStatus.DELIVERED: ("good", "✓"),
     AuditStatus.PARKED: ("bad", "■"),
@@ -95,7 +95,7 @@ async def export(request: PageRequest) -> Response:
         raise InvalidInput("export.format", f"format must be {' or '.join(FORMATS)}", field="format")
     asked = _asked(QueryParams(form.get("query", "")))
     if not asked.is_readable:
-        raise InvalidInput("filter.unreadable", "the filter cannot be read", hint="set it again on the page")
+        raise InvalidInput("filter.unreadable", "the filter is invalid", hint="set it again on the page")
     exported = await request.backend.operate.audit.export(request.actor, asked.wanted)
     headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
     return StreamingResponse(to_file(exported, format_), headers=headers, media_type=MEDIA_TYPES[format_])

@@ -14,8 +14,8 @@ from fieldpost.front.console.new_bulk_action import PATH
 from fieldpost.front.console.notifications import PATH as OUTBOX
 
 NOTICES = {
-    "begun": "It has begun, and goes on by itself, also when you leave this page.",
-    "cancelled": "Cancelled: what was done stays done, the rest stays parked.",
+    "started": "Started. The action continues in the background; you can leave this page.",
+    "cancelled": "Cancelled. Processed notifications are not reverted; the rest remain parked.",
 }
 NEW = f"{PATH}/new"
 
@@ -36,7 +36,7 @@ async def cancel(request: PageRequest) -> Response:
     try:
         await request.backend.operate.bulk_actions.cancel(request.actor, action_id)
     except Conflict as error:
-        return await _one(request, 409, warning=f"Nothing was done: {error.message}. This is how it stands.")
+        return await _one(request, 409, warning=f"Not cancelled: {error.message}.")
     return redirect(f"{PATH}/{action_id}", "cancelled")
 
 
@@ -88,7 +88,7 @@ def about(act: BulkAction) -> str:
     times = [
         f"{word} {str(act.wanted[name])[:16]}Z" for name, word in (("from", "from"), ("to", "to")) if name in act.wanted
     ]
-    return ", ".join(said + times) or "all that was parked"
+    return ", ".join(said + times) or "all parked"
 
 
 def shown_by(act: BulkAction) -> str | None:
@@ -106,7 +106,7 @@ def _next_steps(act: BulkAction) -> list[tuple[str, str, bool]]:
     back = f"{PATH}/{act.action_id}"
     return [
         ("Retry in stages again…", address(NEW, {"verb": "retry", "pace": "stages", **fields}, back=back), False),
-        ("Retry all the same…", address(NEW, {"verb": "retry", **fields}, back=back), False),
+        ("Retry all anyway…", address(NEW, {"verb": "retry", **fields}, back=back), False),
         ("Discard the rest…", address(NEW, {"verb": "discard", **fields}, back=back), True),
     ]
 
@@ -130,21 +130,21 @@ def _stages(act: BulkAction) -> list[tuple[str, str, str]]:
         if begin >= end and number:
             continue
         if act.stage > number or act.status is BulkStatus.FINISHED:
-            standing, note = "done", f"{end - begin} came out"
+            standing, note = "done", f"{end - begin} done"
         elif act.stage == number:
             standing, note = _present_stage(act, end)
         else:
-            standing, note = "ahead", f"{end - begin} not tried"
+            standing, note = "ahead", f"{end - begin} not processed"
         stages.append((name, note, standing))
     return stages
 
 
 def _present_stage(act: BulkAction, end: int) -> tuple[str, str]:
     if act.status is BulkStatus.HALTED:
-        return "bad", "the same error came back"
+        return "bad", "the same error occurred again"
     if act.status is BulkStatus.CANCELLED:
         return "wait", "cancelled here"
-    return "here", "waits for what becomes of it" if act.settled >= end else "is being retried"
+    return "here", "waiting for delivery results" if act.settled >= end else "retrying"
 
 
 def _outcomes(act: BulkAction, path: str) -> list[tuple[str, int, str, str | None]]:

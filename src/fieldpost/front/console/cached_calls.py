@@ -26,13 +26,13 @@ from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
 
 PATH = "/cached-calls"
-ACTS = {"retry": IntentKind.RETRY, "discard": IntentKind.DISCARD}
+KINDS = {"retry": IntentKind.RETRY, "discard": IntentKind.DISCARD}
 NOTICES = {
-    "retry": "Retry is asked for. The site does it as soon as it is there, and then tells what came of it.",
-    "discard": "Discard is asked for. The site does it as soon as it is there, and then tells what came of it.",
-    "reconcile": "The site's calls will be read anew as soon as the site is there.",
-    "asked": "Asked. The answer shows here as soon as the site has given it.",
-    "cancelled": "Cancelled: the site is not asked.",
+    "retry": "Retry requested. The site applies it when it is connected and reports the result.",
+    "discard": "Discard requested. The site applies it when it is connected and reports the result.",
+    "reconcile": "Reconciliation requested. Central reads all calls of the site when it is connected.",
+    "asked": "Requested. The answer appears here as soon as the site sends it.",
+    "cancelled": "Request cancelled.",
 }
 ID_LENGTH = 36
 
@@ -45,7 +45,7 @@ async def page(request: PageRequest) -> Response:
     fleet = await request.backend.watch.sites.all()
     figures = (await request.backend.watch.kpis.now()).total
     calls = found.calls if found else ()
-    asked_for = await request.backend.watch.cached_calls.asked(calls) if calls else {}
+    open_requests = await request.backend.watch.cached_calls.asked(calls) if calls else {}
     site = asked.wanted.site
     shown = {site} if site else {call.site for call in calls}
     zoned: QueryFields = asked.read | ({"zone": asked.zone} if asked.zone else {})
@@ -55,8 +55,8 @@ async def page(request: PageRequest) -> Response:
         found=found,
         as_of=found.as_of if found else fleet.as_of,
         cursor=cursor,
-        asked_for=asked_for,
-        askable={call.report.call_id for call in calls if _is_askable(call, asked_for)},
+        open_requests=open_requests,
+        actionable={call.report.call_id for call in calls if _is_actionable(call, open_requests)},
         stuck=_stuck(request, found),
         wanted=asked.wanted,
         zone=asked.zone,
@@ -72,7 +72,7 @@ async def page(request: PageRequest) -> Response:
         link_with=lambda **more: address(PATH, zoned, **more),
         here=address(PATH, zoned, cursor=cursor),
         call_path=call_path,
-        ask_path=ask_path,
+        confirm_path=confirm_path,
         notice=request.notice(NOTICES),
     )
 
@@ -94,34 +94,34 @@ async def one(request: PageRequest) -> Response:
         steps=story(detail),
         waiting=next((intent for intent in detail.intents if intent.state.is_open), None),
         own_path=own_path,
-        ask_path=ask_path,
+        confirm_path=confirm_path,
         here=own_path,
         notice=request.notice(NOTICES),
     )
 
 
-async def ask(request: PageRequest) -> Response:
+async def confirm(request: PageRequest) -> Response:
     """The question before a retry or discard of one call or several, with what is chosen."""
     query = request.http.query_params
-    return await _ask(request, query.get("act", ""), _chosen(query.getlist("call")), query.get("next"))
+    return await _confirm(request, query.get("verb", ""), _chosen(query.getlist("call")), query.get("next"))
 
 
-async def give(request: PageRequest) -> Response:
+async def create_requests(request: PageRequest) -> Response:
     """An intent for each chosen call, or for none."""
     form = await request.form()
-    act, chosen, reason = (
-        form.get("act", ""),
+    verb, chosen, reason = (
+        form.get("verb", ""),
         _chosen(form.get("calls", "").splitlines()),
         form.get("reason", "").strip(),
     )
-    kind = _kind(act)
+    kind = _kind(verb)
     if not chosen:
-        return await _ask(request, act, chosen, form.get("next"))
+        return await _confirm(request, verb, chosen, form.get("next"))
     try:
         await request.backend.operate.intents.create_each(request.actor, kind, chosen, reason=reason or None)
     except InvalidInput as error:
-        return await _ask(request, act, chosen, form.get("next"), given=form, errors=field_errors(error))
-    return redirect(local_path(form.get("next") or PATH), act)
+        return await _confirm(request, verb, chosen, form.get("next"), given=form, errors=field_errors(error))
+    return redirect(local_path(form.get("next") or PATH), verb)
 
 
 async def reconcile(request: PageRequest) -> Response:
@@ -132,22 +132,22 @@ async def reconcile(request: PageRequest) -> Response:
     return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
 
 
-async def ask_parked(request: PageRequest) -> Response:
+async def query_parked(request: PageRequest) -> Response:
     """Ask the site itself what is parked there; its answer stands on the intent's own page."""
     form = await request.form()
     given = await request.backend.operate.intents.create(request.actor, form.get("site", ""), IntentKind.LIST_PARKED)
     return redirect(f"/intents/{given[0].intent_id}", "asked")
 
 
-async def _ask(
+async def _confirm(
     request: PageRequest,
-    act: str,
+    verb: str,
     chosen: Sequence[tuple[str, str]],
     next_path: str | None,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    kind = _kind(act)
+    kind = _kind(verb)
     calls = await request.backend.watch.cached_calls.these(chosen)
     fleet = await request.backend.watch.sites.all()
     away = {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
@@ -157,19 +157,19 @@ async def _ask(
         status=422 if errors else 200,
         template="cached_calls_confirm.html",
         title=f"{kind.value.capitalize()} {count}?",
-        text="The site gives up for good what is parked; the record stays."
+        text="The site gives the parked calls up permanently. Their records are kept."
         if is_discard
-        else "The site puts what is parked back into its retry queue, and counts retries from the beginning.",
-        action=f"{PATH}/give",
+        else "The site puts the parked calls back into its retry queue and resets their retry counts.",
+        action=f"{PATH}/request",
         hidden={
-            "act": act,
+            "verb": verb,
             "calls": "\n".join(f"{call_id} {site}" for site, call_id in chosen),
             "next": local_path(next_path or PATH),
         },
         button=f"{kind.value.capitalize()} {len(chosen)}" if len(chosen) != 1 else kind.value.capitalize(),
         is_danger=is_discard,
         back=local_path(next_path or PATH),
-        why_not=None if chosen else "Nothing is selected. Select the calls that you mean, then press the button again.",
+        why_not=None if chosen else "No calls selected. Select calls, then press the button again.",
         calls=calls,
         moved_on=sum(call.report.status is not CallStatus.PARKED for call in calls),
         away=sorted({site for site, _ in chosen} & away),
@@ -191,9 +191,9 @@ def call_path(call: CachedCall) -> str:
     return f"{PATH}/{call.report.call_id}?{urlencode({'site': call.site})}"
 
 
-def ask_path(act: str, call: CachedCall | Intent, next_path: str) -> str:
+def confirm_path(verb: str, call: CachedCall | Intent, next_path: str) -> str:
     chosen = f"{call.report.call_id} {call.site}" if isinstance(call, CachedCall) else f"{call.message_id} {call.site}"
-    return f"{PATH}/ask?{urlencode({'act': act, 'call': chosen, 'next': next_path}, quote_via=quote)}"
+    return f"{PATH}/confirm?{urlencode({'verb': verb, 'call': chosen, 'next': next_path}, quote_via=quote)}"
 
 
 def _stuck(request: PageRequest, found: CallPage | None) -> set[str]:
@@ -203,17 +203,17 @@ def _stuck(request: PageRequest, found: CallPage | None) -> set[str]:
     return {call.report.call_id for call in found.calls if is_stuck(call, found.as_of, after)}
 
 
-def _is_askable(call: CachedCall, asked_for: Mapping[tuple[str, str], Intent]) -> bool:
+def _is_actionable(call: CachedCall, open_requests: Mapping[tuple[str, str], Intent]) -> bool:
     """Whether a person's word on it is wanted: it is parked, and the site has none yet."""
-    intent = asked_for.get((call.site, call.report.call_id))
+    intent = open_requests.get((call.site, call.report.call_id))
     is_asked = intent is not None and intent.state.is_open
     return call.report.status is CallStatus.PARKED and call.gone_at is None and not is_asked
 
 
-def _kind(act: str) -> IntentKind:
-    kind = ACTS.get(act)
+def _kind(verb: str) -> IntentKind:
+    kind = KINDS.get(verb)
     if kind is None:
-        raise InvalidInput("form.act", f"act must be one of {', '.join(ACTS)}", field="act")
+        raise InvalidInput("form.verb", f"verb must be one of {', '.join(KINDS)}", field="verb")
     return kind
 
 
@@ -223,7 +223,7 @@ def _chosen(lines: Iterable[str]) -> list[tuple[str, str]]:
     for line in lines:
         call_id, site = line[:ID_LENGTH], line[ID_LENGTH + 1 :]
         if not is_id(call_id) or not site:
-            raise InvalidInput("form.call", "the form names a call that there cannot be", field="call")
+            raise InvalidInput("form.call", "call must be an id and a site, separated by a space", field="call")
         chosen.append((site, call_id))
     return list(dict.fromkeys(chosen))
 
@@ -231,9 +231,9 @@ def _chosen(lines: Iterable[str]) -> list[tuple[str, str]]:
 MENU = MenuLine("Cached calls", PATH, "Now", "c")
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
-    PageRoute("GET", f"{PATH}/ask", ask, Access.OPERATOR),
-    PageRoute("POST", f"{PATH}/give", give, Access.OPERATOR),
+    PageRoute("GET", f"{PATH}/confirm", confirm, Access.OPERATOR),
+    PageRoute("POST", f"{PATH}/request", create_requests, Access.OPERATOR),
     PageRoute("POST", f"{PATH}/reconcile", reconcile, Access.OPERATOR),
-    PageRoute("POST", f"{PATH}/parked", ask_parked, Access.OPERATOR),
+    PageRoute("POST", f"{PATH}/parked", query_parked, Access.OPERATOR),
     PageRoute("GET", PATH + "/{call_id}", one, Access.VIEWER),
 )

@@ -23,10 +23,10 @@ PATH = "/channels"
 NEW_PATH = "/new/channel"
 FORM_BYTES_MAX = 128 * 1024
 NOTICES = {
-    "added": "The channel is there. Test it before anybody depends on it.",
-    "changed": "The channel is changed. If nothing was sent by it, it is tried again at once.",
-    "removed": "The channel is removed.",
-    "reset": "Its breaker is closed. What was held goes out in batches.",
+    "added": "Channel added. Test it before you use it.",
+    "changed": "Channel saved. If it was blocked, delivery is retried immediately.",
+    "removed": "Channel removed.",
+    "reset": "Breaker closed. Held notifications are sent in batches.",
 }
 
 
@@ -45,11 +45,11 @@ async def page(request: PageRequest) -> Response:
 
 
 async def one(request: PageRequest) -> Response:
-    match request.http.query_params.get("ask"):
+    match request.http.query_params.get("confirm"):
         case "remove":
-            return await _ask_remove(request)
+            return await _confirm_remove(request)
         case "reset":
-            return await _ask_reset(request)
+            return await _confirm_reset(request)
         case _:
             return await _one(request, notice=request.notice(NOTICES))
 
@@ -110,7 +110,7 @@ async def change(request: PageRequest) -> Response:
             (setting, channel_form.as_text(found.settings.get(setting)), channel_form.as_text(value))
             for setting, value in given.settings.items()
         ]
-        return await _one(request, 409, form, trouble=error.message, differs=differs)
+        return await _one(request, 409, form, conflict=error.message, differs=differs)
     return redirect(path_of(name), "changed")
 
 
@@ -151,7 +151,7 @@ async def _one(
     state, as_of = await request.backend.watch.channels.one(request.path("name"))
     channel, channels = state.channel, request.backend.operate.channels
     kind = channels.types().get(channel.type)
-    shared: dict[str, object] = {"trouble": None, "differs": (), "notice": None, "to": "", "test_error": None}
+    shared: dict[str, object] = {"conflict": None, "differs": (), "notice": None, "to": "", "test_error": None}
     given = channel_form.kept(form) if form else {}
     return request.page(
         "channel.html",
@@ -205,18 +205,18 @@ def _new(
     )
 
 
-async def _ask_remove(request: PageRequest) -> Response:
+async def _confirm_remove(request: PageRequest) -> Response:
     state, _ = await request.backend.watch.channels.one(request.path("name"))
     name, users = state.channel.name, state.lists
     why_not = None
     if not request.may(Role.ADMIN):
-        why_not = "It needs the role admin."
+        why_not = "This requires the role admin."
     elif users:
         shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
-        why_not = f"It carries {shown}. Give these lists another channel, or make another one the default, first."
+        why_not = f"The channel is used by {shown}. Choose another channel for these lists first."
     return request.confirm(
         title=f"Remove the channel {name}?",
-        text="Its settings and secrets are forgotten. No list goes out by it now." if not users else "",
+        text="Its settings and secrets are deleted. No list uses it." if not users else "",
         action=f"{path_of(name)}/remove",
         button="Remove",
         back=path_of(name),
@@ -225,20 +225,20 @@ async def _ask_remove(request: PageRequest) -> Response:
     )
 
 
-async def _ask_reset(request: PageRequest) -> Response:
+async def _confirm_reset(request: PageRequest) -> Response:
     state, _ = await request.backend.watch.channels.one(request.path("name"))
     name = state.channel.name
-    held = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held notifications" if state.held else "nothing"
+    count = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held" if state.held else "due"
     return request.confirm(
         title=f"Close the breaker of {name}?",
-        text=f"Do it when the cause is mended: {held} will be tried again at once. It is tried by itself too, one "
-        "notification at a time, and closes when that goes well.",
+        text=f"Do this when the cause is fixed: {count} notifications are sent immediately. Otherwise the breaker tests"
+        " one notification at a time and closes when a delivery succeeds.",
         action=f"{path_of(name)}/reset",
         button="Close the breaker",
         is_danger=False,
         back=path_of(name),
         path=PATH,
-        why_not=None if request.may(Role.OPERATOR) else "It needs the role operator.",
+        why_not=None if request.may(Role.OPERATOR) else "This requires the role operator.",
     )
 
 
@@ -249,14 +249,14 @@ def path_of(name: str) -> str:
 def _brief(state: ChannelState, kinds: Mapping[str, object]) -> str:
     """What tells channels of one type apart."""
     shown = (channel_form.as_text(state.channel.settings.get(name)) for name in ("host", "url", "port", "from_address"))
-    return ", ".join(text for text in shown if text) if state.channel.type in kinds else "its adapter is not installed"
+    return ", ".join(text for text in shown if text) if state.channel.type in kinds else "adapter not installed"
 
 
 def _no_adapter(type_: str) -> NotFound:
     return NotFound(
         "type.unknown",
-        f"there is no adapter of type {type_!r} on this node",
-        hint="install it, then start central anew",
+        f"no adapter of type {type_!r} is installed on this node",
+        hint="install the adapter and restart central",
     )
 
 

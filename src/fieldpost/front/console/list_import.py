@@ -50,9 +50,9 @@ async def export(request: PageRequest) -> Response:
     return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
 
 
-async def _preview(request: PageRequest, text: str, trouble: FieldpostError | None = None) -> Response:
+async def _preview(request: PageRequest, text: str, conflict: FieldpostError | None = None) -> Response:
     lists = request.backend.operate.lists
-    warning = None if trouble is None else field_errors(trouble)[trouble.field or ""]
+    warning = None if conflict is None else field_errors(conflict)[conflict.field or ""]
     try:
         specs = _specs(text)
         if faults := lists.faults(specs):
@@ -64,7 +64,7 @@ async def _preview(request: PageRequest, text: str, trouble: FieldpostError | No
     return _page(
         request,
         text,
-        409 if trouble is not None else 200,
+        409 if conflict is not None else 200,
         changes=[change for change in changes if not change.is_empty],
         unchanged=[change.name for change in changes if change.is_empty],
         untouched=len(present.difference(change.name for change in changes)),

@@ -24,10 +24,10 @@ NEW_PATH = "/new/list"
 FORM_BYTES_MAX = 2 * 1024 * 1024
 """Room for as many targets as a list may have, as a browser sends them."""
 NOTICES = {
-    "added": "The list is there. Notifications for it go out from the next sweep on.",
-    "changed": "The list is changed. It counts for notifications whose first attempt is still to come.",
-    "removed": "The list is removed.",
-    "imported": "The lists are imported.",
+    "added": "List added. Notifications to it are sent from now on.",
+    "changed": "List saved. The change applies to notifications that have not been attempted yet.",
+    "removed": "List removed.",
+    "imported": "Lists imported.",
 }
 _TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
 
@@ -52,8 +52,8 @@ async def page(request: PageRequest) -> Response:
 
 async def one(request: PageRequest) -> Response:
     found = await request.backend.operate.lists.get(request.path("name"))
-    if request.http.query_params.get("ask") == "remove":
-        return await _ask_remove(request, found)
+    if request.http.query_params.get("confirm") == "remove":
+        return await _confirm_remove(request, found)
     return await _one(request, found, notice=request.notice(NOTICES))
 
 
@@ -95,7 +95,7 @@ async def change(request: PageRequest) -> Response:
         return await _one(request, found, 422, form, _errors(error, targets))
     except Conflict as error:
         found = await request.backend.operate.lists.get(name)
-        return await _one(request, found, 409, form, trouble=error.message, differs=_differs(found, form, targets))
+        return await _one(request, found, 409, form, conflict=error.message, differs=_differs(found, form, targets))
     return redirect(path_of(name), "changed")
 
 
@@ -112,7 +112,7 @@ async def _one(
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
     *,
-    trouble: str | None = None,
+    conflict: str | None = None,
     differs: ListChange | None = None,
     notice: str | None = None,
 ) -> Response:
@@ -120,7 +120,7 @@ async def _one(
     values = {
         "waiting": _said(waiting, "waiting"),
         "parked": _said(parked, "parked"),
-        "trouble": trouble,
+        "conflict": conflict,
         "differs": differs,
         "notice": notice,
     }
@@ -157,17 +157,17 @@ async def _form(
     )
 
 
-async def _ask_remove(request: PageRequest, found: NotificationList) -> Response:
+async def _confirm_remove(request: PageRequest, found: NotificationList) -> Response:
     waiting = _said((await request.backend.watch.notifications.of_list(found.name))[0], "waiting")
     return request.confirm(
         title=f"Remove the list {found.name}?",
-        text=(f"{waiting} now: at the next attempt each of them parks, naming the list. " if waiting else "")
-        + f"What comes for it later parks{' too' if waiting else ''}, until there is a list of this name again.",
+        text=(f"{waiting}: they are parked at the next attempt. " if waiting else "")
+        + "Later notifications to this name are parked until the list exists again.",
         action=f"{path_of(found.name)}/remove",
         button="Remove",
         back=path_of(found.name),
         path=PATH,
-        why_not=None if request.may(Role.ADMIN) else "It needs the role admin.",
+        why_not=None if request.may(Role.ADMIN) else "This requires the role admin.",
     )
 
 

@@ -24,12 +24,11 @@ from fieldpost.front.console.notifications import fields_of
 
 PATH = "/bulk-actions"
 SELECTED_MAX = 200
-DID = {BulkVerb.RETRY: "retried", BulkVerb.DISCARD: "discarded"}
 _TEXTS = {
-    BulkVerb.RETRY: "They become pending again, in a new cycle, and go to those targets that do not have them yet.",
-    BulkVerb.DISCARD: "They will not be sent. Their records stay. This cannot be taken back.",
+    BulkVerb.RETRY: "They become pending again and are sent to the targets that have not received them.",
+    BulkVerb.DISCARD: "They will not be sent. Their records are kept. This cannot be undone.",
 }
-_NOTHING_FITS = "Nothing that is parked fits: it was retried or discarded meanwhile."
+_NOTHING_FITS = "No parked notification matches; they were retried or discarded in the meantime."
 
 BulkFields = Mapping[str, Sequence[str]]
 """The fields of an address or a form, each with all its values."""
@@ -72,7 +71,7 @@ async def start(request: PageRequest) -> Response:
         if error.field != "reason":
             raise
         return await _question(request, form, error)
-    return redirect(f"{PATH}/{act.action_id}", "begun")
+    return redirect(f"{PATH}/{act.action_id}", "started")
 
 
 async def _question(request: PageRequest, given: BulkFields, error: InvalidInput | None = None) -> Response:
@@ -105,13 +104,13 @@ async def _question(request: PageRequest, given: BulkFields, error: InvalidInput
 def _none_selected(request: PageRequest, verb: BulkVerb, back: str) -> Response:
     return request.confirm(
         status=422,
-        title="Nothing is selected",
-        text=f"Tick the boxes of those that are to be {DID[verb]}, or use the buttons for all that fit.",
+        title="No notifications selected",
+        text=f"Select the notifications to {verb.value}, or use the buttons for all matching ones.",
         action=PATH,
         button="",
         is_danger=False,
         back=back,
-        why_not="No parked notification was selected, so there is nothing to do.",
+        why_not="No parked notification is selected.",
     )
 
 
@@ -140,14 +139,14 @@ def _filter(given: BulkFields) -> Filter:
 def _chosen(given: BulkFields) -> tuple[Chosen, ...]:
     selected = given.get("chosen", ())
     if len(selected) > SELECTED_MAX:
-        raise InvalidInput("bulk.selection", f"at most {SELECTED_MAX} can be selected at once", field="chosen")
+        raise InvalidInput("bulk.selection", f"select at most {SELECTED_MAX} notifications", field="chosen")
     return tuple(_one_chosen(text) for text in selected)
 
 
 def _one_chosen(text: str) -> Chosen:
     notification_id, _, version = text.partition(".")
     if not (version.isascii() and version.isdecimal() and len(version) < 10):
-        raise InvalidInput("form.version", "what was selected names no version", field="chosen")
+        raise InvalidInput("form.version", "each selected notification must be given as ID.VERSION", field="chosen")
     return Chosen(parse_notification_id(notification_id), int(version))
 
 

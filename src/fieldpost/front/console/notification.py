@@ -52,7 +52,7 @@ async def retry(request: PageRequest) -> Response:
     return _back(request, form, "retried")
 
 
-async def ask_discard(request: PageRequest) -> Response:
+async def confirm_discard(request: PageRequest) -> Response:
     detail = await request.backend.watch.notifications.detail(request.path("notification_id"))
     n = detail.notification
     own_path = _path(n)
@@ -60,12 +60,14 @@ async def ask_discard(request: PageRequest) -> Response:
     return request.confirm(
         title="Discard this notification?",
         quoted=n.subject or "(no subject)",
-        text=f"from {n.provenance.site} will not be sent. Its record stays.",
+        text=f"from {n.provenance.site} will not be sent. Its record is kept.",
         action=f"{own_path}/discard",
         hidden={"version": n.version, "next": following},
         button="Discard",
         back=following,
-        why_not=None if n.status is Status.PARKED else f"It is {n.status.value}; only what is parked can be discarded.",
+        why_not=None
+        if n.status is Status.PARKED
+        else f"It is {n.status.value}, and only parked ones can be discarded.",
     )
 
 
@@ -147,7 +149,7 @@ def _what_happened(detail: Detail, error: NotAsSeen) -> str:
     done = {AuditStatus.SUBMITTED: "retried", AuditStatus.DISCARDED: "discarded"}
     acts = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACTION and e.status in done]
     who = f" {acts[-1].actor} has {done[acts[-1].status]} it." if acts else ""
-    return f"Nothing was done: {error.message}.{who} This is how it stands now."
+    return f"Nothing was changed: {error.message}.{who}"
 
 
 def _back(request: PageRequest, form: dict[str, str], done: str) -> Response:
@@ -162,6 +164,6 @@ def _path(n: Notification) -> str:
 ROUTES = (
     PageRoute("GET", f"{OUTBOX}/{{notification_id}}", page, Access.VIEWER),
     PageRoute("POST", f"{OUTBOX}/{{notification_id}}/retry", retry, Access.OPERATOR),
-    PageRoute("GET", f"{OUTBOX}/{{notification_id}}/discard", ask_discard, Access.OPERATOR),
+    PageRoute("GET", f"{OUTBOX}/{{notification_id}}/discard", confirm_discard, Access.OPERATOR),
     PageRoute("POST", f"{OUTBOX}/{{notification_id}}/discard", discard, Access.OPERATOR),
 )

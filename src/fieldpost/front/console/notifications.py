@@ -20,8 +20,8 @@ from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 
 PATH = "/notifications"
 NOTICES = {
-    "retried": "Retried: it is pending again, and due at once.",
-    "discarded": "Discarded: it will not be sent. Its record stays.",
+    "retried": "Retried: the notification is pending again and due now.",
+    "discarded": "Discarded: the notification will not be sent. Its record is kept.",
 }
 LAST = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 """Ranges of time that end now, by the word that stands in the address."""
@@ -167,7 +167,7 @@ def fields_of(wanted: Filter) -> dict[str, str | Sequence[str]]:
 
 
 MENU = MenuLine(
-    "Outbox",
+    "Notifications",
     PATH,
     "Now",
     "o",

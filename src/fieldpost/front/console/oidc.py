@@ -35,10 +35,10 @@ async def finish(request: PageRequest) -> Response:
     oidc, query = _oidc(request), request.http.query_params
     kept = request.http.cookies.get(_cookie(request), "").split(".")
     if len(kept) != 4:
-        raise Denied("oidc.not_begun", "no login is under way in this browser", hint="begin at the login page")
+        raise Denied("oidc.not_begun", "no login is in progress in this browser", hint="start again at the login page")
     state, nonce, verifier, next_path = kept
     if "code" not in query:
-        raise Denied("oidc.refused", "the identity provider did not let you in", hint="try it again")
+        raise Denied("oidc.refused", "the identity provider rejected the login", hint="try again")
     session = await oidc.finish(
         Begun("", state, nonce, verifier), query.get("state", ""), query["code"], request.origin
     )
@@ -50,7 +50,7 @@ async def finish(request: PageRequest) -> Response:
 
 def _oidc(request: PageRequest) -> Oidc:
     if request.backend.operate.oidc is None:
-        raise NotFound("oidc.none", "there is no identity provider set here")
+        raise NotFound("oidc.none", "no identity provider is configured")
     return request.backend.operate.oidc
 
 

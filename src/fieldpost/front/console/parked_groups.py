@@ -23,7 +23,7 @@ async def page(request: PageRequest) -> Response:
         as_of=acts.as_of,
         lately=_by_group(acts.acts),
         shown=_shown,
-        ask=_ask,
+        confirm_path=_confirm_path,
     )
 
 
@@ -40,7 +40,7 @@ def _shown(key: str) -> str:
     return address(OUTBOX, {"status": "parked", "error": key})
 
 
-def _ask(key: str, verb: str, pace: str | None = None) -> str:
+def _confirm_path(key: str, verb: str, pace: str | None = None) -> str:
     return address(NEW, {"verb": verb, "error": key}, pace=pace, back=PATH)
 
 

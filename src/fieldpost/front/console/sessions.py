@@ -20,7 +20,7 @@ from fieldpost.front.console.kit.request import (
     visitor_cookie_name,
 )
 
-NOTICES = {"ended": "Your session has ended, and nothing was done. Log in, and do it again."}
+NOTICES = {"ended": "Your session has expired and the action was not performed. Log in and try again."}
 
 
 async def login_page(request: PageRequest) -> Response:
@@ -59,7 +59,7 @@ async def use_link(request: PageRequest) -> Response:
     link, password = form.get("link", ""), form.get("password", "")
     name = await request.backend.operate.logins.whose_link(link)
     if password != form.get("again", ""):
-        return _choose(request, link, name, 422, "the two passwords are not the same")
+        return _choose(request, link, name, 422, "the passwords do not match")
     try:
         session = await request.backend.operate.logins.use_link(link, password, request.origin)
     except InvalidInput as error:

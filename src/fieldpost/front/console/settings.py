@@ -13,13 +13,13 @@ PATH = "/settings"
 
 
 async def page(request: PageRequest) -> Response:
-    asked = request.http.query_params.get("q", "").strip()[:200]
+    search = request.http.query_params.get("q", "").strip()[:200]
     effective_settings = request.backend.effective_settings
-    found = [one for one in effective_settings.settings if _fits(one, asked)]
+    found = [one for one in effective_settings.settings if _matches(one, search)]
     return request.page(
         "settings.html",
         node_id=effective_settings.node_id,
-        asked=asked,
+        search=search,
         changed=[one for one in found if not one.is_default],
         sections=[(name, list(rows)) for name, rows in groupby(found, key=lambda one: one.section)],
         count=len(found),
@@ -27,10 +27,10 @@ async def page(request: PageRequest) -> Response:
     )
 
 
-def _fits(one: EffectiveSetting, asked: str) -> bool:
-    """Whether every word asked for begins a word of its name, its value, its origin or what is said of it."""
-    told = tokenize(f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.says}")
-    return all(any(word.startswith(part) for word in told) for part in tokenize(asked))
+def _matches(one: EffectiveSetting, search: str) -> bool:
+    """Whether every search word starts a word of the name, value, origin or description."""
+    words = tokenize(f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.says}")
+    return all(any(word.startswith(part) for word in words) for part in tokenize(search))
 
 
 MENU = MenuLine("Settings", PATH, "Records", "e", Access.ADMIN)

@@ -16,17 +16,17 @@ from fieldpost.core.sites.intent import IntentState
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
-from fieldpost.front.console.sites import WAYS, central_of, own_address, shown_once
+from fieldpost.front.console.sites import METHODS, central_of, credentials_page, own_address
 
 OPEN = (IntentState.WAITING, IntentState.SENT)
 ENDED = (IntentState.DONE, IntentState.CANCELLED, IntentState.EXPIRED)
 OPEN_MAX, ENDED_MAX = 20, 8
 HOLDS = KEEP_EVERY + timedelta(minutes=10)
 """For so long what a site told holds in a picture: a quiet one's figures are kept once an hour."""
-OVERLAPS = (("24", "for 1 day"), ("1", "for 1 hour"), ("168", "for 7 days"), ("0", "not at all: they end at once"))
+OVERLAPS = (("24", "for 1 day"), ("1", "for 1 hour"), ("168", "for 7 days"), ("0", "no, end them immediately"))
 NOTICES = {
-    "revoked": "Revoked: nothing that the site sends is taken any more. A new code takes it back.",
-    "cancelled": "Cancelled: the site is not asked.",
+    "revoked": "Site revoked: central rejects everything it sends. Create a new code to readmit it.",
+    "cancelled": "Request cancelled.",
 }
 
 HealthPoints = Sequence[tuple[datetime, HealthFigures]]
@@ -60,8 +60,8 @@ async def page(request: PageRequest) -> Response:
     )
 
 
-async def ask_rotate(request: PageRequest) -> Response:
-    return await _ask_rotate(request)
+async def confirm_rotate(request: PageRequest) -> Response:
+    return await _confirm_rotate(request)
 
 
 async def rotate(request: PageRequest) -> Response:
@@ -69,24 +69,23 @@ async def rotate(request: PageRequest) -> Response:
     try:
         central, overlap = central_of(request, form), _overlap_of(form)
     except InvalidInput as error:
-        return await _ask_rotate(request, 422, form, field_errors(error))
-    if form.get("by") == "token":
-        return shown_once(request, await operate.rotate_token(request.actor, name, overlap), central, "ITS-FOLDER")
-    return shown_once(request, await operate.rotate(request.actor, name, overlap), central, "ITS-FOLDER")
+        return await _confirm_rotate(request, 422, form, field_errors(error))
+    rotate_one = operate.rotate_token if form.get("by") == "token" else operate.rotate
+    return credentials_page(request, await rotate_one(request.actor, name, overlap), central, "ITS-FOLDER")
 
 
-async def ask_revoke(request: PageRequest) -> Response:
+async def confirm_revoke(request: PageRequest) -> Response:
     state, _ = await request.backend.watch.sites.one(request.path("name"))
     name = state.record.name
-    waiting = f" {state.depth} waiting there stay there." if state.depth else ""
+    waiting = f" {state.depth} messages waiting at the site stay there." if state.depth else ""
     return request.confirm(
         title=f"Revoke the site {name}?",
-        text=f"From now on nothing is taken from it: its tokens and open codes are worth nothing.{waiting}"
-        " All that it sent stays, and can be managed. A new code takes it back.",
+        text=f"Central rejects everything from this site: its tokens and codes stop working.{waiting}"
+        " Notifications already received can still be managed. A new code readmits the site.",
         action=f"{site_path(name)}/revoke",
         button="Revoke",
         back=site_path(name),
-        why_not="It is revoked already." if state.record.revoked_at else None,
+        why_not="The site is already revoked." if state.record.revoked_at else None,
     )
 
 
@@ -96,7 +95,7 @@ async def revoke(request: PageRequest) -> Response:
     return redirect(site_path(revoked.name), "revoked")
 
 
-async def _ask_rotate(
+async def _confirm_rotate(
     request: PageRequest,
     status: int = 200,
     given: Mapping[str, str] | None = None,
@@ -107,17 +106,16 @@ async def _ask_rotate(
     return request.confirm(
         status=status,
         template="site_rotate.html",
-        title=f"A new code for {name}",
-        text="It is shown once, for you to paste at the site, which makes its own token by it."
-        + (" Whatever the site has now goes on for as long as you say." if has_tokens else "")
-        + (" The site is taken back by it." if access.record.revoked_at else ""),
+        title=f"New code or token for {name}",
+        text="You get a command to run at the site; it is shown only once."
+        + (" This readmits the site." if access.record.revoked_at else ""),
         action=f"{site_path(name)}/rotate",
-        button="Make it",
+        button="Create",
         is_danger=False,
         back=site_path(name),
         has_tokens=has_tokens,
         overlaps=OVERLAPS,
-        ways=WAYS,
+        methods=METHODS,
         central=own_address(request),
         given=given or {},
         errors=errors or {},
@@ -203,9 +201,9 @@ class _NotificationsUrl:
 
 _ONE = "/sites/{name:path}"
 ROUTES = (
-    PageRoute("GET", f"{_ONE}/rotate", ask_rotate, Access.ADMIN),
+    PageRoute("GET", f"{_ONE}/rotate", confirm_rotate, Access.ADMIN),
     PageRoute("POST", f"{_ONE}/rotate", rotate, Access.ADMIN),
-    PageRoute("GET", f"{_ONE}/revoke", ask_revoke, Access.ADMIN),
+    PageRoute("GET", f"{_ONE}/revoke", confirm_revoke, Access.ADMIN),
     PageRoute("POST", f"{_ONE}/revoke", revoke, Access.ADMIN),
     PageRoute("GET", _ONE, page, Access.VIEWER),
 )

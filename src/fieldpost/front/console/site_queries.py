@@ -20,13 +20,13 @@ from fieldpost.front.console.kit.times import moment_in
 
 ROWS_MAX = 100
 """So many rows are asked for at a time."""
-ACTS = {"resubmit": IntentKind.RESUBMIT_REJECTED, "discard": IntentKind.DISCARD_REJECTED}
+KINDS = {"resubmit": IntentKind.RESUBMIT_REJECTED, "discard": IntentKind.DISCARD_REJECTED}
 SEVERITIES = ("info", "warning", "error")
 EVENT_FIELDS = ("severity", "kind", "message_id", "from", "to")
 NOTICES = {
-    "resubmit": "Asked for. The site forwards them again as soon as it is there; then ask for the box again.",
-    "discard": "Asked for. The site gives them up as soon as it is there; then ask for the box again.",
-    "cancelled": "Cancelled: the site is not asked.",
+    "resubmit": "Requested. The site forwards them again when it is connected. Then query the box again.",
+    "discard": "Requested. The site discards them when it is connected. Then query the box again.",
+    "cancelled": "Request cancelled.",
 }
 
 
@@ -42,47 +42,47 @@ async def rejected(request: PageRequest) -> Response:
         site=state,
         intent=intent,
         rows=found,
-        asked=await request.backend.watch.sites.asked_about(name, ids) if ids else {},
+        requests=await request.backend.watch.sites.asked_about(name, ids) if ids else {},
         own_path=site_path(name),
         notice=request.notice(NOTICES),
     )
 
 
-async def ask_rejected(request: PageRequest) -> Response:
+async def query_rejected(request: PageRequest) -> Response:
     """Have the site tell what lies in its box, from the beginning or from where the last answer ended."""
     form = await request.form()
-    return await _look(request, IntentKind.LIST_REJECTED, {"cursor": form.get("cursor", "")}, "rejected")
+    return await _query(request, IntentKind.LIST_REJECTED, {"cursor": form.get("cursor", "")}, "rejected")
 
 
-async def ask_act(request: PageRequest) -> Response:
+async def confirm(request: PageRequest) -> Response:
     query = request.http.query_params
-    return await _ask_act(request, query.get("act", ""), query.getlist("id"))
+    return await _confirm(request, query.get("verb", ""), query.getlist("id"))
 
 
-async def act(request: PageRequest) -> Response:
+async def decide(request: PageRequest) -> Response:
     form, name = await request.form(), request.path("name")
-    act_, ids, reason = form.get("act", ""), form.get("ids", "").split(), form.get("reason", "").strip()
+    verb, ids, reason = form.get("verb", ""), form.get("ids", "").split(), form.get("reason", "").strip()
     try:
         await request.backend.operate.intents.create(
-            request.actor, name, _act_kind(act_), message_ids=ids, reason=reason or None
+            request.actor, name, _kind(verb), message_ids=ids, reason=reason or None
         )
     except InvalidInput as error:
-        return await _ask_act(request, act_, ids, 422, form, field_errors(error))
-    return redirect(f"{site_path(name)}/rejected", act_)
+        return await _confirm(request, verb, ids, 422, form, field_errors(error))
+    return redirect(f"{site_path(name)}/rejected", verb)
 
 
 async def events(request: PageRequest) -> Response:
     return await _events(request)
 
 
-async def ask_events(request: PageRequest) -> Response:
+async def query_events(request: PageRequest) -> Response:
     form = {name: value.strip() for name, value in (await request.form()).items()}
     try:
         asked = {name: form.get(name, "") for name in (*EVENT_FIELDS, "cursor")}
         for name in ("from", "to"):
             if asked[name]:
                 asked[name] = to_text(moment_in(asked[name], form.get("zone", ""), name))
-        return await _look(request, IntentKind.QUERY_EVENTS, asked, "events")
+        return await _query(request, IntentKind.QUERY_EVENTS, asked, "events")
     except InvalidInput as error:
         return await _events(request, 422, form, field_errors(error))
 
@@ -115,7 +115,7 @@ async def _events(
     )
 
 
-async def _look(request: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
+async def _query(request: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
     name = request.path("name")
     arguments: dict[str, str | int] = {field: value for field, value in asked.items() if value}
     (intent,) = await request.backend.operate.intents.create(
@@ -131,19 +131,19 @@ async def _intent(request: PageRequest, name: str, kind: IntentKind) -> Intent |
         return await request.backend.watch.sites.newest_look(name, kind)
     intent = await request.backend.watch.cached_calls.intent(intent_id)
     if intent.site != name or intent.kind is not kind:
-        raise NotFound("intent.unknown", "there is no such intent")
+        raise NotFound("intent.unknown", "this site has no such request")
     return intent
 
 
-async def _ask_act(
+async def _confirm(
     request: PageRequest,
-    act_: str,
+    verb: str,
     ids: Sequence[str],
     status: int = 200,
     given: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
-    is_discard = _act_kind(act_) is IntentKind.DISCARD_REJECTED
+    is_discard = _kind(verb) is IntentKind.DISCARD_REJECTED
     state, _ = await request.backend.watch.sites.one(request.path("name"))
     chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
     what, them = ("this notification", "it") if len(chosen) == 1 else (f"{len(chosen)} notifications", "them")
@@ -152,33 +152,33 @@ async def _ask_act(
         status=status,
         template="site_rejected_confirm.html",
         title=f"Discard {what}?" if is_discard else f"Forward {what} again?",
-        text=f"The site gives {them} up for good; nobody gets {them}."
+        text=f"The site deletes {them}; nobody receives {them}."
         if is_discard
-        else f"The site sends {them} to central once more. What was wrong with {them} should be mended before.",
-        action=f"{own_path}/act",
-        hidden={"act": act_, "ids": " ".join(chosen)},
+        else f"The site sends {them} to central again. Fix the cause of the rejection first.",
+        action=f"{own_path}/decide",
+        hidden={"verb": verb, "ids": " ".join(chosen)},
         button="Discard" if is_discard else "Forward again",
         is_danger=is_discard,
         back=own_path,
-        why_not=None if chosen else "Nothing is selected. Select the notifications that it is about.",
+        why_not=None if chosen else "No notifications selected.",
         site=state,
         given=given or {},
         errors=errors or {},
     )
 
 
-def _act_kind(text: str) -> IntentKind:
-    if text not in ACTS:
-        raise InvalidInput("intent.kind", f"act must be one of {', '.join(ACTS)}, not {text[:64]!r}", field="act")
-    return ACTS[text]
+def _kind(text: str) -> IntentKind:
+    if text not in KINDS:
+        raise InvalidInput("intent.kind", f"verb must be one of {', '.join(KINDS)}, not {text[:64]!r}", field="verb")
+    return KINDS[text]
 
 
 _ONE = "/sites/{name:path}"
 ROUTES = (
     PageRoute("GET", f"{_ONE}/rejected", rejected, Access.VIEWER),
-    PageRoute("POST", f"{_ONE}/rejected", ask_rejected, Access.OPERATOR),
-    PageRoute("GET", f"{_ONE}/rejected/ask", ask_act, Access.OPERATOR),
-    PageRoute("POST", f"{_ONE}/rejected/act", act, Access.OPERATOR),
+    PageRoute("POST", f"{_ONE}/rejected", query_rejected, Access.OPERATOR),
+    PageRoute("GET", f"{_ONE}/rejected/confirm", confirm, Access.OPERATOR),
+    PageRoute("POST", f"{_ONE}/rejected/decide", decide, Access.OPERATOR),
     PageRoute("GET", f"{_ONE}/events", events, Access.VIEWER),
-    PageRoute("POST", f"{_ONE}/events", ask_events, Access.OPERATOR),
+    PageRoute("POST", f"{_ONE}/events", query_events, Access.OPERATOR),
 )

@@ -23,16 +23,16 @@ from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 PATH = "/sites"
 PAGE_SIZE = 100
 VALID_HOURS = (("1", "1 hour"), ("24", "1 day"), ("168", "7 days"))
-WAYS = (("code", "a code, which the site uses up (best)"), ("token", "a token, for a program that sets it up"))
+METHODS = (("code", "a one-time code (recommended)"), ("token", "a token, for automated setup"))
 
-_TROUBLED = (SiteCondition.OFFLINE, SiteCondition.LATE, SiteCondition.FAILING)
+_WITH_ISSUES = (SiteCondition.OFFLINE, SiteCondition.LATE, SiteCondition.FAILING)
 STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
-    "trouble": ("in trouble", lambda site: site.standing in _TROUBLED or _told(site, "parked", "rejected") > 0),
+    "issues": ("with issues", lambda site: site.standing in _WITH_ISSUES or _told(site, "parked", "rejected") > 0),
     "offline": ("offline", lambda site: site.standing is SiteCondition.OFFLINE),
     "late": ("late", lambda site: site.standing is SiteCondition.LATE),
     "failing": ("cannot forward", lambda site: site.standing is SiteCondition.FAILING),
     "online": ("online", lambda site: site.standing is SiteCondition.ONLINE),
-    "waiting": ("with something waiting", lambda site: site.depth > 0),
+    "waiting": ("with waiting messages", lambda site: site.depth > 0),
     "parked": ("with parked calls", lambda site: _told(site, "parked") > 0),
     "rejected": ("with rejected notifications", lambda site: _told(site, "rejected") > 0),
     "new": ("not enrolled yet", lambda site: site.standing is SiteCondition.NEW),
@@ -51,8 +51,10 @@ async def add(request: PageRequest) -> Response:
     try:
         central = central_of(request, form)
         if form.get("by") == "token":
-            return shown_once(request, await operate.add(request.actor, name), central, f"./{name}")
-        return shown_once(request, await operate.invite(request.actor, name, valid_of(form)), central, f"./{name}")
+            return credentials_page(request, await operate.add(request.actor, name), central, f"./{name}")
+        return credentials_page(
+            request, await operate.invite(request.actor, name, valid_of(form)), central, f"./{name}"
+        )
     except InvalidInput as error:
         return await _page(request, 422, given=form, errors=field_errors(error))
     except Conflict as error:
@@ -91,7 +93,7 @@ async def _page(
         errors=errors or {},
         central=own_address(request),
         valid_hours=VALID_HOURS,
-        ways=WAYS,
+        methods=METHODS,
     )
 
 
@@ -106,7 +108,7 @@ def fitting(sites: Sequence[SiteState], state: str, name: str) -> list[SiteState
     )
 
 
-def shown_once(request: PageRequest, given: Invitation | AddedSite, central: str, folder: str) -> Response:
+def credentials_page(request: PageRequest, given: Invitation | AddedSite, central: str, folder: str) -> Response:
     """What is to be pasted at the site; a page that cannot be asked for again."""
     if isinstance(given, Invitation):
         command = f"fieldpost site join {shlex.quote(f'{given.code}@{central}')} --folder {shlex.quote(folder)}"
@@ -144,7 +146,7 @@ def central_of(request: PageRequest, form: Mapping[str, str]) -> str:
         is_url = False
     if not is_url:
         raise InvalidInput(
-            "site.central", "central must be an address such as https://fieldpost.example.org", field="central"
+            "site.central", "central must be a URL such as https://fieldpost.example.org", field="central"
         )
     return text.rstrip("/")
 

@@ -13,8 +13,8 @@ from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 from fieldpost.front.console.users import ROLES, errors_at, role_of
 
 PATH = "/tokens"
-LIVES = (("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("never", "for ever"))
-NOTICES = {"revoked": "The token is worth nothing from now on."}
+LIVES = (("7", "1 week"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("never", "no expiry"))
+NOTICES = {"revoked": "Token revoked. It no longer works."}
 
 
 async def page(request: PageRequest) -> Response:
@@ -41,17 +41,17 @@ async def add(request: PageRequest) -> Response:
     return _show(request, added)
 
 
-async def ask_revoke(request: PageRequest) -> Response:
+async def confirm_revoke(request: PageRequest) -> Response:
     token_id = request.path("token_id")
     found = next(
         (one for one in await request.backend.operate.tokens.all(request.actor) if one.prefix == token_id), None
     )
     if found is None:
-        raise NotFound("token.unknown", "there is no such token, or none that you may revoke")
-    used = "It was used lately." if found.last_used_at else "It was never used."
+        raise NotFound("token.unknown", "this token does not exist, or you may not revoke it")
+    used = "It has been used before." if found.last_used_at else "It was never used."
     return request.confirm(
         title=f"Revoke {found.name or found.prefix}?",
-        text=f"Programs that use this token of {found.owner} are refused from now on. {used}",
+        text=f"Programs that use this token of {found.owner} lose access immediately. {used}",
         action=f"{PATH}/{token_id}/revoke",
         button="Revoke",
         back=PATH,
@@ -71,7 +71,7 @@ async def revoke(request: PageRequest) -> Response:
 def _life(form: Mapping[str, str]) -> timedelta | None:
     text = form.get("life", str(LIFE_DEFAULT.days))
     if text not in dict(LIVES):
-        raise InvalidInput("token.life", "choose how long the token lives", field="life")
+        raise InvalidInput("token.life", "life must be one of the offered values", field="life")
     return None if text == "never" else timedelta(days=int(text))
 
 
@@ -117,6 +117,6 @@ MENU = MenuLine("Tokens", PATH, "Records", "t")
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("POST", PATH, add, Access.ADMIN),
-    PageRoute("GET", f"{PATH}/{{token_id}}/revoke", ask_revoke, Access.VIEWER),
+    PageRoute("GET", f"{PATH}/{{token_id}}/revoke", confirm_revoke, Access.VIEWER),
     PageRoute("POST", f"{PATH}/{{token_id}}/revoke", revoke, Access.VIEWER),
 )

@@ -15,17 +15,17 @@ from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 
 PATH = "/users"
 ROLES = (
-    (Role.VIEWER.value, "viewer: sees all but bodies"),
-    (Role.OPERATOR.value, "operator: retries, discards, resets"),
-    (Role.ADMIN.value, "admin: sets everything up"),
+    (Role.VIEWER.value, "viewer: reads everything except bodies"),
+    (Role.OPERATOR.value, "operator: also retries, discards, closes breakers"),
+    (Role.ADMIN.value, "admin: also configures everything"),
 )
-LAST_ADMIN = "The last administrator who may act; make somebody else admin first"
+LAST_ADMIN = "this is the last active administrator; make another user admin first"
 NOTICES = {
-    "role": "The role is changed. It ended the user's sessions.",
-    "disabled": "The user is shut out: no session, no token is good any more.",
-    "enabled": "The user may come in again; tokens that had not expired are good again.",
-    "out": "The user is logged out everywhere.",
-    "removed": "The user is removed, with all sessions and tokens. What he did stays in the audit log.",
+    "role": "Role changed. The user's sessions have ended.",
+    "disabled": "User disabled. Their sessions and tokens no longer work.",
+    "enabled": "User enabled. Unexpired tokens work again.",
+    "out": "User logged out everywhere.",
+    "removed": "User removed with all sessions and tokens. The audit log keeps their actions.",
 }
 
 
@@ -39,7 +39,7 @@ async def add(request: PageRequest) -> Response:
         link = await request.backend.operate.users.add(request.actor, form.get("name", "").strip(), role_of(form))
     except (InvalidInput, Conflict) as error:
         return await _page(request, given=form, errors=errors_at("name", error))
-    return _show_link(request, link, f"{link.name} is added")
+    return _show_link(request, link, f"User {link.name} added")
 
 
 async def one(request: PageRequest) -> Response:
@@ -67,7 +67,7 @@ async def enable(request: PageRequest) -> Response:
 async def reset_password(request: PageRequest) -> Response:
     await request.form()
     link = await request.backend.operate.users.reset_password(request.actor, request.path("name"))
-    return _show_link(request, link, f"A link for {link.name}")
+    return _show_link(request, link, f"Password link for {link.name}")
 
 
 async def log_out(request: PageRequest) -> Response:
@@ -77,10 +77,10 @@ async def log_out(request: PageRequest) -> Response:
     return redirect(own_path(name), "out")
 
 
-async def ask_remove(request: PageRequest) -> Response:
+async def confirm_remove(request: PageRequest) -> Response:
     user = await request.backend.operate.users.get(request.actor, request.path("name"))
     is_last = is_last_admin(user, await request.backend.operate.users.all(request.actor))
-    return _ask_remove(request, user.name, f"{LAST_ADMIN}." if is_last else None)
+    return _confirm_remove(request, user.name, f"{LAST_ADMIN}." if is_last else None)
 
 
 async def remove(request: PageRequest) -> Response:
@@ -89,7 +89,7 @@ async def remove(request: PageRequest) -> Response:
     try:
         await request.backend.operate.users.remove(request.actor, name)
     except Conflict as error:
-        return _ask_remove(request, name, field_errors(error)[""], 409)
+        return _confirm_remove(request, name, field_errors(error)[""], 409)
     return redirect(PATH, "removed")
 
 
@@ -133,12 +133,12 @@ def _show_link(request: PageRequest, link: Link, title: str) -> Response:
     )
 
 
-def _ask_remove(request: PageRequest, name: str, why_not: str | None, status: int = 200) -> Response:
+def _confirm_remove(request: PageRequest, name: str, why_not: str | None, status: int = 200) -> Response:
     return request.confirm(
         status=status,
         title=f"Remove {name}?",
-        text="All sessions, tokens and links of this user end. What he did stays in the audit log under his name."
-        " To keep somebody out for a while, disable him instead.",
+        text="All sessions, tokens and links of this user end. The audit log keeps their actions."
+        " To block the user temporarily, disable the account instead.",
         action=f"{own_path(name)}/remove",
         button="Remove",
         back=own_path(name),
@@ -205,6 +205,6 @@ ROUTES = (
     PageRoute("POST", f"{PATH}/{{name}}/enable", enable, Access.ADMIN),
     PageRoute("POST", f"{PATH}/{{name}}/reset-password", reset_password, Access.ADMIN),
     PageRoute("POST", f"{PATH}/{{name}}/log-out", log_out, Access.ADMIN),
-    PageRoute("GET", f"{PATH}/{{name}}/remove", ask_remove, Access.ADMIN),
+    PageRoute("GET", f"{PATH}/{{name}}/remove", confirm_remove, Access.ADMIN),
     PageRoute("POST", f"{PATH}/{{name}}/remove", remove, Access.ADMIN),
 )

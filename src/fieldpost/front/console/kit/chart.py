@@ -133,16 +133,16 @@ class Chart:
     @property
     def description(self) -> str:
         """In words what the picture shows."""
-        told = [f"{line.name}: now {line.last}, at most {line.peak}" for line in self.lines if line.last is not None]
-        gaps = "; for some of the time nothing is known" if self.has_gaps else ""
-        return f"{'; '.join(told) or 'nothing is known'}{gaps}."
+        told = [f"{line.name}: now {line.last}, max {line.peak}" for line in self.lines if line.last is not None]
+        gaps = "; some data is missing" if self.has_gaps else ""
+        return f"{'; '.join(told) or 'no data'}{gaps}."
 
     def told(self, row: TableRow) -> str:
         """In words what a row says."""
         values = [
             f"{line.name} {value}" for line, value in zip(self.lines, row.values, strict=True) if value != UNKNOWN
         ]
-        return ", ".join(values) or "nothing is known"
+        return ", ".join(values) or "no data"
 
 
 def draw(

@@ -58,7 +58,7 @@ async def read_fields(request: Request, secret: str | None, bytes_max: int = FOR
     try:
         pairs = parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
-        raise InvalidInput("http.form", "the form cannot be read") from None
+        raise InvalidInput("http.form", "the form is not valid URL-encoded UTF-8") from None
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
@@ -91,8 +91,8 @@ def check_origin(request: Request) -> None:
 def foreign() -> Denied:
     return Denied(
         "form.foreign",
-        "this form was not sent from a page of yours here, so nothing was done",
-        hint="open the page again and repeat what you meant to do",
+        "the form was not submitted from a page of your session; nothing was changed",
+        hint="reload the page and try again",
     )
 
 
@@ -100,7 +100,7 @@ def version_of(form: Mapping[str, str]) -> int:
     """The version of what was seen, which a form that changes it carries; InvalidInput if it names none."""
     text = form.get("version", "")
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise InvalidInput("form.version", "the form names no version", field="version")
+        raise InvalidInput("form.version", "version must be a whole number", field="version")
     return int(text)
 
 

@@ -63,8 +63,8 @@ class PageRequest:
         if self.is_exposed:
             raise Denied(
                 "login.plain",
-                "passwords are not taken over plain HTTP from another machine, so nothing was done",
-                hint="give central a certificate, or put a proxy that has one before it: see the guide on TLS",
+                "passwords are not accepted over plain HTTP from another machine",
+                hint="give central a certificate or put a TLS proxy in front of it; see the guide on TLS",
             )
 
     def path(self, name: str) -> str:

@@ -53,5 +53,5 @@ def zone_of(name: str) -> tzinfo:
     # A name may lead to a folder or a file that is no zone: whatever is wrong with it, there is none.
     except (ValueError, OSError, KeyError):
         raise InvalidInput(
-            "time.zone", f"there is no time zone {name[:64]!r} here", field="zone", hint="leave it out for UTC"
+            "time.zone", f"unknown time zone {name[:64]!r}", field="zone", hint="leave it out for UTC"
         ) from None

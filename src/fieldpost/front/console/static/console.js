@@ -164,11 +164,11 @@ document.addEventListener("htmx:responseError", () => setOffline(true));
 
 // --- Forms ---------------------------------------------------------------------------------------------------------
 
-// A link with data-ask leads to a question. It is asked in a dialog on this page; without scripts it is a page.
+// A link with data-dialog leads to a question. It is asked in a dialog on this page; without scripts it is a page.
 document.addEventListener("click", async (event) => {
-  const link = event.target.closest("a[data-ask], a[data-close], [data-copy]");
+  const link = event.target.closest("a[data-dialog], a[data-close], [data-copy]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  const dialog = document.getElementById("asked");
+  const dialog = document.getElementById("dialog");
   if (link.dataset.copy !== undefined) {
     const copied = link.dataset.copy;
     await navigator.clipboard.writeText(copied.startsWith("/") ? new URL(copied, location.href).href : copied);
@@ -178,20 +178,20 @@ document.addEventListener("click", async (event) => {
   } else if (link.dataset.close !== undefined && link.closest("dialog")) {
     event.preventDefault();
     dialog.close();
-  } else if (link.dataset.ask !== undefined) {
+  } else if (link.dataset.dialog !== undefined) {
     event.preventDefault();
-    ask(link.href);
+    openDialog(link.href);
   }
 });
 
-async function ask(address) {
-  const dialog = document.getElementById("asked");
+async function openDialog(address) {
+  const dialog = document.getElementById("dialog");
   try {
-    const answer = await fetch(address, { headers: { Accept: "text/html" } });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const asked = page.getElementById("ask");
-    if (!asked) throw new Error("no question there");
-    dialog.replaceChildren(document.importNode(asked, true));
+    const response = await fetch(address, { headers: { Accept: "text/html" } });
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const content = page.getElementById("confirm");
+    if (!content) throw new Error("no confirmation on this page");
+    dialog.replaceChildren(document.importNode(content, true));
     tellLocalTimes(dialog);
     dialog.showModal();
     const field = dialog.querySelector("input:not([type=hidden], [type=radio]), textarea, select");
@@ -208,10 +208,10 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     return;
   }
-  // A form with data-ask leads to a question as a link does, with what was selected.
-  if (event.target.dataset.ask !== undefined) {
+  // A form with data-dialog leads to a question as a link does, with what was selected.
+  if (event.target.dataset.dialog !== undefined) {
     event.preventDefault();
-    ask(`${event.target.action}?${new URLSearchParams(new FormData(event.target, button))}`);
+    openDialog(`${event.target.action}?${new URLSearchParams(new FormData(event.target, button))}`);
     return;
   }
   // One press is enough; the button comes back if the browser shows this page again.
