@@ -54,7 +54,7 @@ async def test_the_tiles_tell_the_kpis_with_their_thresholds_and_lead_to_the_row
 
 @pytest.mark.req("DEC-16")
 async def test_the_tiles_of_what_is_overdue_lead_to_so_many_rows(front: Front) -> None:
-    """On Health, on a site's page and on the list of notifications; what is retried later, or has just come, is none of them."""
+    """On Health, a site's page and Notifications. Rows due later or just arrived are not overdue."""
     await front.centre.add_channel()
     await front.centre.add_list("ops", "ops@example.org")
     front.centre.adapter.answer("ops", TransientFailure("451 later", retry_after=timedelta(hours=1)))
