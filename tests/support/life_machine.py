@@ -41,7 +41,7 @@ class Told:
 
     def of(self, flight: Flight) -> Outcome:
         if flight.claimed.is_orphan_of_lone:
-            return PermanentFailure("delivery crashed the worker")  # it is not attempted again
+            return PermanentFailure("delivery crashed the node")  # it is not attempted again
         named = tuple(
             Target(address, TargetStatus(self.results[number % len(self.results)]), "a reason")
             for number, address in enumerate(flight.due if self.results else ())

@@ -15,7 +15,7 @@ from support.sender import BODY
 from support.verdict import Verdict
 
 SLOTS = 64
-CRASHER = "delivery crashed the worker: twice among others, then on its own"
+CRASHER = "delivery crashed the node: twice alongside other attempts, then alone"
 LISTS = [f"list-{number:02}" for number in range(16)]
 
 

@@ -1,4 +1,1 @@
-"""The one guarded HTTP client: judges addresses, pins them, no redirects, total deadline, bounded answer.
-
-Imports: core, clock, aiohttp.
-"""
+"""The guarded HTTP client: checks and pins addresses, no redirects, total deadline, bounded response."""

@@ -1,10 +1,10 @@
-"""The guarded HTTP client: one request to an address that somebody typed, and what came of it.
+"""The guarded HTTP client: requests to URLs that users configure.
 
-Theory of operation. The URL is read once. Its host is resolved and judged by the guard for every new connection; what
-was judged is noted for the request, and a socket is made for nothing else: literal addresses pass by the resolver, so
-the place where sockets are made is the one that cannot be passed by. No redirect is followed, no proxy variable read,
-no cookie kept, no answer decompressed. The deadline is one for all, from the name to the last byte of the answer, of
-which at most so many bytes are read: the rest is not waited for.
+Theory of operation. The URL is parsed once. For every new connection the guard resolves and checks its host; the
+checked addresses are recorded for the request, and sockets are created only for them. The check is at socket creation
+because literal addresses bypass the resolver and nothing bypasses that. No redirects, proxy variables, cookies or
+decompression. One deadline covers everything from name resolution to the last byte of the response, of which at most
+`answer_bytes_max` bytes are read.
 """
 
 import asyncio
@@ -32,21 +32,20 @@ CONNECTIONS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What the other side said."""
+    """The response of the server."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    """At most so many bytes as were wanted."""
+    """At most `answer_bytes_max` bytes."""
     is_whole: bool
-    """False when there was more, or when it broke off; the status counts all the same."""
+    """False if the body was cut off at the limit or by the server; the status is valid in any case."""
 
 
 class NoAnswer(Exception):
-    """There was no status line in time. `is_sent`: the whole request was on its way, so it may have been acted upon.
+    """No status line arrived in time. `is_sent`: the whole request was sent, so the server may have processed it.
 
-    `is_stale`: it went over a connection that had been kept open, which then turned out to have ended: that is no word
-    on how the other side is now.
+    `is_stale`: a reused connection turned out to be closed, which shows nothing about the server's current state.
     """
 
     def __init__(self, reason: str, is_sent: bool, is_stale: bool = False) -> None:
@@ -57,7 +56,7 @@ class NoAnswer(Exception):
 
 
 class HttpClient:
-    """Requests under one guard. Holds connections open for reuse; `close` gives them back."""
+    """Sends requests under one guard. Keeps connections open for reuse until `close`."""
 
     def __init__(self, guard: AddressGuard, tls_context: ssl.SSLContext | None = None) -> None:
         self._guard = guard
@@ -74,7 +73,7 @@ class HttpClient:
         timeout_s: float,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> HttpAnswer:
-        """One request to a URL as `check_url` gave it. Raises Blocked, NoAnswer."""
+        """Send one request to a URL from `check_url`. Raises Blocked, NoAnswer."""
         sent = _Sent(bool(body))
         heard: _Heard | None = None
         permitted: set[Address] = set()
@@ -146,7 +145,7 @@ class HttpClient:
 
 
 class _JudgingResolver(AbstractResolver):
-    """Gives aiohttp what the guard has judged, and notes it for the request."""
+    """Returns only addresses that the guard has checked, and records them for the request."""
 
     def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
@@ -176,7 +175,7 @@ class _JudgingResolver(AbstractResolver):
 
 
 class _BlockedError(OSError):
-    """Blocked, in a form that aiohttp passes on."""
+    """Blocked as an OSError, which aiohttp passes on."""
 
     def __init__(self, blocked: Blocked) -> None:
         super().__init__(str(blocked))
@@ -184,14 +183,14 @@ class _BlockedError(OSError):
 
 
 _permitted: ContextVar[set[Address]] = ContextVar("permitted")
-"""What was judged for the request under way; tasks that it starts see the same set."""
+"""The addresses checked for the current request; its child tasks see the same set."""
 
 
 def _make_socket(address_info: Any) -> socket.socket:
     family, kind, protocol, _, sockaddr = address_info
     address = ip_address(str(sockaddr[0]).partition("%")[0])
     if address not in _permitted.get():
-        raise _BlockedError(Blocked(str(address), "the address was not judged for this request"))
+        raise _BlockedError(Blocked(str(address), "the address was not checked for this request"))
     return socket.socket(family, kind, protocol)
 
 
@@ -206,7 +205,7 @@ def _blocked(error: BaseException) -> Blocked | None:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the other side closed the connection"
+        return "the server closed the connection"
     return str(error) or type(error).__name__
 
 
@@ -222,7 +221,7 @@ async def _note_head(_session: object, context: SimpleNamespace, _parameters: ob
 
 
 async def _note_body(_session: object, context: SimpleNamespace, _parameters: object) -> None:
-    # Bodies are bytes of one piece, so the first chunk is the whole.
+    # A body is one bytes object, so the first chunk is the whole body.
     context.trace_request_ctx.is_whole = True
 
 
@@ -231,7 +230,7 @@ async def _note_reuse(_session: object, context: SimpleNamespace, _parameters: o
 
 
 class _Heard:
-    """An answer whose status is known, and its body as far as it has come."""
+    """A response whose status is known, with the body received so far."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -239,7 +238,7 @@ class _Heard:
         self._is_whole = False
 
     async def read(self, limit: int) -> None:
-        """The body up to the limit; what follows is not waited for, and a body that breaks off is cut there."""
+        """Read the body up to the limit; a body that ends early is kept as far as it was received."""
         with suppress(aiohttp.ClientError, ConnectionError):
             while len(self._body) <= limit:
                 piece = await self._response.content.read(limit + 1 - len(self._body))

@@ -1,6 +1,6 @@
-"""A TCP connection to the first of several addresses that answers (RFC 8305), on any event loop.
+"""TCP connection to the first address that answers (Happy Eyeballs, RFC 8305), on any event loop.
 
-An address that does not answer delays the next by a quarter of a second, not by the minutes that a black hole takes.
+An unresponsive address delays the next one by a quarter of a second, not by minutes.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ STAGGER_S = 0.25
 
 
 async def connect(addresses: Sequence[Address], port: int) -> socket.socket:
-    """A connected socket. Raises OSError, that of the first address where all failed. The caller sets the deadline."""
+    """Return a connected socket, or raise the OSError of the first address if all fail. The caller sets a deadline."""
     waiting = _interleaved(addresses)
     running: list[asyncio.Task[socket.socket]] = []
     failed: dict[int, OSError] = {}
@@ -45,7 +45,7 @@ async def connect(addresses: Sequence[Address], port: int) -> socket.socket:
 
 
 def _interleaved(addresses: Sequence[Address]) -> list[Address]:
-    """Families in turn, the resolver's first choice first, so that one dead family costs one step."""
+    """Alternate address families, starting with the resolver's first choice."""
     first = [address for address in addresses if address.version == addresses[0].version]
     other = [address for address in addresses if address.version != addresses[0].version]
     return [address for pair in zip_longest(first, other) for address in pair if address is not None]
@@ -65,6 +65,6 @@ async def _connect(address: Address, port: int) -> socket.socket:
 
 
 def _close(task: asyncio.Task[socket.socket]) -> None:
-    """Whoever came second, or after the end."""
+    """Close a connection that lost the race."""
     with suppress(OSError, asyncio.CancelledError):
         task.result().close()

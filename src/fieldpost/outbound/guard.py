@@ -1,5 +1,5 @@
-"""From a host to the addresses that may be connected to: every answer of the resolver is judged, and only what was
-judged is handed on, so that a second look at the DNS cannot bring another."""
+"""Resolves a host to the addresses that may be contacted. Connections use the checked addresses, not a second DNS
+lookup, which could return others."""
 
 import asyncio
 import socket
@@ -12,17 +12,17 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.outbound.ranges import Address, Allowed, Mode, refusal
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A host and a port to addresses as text. Raises OSError (of which socket.gaierror is one) when there are none."""
+"""Resolves a host and a port to addresses. Raises OSError (including socket.gaierror) if there are none."""
 
 LOCATE_S = 5.0
-"""How long whoever typed a host waits for the word that there is none."""
+"""Timeout of the check that a configured host exists."""
 _NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 log = structlog.get_logger()
 
 
 class Blocked(Exception):
-    """The address may not be spoken to. A matter of policy, not of the network: trying again does not help."""
+    """The address is denied by policy; a retry does not help."""
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(f"{host} may not be reached: {reason}")
@@ -31,13 +31,13 @@ class Blocked(Exception):
 
 
 async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    """As the machine resolves names, in a thread."""
+    """Resolve by the operating system, in a thread."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class AddressGuard:
-    """Judges hosts in one mode."""
+    """Checks hosts in one mode."""
 
     def __init__(self, mode: Mode, allowed: Allowed | None = None, resolve: Resolve = resolve_by_system) -> None:
         self._mode = mode
@@ -45,7 +45,7 @@ class AddressGuard:
         self._resolve = resolve
 
     async def addresses(self, host: str, port: int) -> list[Address]:
-        """All addresses of a host, each judged. Raises Blocked if any is refused, OSError if there is none."""
+        """All addresses of a host, checked. Raises Blocked if any is denied, OSError if there are none."""
         try:
             found = [ip_address(host.partition("%")[0])]
         except ValueError:
@@ -57,8 +57,8 @@ class AddressGuard:
         return found
 
     async def check_hosts(self, host: str, field: str) -> None:
-        """For when a host is typed: raises InvalidInput when there is no such name, or its address is refused. What
-        cannot be looked up within `LOCATE_S` passes."""
+        """Raise InvalidInput if a configured host does not exist or is denied. A host that cannot be resolved within
+        `LOCATE_S` passes."""
         try:
             async with asyncio.timeout(LOCATE_S):
                 await self.addresses(host, 0)
@@ -67,13 +67,13 @@ class AddressGuard:
         except socket.gaierror as error:
             if error.errno in _NO_SUCH_NAME:
                 raise InvalidInput(
-                    "host.unknown", f"there is no host {host!r}", hint="mend the name, or give an address", field=field
+                    "host.unknown", f"host {host!r} does not exist", hint="fix the name or use an address", field=field
                 ) from None
-        except OSError:  # a time-out among them
+        except OSError:  # including TimeoutError
             pass
 
     def check(self, address: Address, host: str) -> None:
-        """Raises Blocked."""
+        """Raise Blocked if the address is denied."""
         reason = refusal(address, host, self._mode, self._allowed)
         if reason is not None:
             log.warning("outbound.blocked", host=host, address=str(address), mode=self._mode, reason=reason)

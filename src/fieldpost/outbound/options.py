@@ -1,4 +1,4 @@
-"""What can be set for all that reaches out; apart from the clients, which a script that only notifies never loads."""
+"""Settings of outbound connections; separate from the clients, so that scripts that only notify do not load those."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ class OutboundOptions:
     """[outbound]"""
 
     allow: str = ""
-    """Host names, addresses and networks, parted by spaces, that may be reached although their range is denied."""
+    """Host names, addresses and networks, separated by spaces, that may be contacted although their range is denied."""
 
     def __post_init__(self) -> None:
         self.allowed()
 
     def allowed(self) -> Allowed:
         if type(self.allow) is not str:
-            raise ConfigError("settings.allow", "outbound.allow must be one text", field="outbound.allow")
+            raise ConfigError("settings.allow", "outbound.allow must be a string", field="outbound.allow")
         try:
             return parse_allowed(self.allow.split())
         except InvalidInput as error:

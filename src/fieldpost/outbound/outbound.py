@@ -1,4 +1,4 @@
-"""All that adapters reach the world with, made once for a process and handed to those who ask for it."""
+"""The outbound clients of a process, shared by its adapters."""
 
 import ssl
 
@@ -10,7 +10,7 @@ from fieldpost.outbound.tokens import OAuthTokens
 
 
 class Outbound:
-    """Guards, HTTP clients and tokens. An adapter that takes `outbound` as a keyword is handed this."""
+    """Guards, HTTP clients and tokens. Adapters with a keyword `outbound` receive it."""
 
     def __init__(
         self,
@@ -22,9 +22,9 @@ class Outbound:
     ) -> None:
         allowed = (options or OutboundOptions()).allowed()
         self.strict = AddressGuard("strict", allowed, resolve)
-        """For what subscribers type."""
+        """For hosts from subscribers."""
         self.admin = AddressGuard("admin", allowed, resolve)
-        """For what an administrator or a site's own file defines."""
+        """For hosts from administrators or a site's files."""
         self.strict_http = HttpClient(self.strict, tls_context)
         self.admin_http = HttpClient(self.admin, tls_context)
         self.tokens = OAuthTokens(self.admin_http, clock)

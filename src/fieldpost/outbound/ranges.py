@@ -1,12 +1,12 @@
-"""Which addresses may be spoken to: our own list, since the standard library's flags change from version to version.
+"""Address ranges that may be contacted. A list of our own, since the flags of `ipaddress` vary between versions.
 
-Two modes. *Strict* is for what subscribers type (webhook and chat URLs): only the public Internet. *Admin* is for what
-an administrator or a site's own file defines (mail servers, token endpoints): private and loopback addresses are fine,
-but never link-local, metadata, multicast or unspecified ones, since nobody means those and much is to be had there.
+Two modes. *Strict* is for URLs from subscribers (webhooks, chat): only the public Internet. *Admin* is for hosts from
+an administrator or a site's files (mail servers, token endpoints): private and loopback addresses are allowed, but
+never link-local, metadata, multicast or unspecified ones, which are useful only to an attacker.
 
-The operator's allow list lifts a denial. A name or a single address in it lifts any; a network lifts the denials of the
-strict mode alone, so that `0.0.0.0/0` opens the private ranges and yet not the metadata service. An IPv6 address that
-carries an IPv4 one inside is judged by that as well.
+The operator's allow list overrides denials. A name or a single address overrides any denial; a network overrides only
+those of the strict mode, so `0.0.0.0/0` opens the private ranges but not the metadata service. An IPv6 address that
+embeds an IPv4 address is also checked by that.
 """
 
 import re
@@ -56,7 +56,7 @@ _NOT_PUBLIC: tuple[tuple[str, str], ...] = (
 )
 
 _PUBLIC_IPV6 = IPv6Network("2000::/3")
-"""All of IPv6 that is given out for public use; whatever lies outside is not."""
+"""The IPv6 range allocated for public use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Allowed:
 
 
 def parse_allowed(entries: Iterable[str]) -> Allowed:
-    """Host names, addresses and networks (`10.1.0.0/16`). Raises InvalidInput naming the entry that is none of them."""
+    """Parse host names, addresses and networks (`10.1.0.0/16`). Raises InvalidInput naming the invalid entry."""
     names, addresses, networks = set(), set(), []
     for entry in entries:
         try:
@@ -81,14 +81,14 @@ def parse_allowed(entries: Iterable[str]) -> Allowed:
             if not _NAME.fullmatch(entry.lower()):
                 shown = repr(entry[:64])
                 raise InvalidInput(
-                    "outbound.allow", f"{shown} is neither a host name nor an address nor a network", field="allow"
+                    "outbound.allow", f"{shown} is not a host name, address or network", field="allow"
                 ) from None
             names.add(entry.lower().rstrip("."))
     return Allowed(frozenset(names), frozenset(addresses), tuple(networks))
 
 
 def refusal(address: Address, host: str, mode: Mode, allowed: Allowed) -> str | None:
-    """Why this address, to which this host was resolved, may not be spoken to; None when it may."""
+    """Why this address of this host may not be contacted; None if it may."""
     if host.lower().rstrip(".") in allowed.names or address in allowed.addresses:
         return None
     judged = (address, *_carried(address))
@@ -101,7 +101,7 @@ def refusal(address: Address, host: str, mode: Mode, allowed: Allowed) -> str | 
         if found := _within(one, _NOT_PUBLIC_NETWORKS):
             return f"{address} is {found}" if one == address else f"{address} carries {one}, which is {found}"
     if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6:
-        return f"{address} is no public address"
+        return f"{address} is not a public address"
     return None
 
 
@@ -110,7 +110,7 @@ def _within(address: Address, networks: tuple[tuple[IpNetwork, str], ...]) -> st
 
 
 def _carried(address: Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses that transition schemes put inside an IPv6 one."""
+    """The IPv4 addresses embedded in an IPv6 address by transition mechanisms."""
     if not isinstance(address, IPv6Address):
         return
     number = int(address)
@@ -119,7 +119,7 @@ def _carried(address: Address) -> Iterator[IPv4Address]:
         yield low
     if number >> 112 == 0x2002:  # 6to4
         yield IPv4Address(number >> 80 & 0xFFFFFFFF)
-    if number >> 96 == 0x20010000:  # Teredo: the server, and the client with its bits turned over
+    if number >> 96 == 0x20010000:  # Teredo: the server, and the client with inverted bits
         yield IPv4Address(number >> 64 & 0xFFFFFFFF)
         yield IPv4Address(~number & 0xFFFFFFFF)
     if number >> 32 & 0xFDFFFFFF == 0x5EFE:  # ISATAP

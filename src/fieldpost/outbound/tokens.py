@@ -1,8 +1,8 @@
-"""OAuth2 tokens by client credentials (RFC 6749, 4.4), fetched once for all who need them and renewed early.
+"""OAuth2 tokens by client credentials (RFC 6749, 4.4), shared by all callers and renewed early.
 
-A token is kept by its credential, whole: another secret is another credential. When four fifths of its life have passed
-a new one is fetched; if that fails, the old one serves until its end. Whoever hears that a token is refused says so
-(`refused`), and the next call fetches another.
+Tokens are cached by credential, including its secret. After four fifths of its lifetime a token is renewed; if that
+fails, the old one is used until it expires. A caller whose token is rejected calls `refused`, and the next `get`
+fetches a new one.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from fieldpost.outbound.guard import Blocked
 
 FETCH_TIMEOUT_S = 30.0
 LIFE_S_DEFAULT = 300.0
-"""Of a token whose server does not say how long it lives."""
+"""Lifetime of a token without `expires_in`."""
 LIFE_S_MAX = 24 * 3600.0
 EARLY_PART = 0.2
 CREDENTIALS_MAX = 1000
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Whose token, and where to ask for it."""
+    """Client credentials and the token endpoint."""
 
     url: str
     client_id: str
@@ -42,11 +42,11 @@ class Credential:
 
 
 class NoToken(Exception):
-    """There is no token to be had now; the text says why and holds no secret."""
+    """No token is available; the text states why and contains no secret."""
 
 
 class OAuthTokens:
-    """Fetches and keeps tokens. Safe for any number of callers at a time."""
+    """Fetches and caches tokens. Safe for concurrent callers."""
 
     def __init__(self, client: HttpClient, clock: Clock | None = None, timeout_s: float = FETCH_TIMEOUT_S) -> None:
         self._client = client
@@ -56,7 +56,7 @@ class OAuthTokens:
         self._fetching: dict[Credential, asyncio.Task[_Token]] = {}
 
     async def get(self, credential: Credential) -> Secret:
-        """A token that is valid by what its server said. Raises NoToken."""
+        """Return a token that has not expired. Raises NoToken."""
         now = self._clock.monotonic()
         kept = self._kept.get(credential)
         if kept is not None and now < kept.renew_at:
@@ -70,7 +70,7 @@ class OAuthTokens:
             return kept.text
 
     def refused(self, credential: Credential, token: Secret) -> None:
-        """This token was refused: fetch another next time, whatever its life."""
+        """Drop a rejected token, so that the next call fetches a new one."""
         kept = self._kept.get(credential)
         if kept is not None and kept.text == token:
             del self._kept[credential]
@@ -81,7 +81,7 @@ class OAuthTokens:
         await asyncio.gather(*self._fetching.values(), return_exceptions=True)
 
     async def _fetch_once(self, credential: Credential) -> "_Token":
-        """However many ask, one asks the server; one who gives up does not stop the others."""
+        """Send one request for all concurrent callers; a cancelled caller does not cancel it for the others."""
         task = self._fetching.get(credential)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._fetch(credential), name="token")
@@ -128,15 +128,15 @@ class _Token:
 
 
 def _token(url: str, answer: HttpAnswer, asked_at: float) -> _Token:
-    """What the server gave. Of its words only the error code is repeated: the rest may hold what it was told."""
-    said = _object(answer.body)
+    """Parse the response. Errors repeat only the error code: the rest may contain the secret."""
+    content = _object(answer.body)
     if answer.status != 200:
-        code = said.get("error")
-        word = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
-        raise NoToken(f"no token from {url}: the answer was {answer.status}{word}")
-    text, kind, life_s = said.get("access_token"), said.get("token_type", "bearer"), said.get("expires_in")
+        code = content.get("error")
+        detail = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+        raise NoToken(f"no token from {url}: the answer was {answer.status}{detail}")
+    text, kind, life_s = content.get("access_token"), content.get("token_type", "bearer"), content.get("expires_in")
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
-        raise NoToken(f"no token from {url}: the answer has no access_token that can be sent")
+        raise NoToken(f"no token from {url}: the answer has no valid access_token")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise NoToken(f"no token from {url}: it is not of type bearer")
     if isinstance(life_s, str) and life_s.isascii() and life_s.isdigit():

@@ -1,4 +1,4 @@
-"""The one reading of a URL that somebody typed: what is judged here is, letter by letter, what is asked for later."""
+"""Validation of configured URLs. The URL checked here is exactly the URL requested later."""
 
 from ipaddress import ip_address
 
@@ -12,29 +12,28 @@ _WEB_PORTS = (80, 443)
 
 
 def check_url(value: object, mode: Mode, field: str = "url", *, is_plain_allowed: bool = False) -> URL:
-    """The URL as it will be asked for, or InvalidInput naming the rule it breaks; where its host leads is judged later.
+    """Return the URL to request, or raise InvalidInput with the rule that it breaks. The guard checks its host later.
 
-    Plain `http` is taken in the admin mode to loopback alone, since what is sent there are credentials, unless whoever
-    defined the URL said besides that it may be plain.
+    In admin mode `http` is allowed only to loopback, since credentials are sent there, unless `is_plain_allowed`.
     """
     if type(value) is not str:
         raise _refused(field, f"must be a str, not {type(value).__name__}")
     if not 0 < len(value) <= URL_CHARACTERS_MAX:
         raise _refused(field, f"must have 1 to {URL_CHARACTERS_MAX} characters")
-    # Parsers disagree on these: some drop them, and then two of them see two different hosts.
+    # Parsers disagree on these: some drop them, so two parsers can see different hosts.
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in value):
         raise _refused(field, "must not contain spaces, control characters or backslashes")
     try:
         url = URL(value)
         host, port = url.raw_host, url.port
     except ValueError:
-        raise _refused(field, "is no URL") from None
+        raise _refused(field, "must be a valid URL") from None
     if url.scheme not in ("http", "https"):
         raise _refused(field, "must begin with https:// or http://")
     if not host:
         raise _refused(field, "must name a host")
     if "@" in url.raw_authority:
-        raise _refused(field, "must not carry a user name or password; they would be shown with it")
+        raise _refused(field, "must not contain a user name or password, which would be shown with it")
     if url.raw_fragment or value.endswith("#"):
         raise _refused(field, "must not have a fragment (#), which is never sent")
     if port is None or not 0 < port <= 65535:

@@ -14,19 +14,19 @@ REFUSED = [
     ("gopher://h.example/", "https:// or http://"),
     ("javascript:alert(1)", "https:// or http://"),
     ("//h.example/", "https:// or http://"),
-    ("https:///path", "host|no URL"),
-    ("https://", "host|no URL"),
+    ("https:///path", "host|valid URL"),
+    ("https://", "host|valid URL"),
     ("https://user@h.example/", "user name"),
     ("https://user:pw@h.example/", "user name"),
     ("https://h.example/#part", "fragment"),
     ("https://h.example/#", "fragment"),
-    ("https://h.example:99999/", "port|no URL"),
+    ("https://h.example:99999/", "port|valid URL"),
     ("https://h.example:0/", "port"),
     ("https://h.exam\tple/", "control"),
     ("https://h.example/\n", "control"),
     ("https://h.example/a b", "spaces"),
     ("https://h.example\\@evil.example/", "backslash"),
-    ("https://[::1/", "no URL"),
+    ("https://[::1/", "valid URL"),
 ]
 
 

@@ -170,8 +170,8 @@ FILE = '[database.plant]\nurl = "sqlite:///x.db"\n'
         ),
         (PLANT + "[database.plant.statements]\n'a b' = 'x'", "database.plant.statements.a b", "has a name"),
         (PLANT + "[database.plant.statements]\ncount = 3", "database.plant.statements.count", "must be a text"),
-        ("[outbound]\nallow = 'a b/c'", "outbound.allow", "neither"),
-        ("[outbound]\nallow = ['a']", "outbound.allow", "one text"),
+        ("[outbound]\nallow = 'a b/c'", "outbound.allow", "is not a host name"),
+        ("[outbound]\nallow = ['a']", "outbound.allow", "must be a string"),
         ("[outbound]\ndeny = 'a'", "outbound.deny", "is unknown"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Out. Imports: core, clock, store, adapters."""
+"""Dispatch: claim due notifications, deliver them through adapters and write the results."""

@@ -1,4 +1,4 @@
-"""The heart: one attempt to deliver one notification, from the claim to an outcome."""
+"""One attempt to deliver one notification, from the claim to the outcome."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class RunningAttempt:
-    """A claimed row on its way: where it goes, since when, and when its lease was last renewed."""
+    """A claimed notification in delivery: its path, its start and the last renewal of its lease."""
 
     claimed: Claimed
     route: DeliveryPath | PermanentFailure
@@ -31,13 +31,13 @@ class RunningAttempt:
     lease_s: float
     is_probe: bool = False
     opened: Opened | Held | None = field(default=None, repr=False)
-    """What the adapter needs to know; held when the channel's secrets cannot be read."""
+    """The channel's settings with decrypted secrets; Held if the secrets cannot be read."""
     renewed_at: float = 0.0
     claimed_monotonic: float = 0.0
     outcome: Outcome | None = None
     duration_s: float = 0.0
     is_past_gate: bool = False
-    """From here on the world may have it, whatever is heard or not heard."""
+    """The message may have been sent, with or without a reply."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -52,21 +52,23 @@ class RunningAttempt:
         return channel_key(self.route.channel.name) if isinstance(self.route, DeliveryPath) else None
 
     def now(self) -> datetime:
-        """The database's time: as it was at the claim, and what has passed here since."""
+        """The database's time: its time at the claim plus the time passed here since."""
         return self.claimed.claimed_at + timedelta(seconds=self.clock.monotonic() - self.claimed_monotonic)
 
     def gate(self) -> None:
-        """Before the point of no return: with the last renewal half a lease ago, the row may soon be another's."""
+        """Check the claim before the point of no return; half a lease after the last renewal it may soon expire."""
         if self.clock.monotonic() - self.renewed_at > self.lease_s / 2:
             raise ClaimLost(f"the claim was not renewed within {self.lease_s / 2:g} s")
         self.is_past_gate = True
 
 
 async def attempt(flight: RunningAttempt, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
-    """What one attempt comes to. Raises ClaimLost and cancellation while nothing was sent; all else is an outcome."""
+    """Run one attempt. Raises ClaimLost or CancelledError only if nothing was sent; all else is an outcome."""
     n = flight.claimed.notification
     if flight.claimed.is_orphan_of_lone:
-        return PermanentFailure("delivery crashed the worker: twice among others, then on its own", phase="orphaned")
+        return PermanentFailure(
+            "delivery crashed the node: twice alongside other attempts, then alone", phase="orphaned"
+        )
     if isinstance(flight.route, PermanentFailure):
         return flight.route
     refusal = refuse_site(flight.route.notification_list, n.provenance.site)
@@ -85,7 +87,7 @@ async def attempt(flight: RunningAttempt, adapters: Mapping[str, Adapter], break
     if not owed:
         return PermanentFailure(f"list {n.list_name!r} has no targets", phase="resolve")
     opened = flight.opened
-    assert opened is not None, "who has a route has looked at its channel's secrets"
+    assert opened is not None, "an attempt with a delivery path has opened its channel's secrets"
     if isinstance(opened, Held):
         return opened
     envelope = Envelope(
@@ -103,21 +105,21 @@ async def attempt(flight: RunningAttempt, adapters: Mapping[str, Adapter], break
             outcome: object = await adapter.deliver(envelope)
         if isinstance(outcome, Outcome):
             return scrubbed(outcome, opened.scrub) if opened.scrub else outcome
-        raise TypeError(f"deliver() returned {type(outcome).__name__}, which is no outcome")
+        raise TypeError(f"deliver() returned {type(outcome).__name__}, which is not an Outcome")
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, TimeoutError) and deadline.expired():
             return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline")
         if isinstance(error, ClaimLost) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
             if not flight.is_past_gate:
                 raise
-            return Uncertain("the node gave up before an answer came", phase="stopped")
-        # A bug in an adapter concerns this one notification; the traceback is for the log, a short text for the row.
+            return Uncertain("the node stopped before the reply arrived", phase="stopped")
+        # A bug in an adapter parks only this notification. The log gets the traceback, the row a short text.
         log.exception("attempt.crashed", notification_id=n.notification_id, type=n.type)
         failure = f"the {n.type} adapter failed: {type(error).__name__}: {error}"
         return PermanentFailure(opened.scrub(failure), phase="bug")
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody wants this attempt to end; a cancellation that nobody asked for is the adapter's own."""
+    """Whether this attempt was cancelled from outside, not by a CancelledError of the adapter itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

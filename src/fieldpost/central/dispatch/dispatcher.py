@@ -1,12 +1,12 @@
-"""The dispatcher: claims what is due, runs the attempts, bounded, and has their results written.
+"""The dispatcher: claims due notifications, runs a bounded number of attempts and has their results written.
 
-Theory of operation. A sweep goes on claiming until nothing is due or no slot is free; deliveries run beside it. Slots
-bound what a node has in flight, and what of one delivery key; a slot is free again when the attempt's end is written.
+Theory of operation. A sweep claims until nothing is due or no slot is free; deliveries run concurrently. Slots limit
+the attempts in flight per node and per delivery key; a slot is free again when the result of its attempt is written.
 Ingest, an operator's Retry, a closing breaker and a due time wake the dispatcher; `interval_s` is only the fallback.
 Every node dispatches; claims keep them apart.
 
-What must always hold: a claim ends by a written result, by release, or by its lease running out; nothing is sent under
-a claim that was not renewed for half a lease (`RunningAttempt.gate`); a stopping node claims nothing more.
+Invariants: a claim ends with a written result, a release or the expiry of its lease; nothing is sent under a claim
+that was not renewed for half a lease (`RunningAttempt.gate`); a stopping node claims nothing more.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Dispatcher:
-    """One for a central node."""
+    """The dispatcher of one central node."""
 
     def __init__(
         self,
@@ -67,18 +67,18 @@ class Dispatcher:
         self._busy: Counter[str] = Counter()
         self._freed = asyncio.Event()
         self._after = dict.fromkeys(Lane, "")
-        self._told: set[tuple[str, int, str]] = set()
+        self._warned: set[tuple[str, int, str]] = set()
         self._is_stopping = False
 
     async def run(self) -> None:
-        """Sweep until cancelled or stopped; cancelled, it gives back what it holds within the grace time."""
+        """Sweep until cancelled or stopped. On cancellation, claims are released within the grace time."""
         async with self.running():
             while not self._is_stopping:
                 await self._store.wake.wait(await self._sweep_safely())
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """What goes on beside the sweeps: results are written, leases renewed; at the end all is given back."""
+        """Write results and renew leases in the background; on exit, release all claims."""
         helpers = [asyncio.create_task(self._results.run()), asyncio.create_task(self._renew_all())]
         try:
             yield
@@ -92,9 +92,9 @@ class Dispatcher:
         self._store.wake.set()
 
     async def sweep(self) -> None:
-        """Claim and start what is due until nothing is; returns with attempts still in flight."""
+        """Claim and start due notifications until none is left; attempts are still in flight on return."""
         while not self._is_stopping:
-            await self._look()
+            await self._refresh()
             if self._view.has_suspects:
                 await self._attempt_suspects()
             free = await self._free_slots()
@@ -102,7 +102,7 @@ class Dispatcher:
                 return
 
     async def idle(self) -> None:
-        """Wait until nothing is in flight."""
+        """Wait until no attempt is in flight."""
         while self._flights:
             await self._freed_or_stopping()
 
@@ -111,7 +111,7 @@ class Dispatcher:
         await self._freed.wait()
 
     async def _sweep_safely(self) -> float:
-        """A sweep whose failure is logged and costs no more than itself; how long to wait for the next."""
+        """Sweep, logging any failure; returns how long to wait for the next sweep."""
         began = self._clock.monotonic()
         try:
             await self.sweep()
@@ -123,14 +123,14 @@ class Dispatcher:
             log.exception("sweep.faulted")
         return min(self._options.interval_s, 1.0)
 
-    async def _look(self) -> None:
-        """See lists, channels and breakers as they are now, and tend what is held, if the last look is too old."""
+    async def _refresh(self) -> None:
+        """Reload lists, channels and breakers and handle held notifications, if the view is too old."""
         age_s = self._clock.monotonic() - self._view.seen_at
         if age_s < self._options.refresh_s and not self._view.is_stale:
             return
         seen_at = self._clock.monotonic()
         self._view = await self._store.read(load_view, seen_at, now=self._store.now())
-        self._view.warn_of_clamped(log, self._told)
+        self._view.warn_of_clamped(log, self._warned)
         for probe in await self._holds.tend(self._view, self._clock.monotonic(), self._mine()):
             self._start(probe, is_probe=True)
 
@@ -140,7 +140,7 @@ class Dispatcher:
         return 0 if self._is_stopping else min(free, self._options.batch_size)
 
     async def _claim(self, free: int) -> int:
-        """Claim and start at most so many; how many there were."""
+        """Claim and start at most `free` notifications; returns how many."""
         if free <= 0:
             return 0
         taken = await self._store.write(
@@ -155,7 +155,7 @@ class Dispatcher:
         )
         count = sum(map(len, taken.values()))
         for lane, claimed in taken.items():
-            # The walk goes on behind the last key served, so that no key starves; from the start when it saw them all.
+            # Continue after the last key served, so that no key starves; start over when all keys were visited.
             self._after[lane] = claimed[-1].notification.delivery_key if claimed and count == free else ""
             for one in claimed:
                 self._start(one)
@@ -164,15 +164,15 @@ class Dispatcher:
         return count
 
     def _shares(self, free: int) -> list[Share]:
-        """The retry lane's own share comes first, of the node's slots and of each key's: where a single list is all
-        there is, its retries would otherwise leave nothing to its first attempts. What is left goes to either."""
+        """The retry lane's reserved share comes first, of the node's slots and of each key's: with a single list, its
+        retries would otherwise leave no slots to first attempts. Either lane may use the remaining slots."""
         per_key = self._options.slots_per_key
         retrying = Counter(
             n.delivery_key for f in self._flights.values() if (n := f.claimed.notification).status is Status.RETRYING
         )
         first = retry_first(per_key, per_key, 0)
         used = {k: first - retry_first(per_key, per_key - n, retrying[k]) for k, n in self._busy.items()}
-        # A key behind an open breaker counts as full: its rows are held in sets, not taken one by one.
+        # A key behind an open breaker counts as full: its notifications are held in batches, not claimed one by one.
         blocked = self._view.blocked_keys
         busy = dict(self._busy) | dict.fromkeys(blocked, per_key)
         own = retry_first(self._options.slots, free, retrying.total())
@@ -183,10 +183,10 @@ class Dispatcher:
         ]
 
     async def _attempt_suspects(self) -> None:
-        """Rows whose attempts ended twice with their node are attempted one at a time, with nothing beside them."""
+        """Attempt notifications whose node stopped during two attempts, one at a time with no other attempt running."""
         while not self._is_stopping and await self._store.read(due.has_suspects, now=self._store.now()):
-            await self._look()
-            if self._flights:  # a look may have started a probe
+            await self._refresh()
+            if self._flights:  # reloading the view may have started a probe
                 await self._freed_or_stopping()
                 continue
             for one in await self._store.write(
@@ -207,9 +207,9 @@ class Dispatcher:
         flight = RunningAttempt(claimed, route, policy, self._clock, self._options.lease_s, is_probe, opened)
         self._flights[flight.key] = flight
         self._meter.flying(len(self._flights))
-        flight.task = asyncio.create_task(self._fly(flight))
+        flight.task = asyncio.create_task(self._run_attempt(flight))
 
-    async def _fly(self, flight: RunningAttempt) -> None:
+    async def _run_attempt(self, flight: RunningAttempt) -> None:
         try:
             if isinstance(flight.route, PermanentFailure):
                 await self._resolve_again(flight)
@@ -222,7 +222,7 @@ class Dispatcher:
             self._results.add(flight)
 
     async def _resolve_again(self, flight: RunningAttempt) -> None:
-        """A list may be younger than the view; only one that a fresh look does not know either is missing."""
+        """Resolve again with fresh data: the list may be newer than the view."""
         try:
             fresh = View(directory=await self._store.read(lists.directory))
         except Unavailable as error:
@@ -236,22 +236,22 @@ class Dispatcher:
             if self._flights.pop(flight.key, None) is not None:
                 key = flight.claimed.notification.delivery_key
                 if self._busy[key] >= self._options.slots_per_key:
-                    # More of this key may have been due all the while and found no slot.
+                    # More notifications of this key may be due that found no slot.
                     self._store.wake.nudge()
                 self._busy[key] -= 1
         self._busy = +self._busy
         self._meter.flying(len(self._flights))
         if any(not isinstance(flight.outcome, Delivered) for flight in flights):
-            # They may be due again sooner than the dispatcher means to wait: it looked while they were in flight.
+            # They may be due before the planned wake-up, which was computed while they were in flight.
             self._store.wake.nudge()
         if self._view.take_in(breakers):
             self._store.wake.set()
         self._freed.set()
 
     def _mine(self) -> list[str]:
-        """What is in flight here and must not be taken a second time, should its lease have run out.
+        """Ids in flight on this node, which must not be claimed again even if their lease has expired.
 
-        Where this machine's clock judges leases, a step of it may end any; PostgreSQL's own is trusted not to step.
+        If this machine's clock decides on leases, a clock step may expire any; PostgreSQL's clock is trusted.
         """
         now = self._clock.monotonic()
         is_ours = self._store.now() is not None
@@ -264,13 +264,13 @@ class Dispatcher:
                 claims.release, self._node_id, [f.key for f in flights], reason, now=self._store.now()
             )
             await self._holds.give_back_probes(flights)
-        except Unavailable as error:  # then the lease runs out by itself, since nothing renews it any more
+        except Unavailable as error:  # the leases expire, since they are no longer renewed
             log.error("release.failed", count=len(flights), error=error.message)
         finally:
             self._ended(flights, {})
 
     async def _renew_all(self) -> None:
-        """Keep the leases of what is in flight; what could not be renewed is stopped by its gate."""
+        """Renew the leases of attempts in flight; an attempt without renewal is stopped by its gate."""
         while True:
             await self._clock.sleep(self._options.renew_s)
             try:
@@ -298,19 +298,19 @@ class Dispatcher:
         await self._holds.renew_probes(flights)
 
     async def _wait_s(self) -> float:
-        """Until the next row is due, at most the interval."""
+        """Seconds until the next notification is due, at most the interval."""
         due_at = await self._store.read(due.next_due, now=self._store.now())
         waits = [self._options.interval_s]
         moments = [m for m in (due_at, self._view.next_hold_end()) if m is not None]
         since_look = timedelta(seconds=self._clock.monotonic() - self._view.seen_at)
         for moment in moments:
             seconds = (moment - self._view.now - since_look).total_seconds()
-            # What is due already waits for a slot of its key or for a breaker: the end of either wakes the dispatcher.
+            # Notifications already due wait for a slot of their key or for a breaker; either wakes the dispatcher.
             waits.append(seconds if seconds > 0 else min(self._options.refresh_s, self._options.interval_s))
         return max(min(waits), 0.001)
 
     async def _wind_up(self, helpers: Sequence[asyncio.Task[None]]) -> None:
-        """Finish within the grace time what is in flight, give back the rest."""
+        """Finish attempts within the grace time and release the others."""
         self._is_stopping = True
         tasks = [f.task for f in self._flights.values() if f.task is not None and not f.task.done()]
         if tasks:
@@ -322,7 +322,7 @@ class Dispatcher:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await self._results.apply_waiting()
-        # An outcome that could not be written even now is no unsent claim: its lease runs out as after a crash.
+        # Do not release a claim whose outcome could not be written: it was sent. Its lease expires as after a crash.
         unsent = [f for f in self._flights.values() if f.outcome is None]
         if unsent:
             await self._give_back(unsent, "the node stopped")

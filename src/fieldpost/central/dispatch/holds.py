@@ -1,4 +1,4 @@
-"""What waits behind breakers: put there in sets, probed by one, released gradually, parked when too old."""
+"""Held notifications: hold them in batches, probe the channel with one, release gradually, park the old ones."""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ PARK_EVERY_S = 60.0
 
 
 class Holds:
-    """Tended by the dispatcher at each look."""
+    """Handles notifications behind breakers; called by the dispatcher whenever it reloads its view."""
 
     def __init__(self, store: Store, node_id: str, options: DispatchOptions) -> None:
         self._store = store
@@ -37,9 +37,9 @@ class Holds:
         self._parked_at = float("-inf")
 
     async def tend(self, view: View, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
-        """Hold, release and park what it is time for; the rows to probe open breakers with, claimed."""
+        """Hold, release and park notifications as needed; returns the claimed probes of open breakers."""
         probes = []
-        for breaker in tuple(view.breakers.values()):  # a result that is written meanwhile may add one
+        for breaker in tuple(view.breakers.values()):  # a result written concurrently may add one
             if is_blocked(breaker):
                 await self._hold_due(view, breaker)
         for key in view.held:
@@ -54,13 +54,13 @@ class Holds:
         return probes
 
     async def give_back_probes(self, flights: Sequence[RunningAttempt]) -> None:
-        """A probe that was not sent leaves its breaker open for the next."""
+        """Return unsent probes, so that the next node may probe."""
         for flight in flights:
             if flight.is_probe and flight.breaker_key is not None:
                 await self._give_back(flight.breaker_key, flight.now())
 
     async def renew_probes(self, flights: Sequence[RunningAttempt]) -> None:
-        """A probe under way keeps its breaker's only probe as long as its claim."""
+        """Renew running probes together with their claims."""
         for flight in flights:
             if flight.is_probe and flight.breaker_key is not None:
                 await self._renew(flight.breaker_key, flight.now() + timedelta(seconds=self._options.lease_s))
@@ -76,7 +76,7 @@ class Holds:
         )
 
     async def _hold_due(self, view: View, breaker: Breaker) -> None:
-        """A batch at each look: claims leave these keys alone anyway, and nobody else should wait for more."""
+        """Hold one batch per call: these keys are not claimed anyway, and other work should not wait."""
         keys = view.keys_behind(breaker.key)
         if not keys:
             return

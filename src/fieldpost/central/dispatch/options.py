@@ -1,4 +1,4 @@
-"""The settings of dispatching, and the rules between them."""
+"""Settings of the dispatcher and the rules between them."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,33 +12,33 @@ class DispatchOptions:
     """[dispatch]"""
 
     interval_s: float = 10.0
-    """How often to look for due rows when nothing wakes the dispatcher."""
+    """Interval between sweeps when nothing wakes the dispatcher."""
     batch_size: int = 100
-    """How many rows one claim takes at most."""
+    """Maximum number of notifications per claim."""
     slots: int = 64
-    """How many deliveries a node runs at once."""
+    """Maximum number of concurrent deliveries per node."""
     slots_per_key: int = 8
-    """How many of them may go to one list or subscription."""
+    """Maximum number of concurrent deliveries per node to one list or subscription."""
     lease_s: float = 90.0
-    """How long a claim lasts unless renewed; a dead node's rows are taken up after it."""
+    """How long a claim is valid without renewal; then other nodes take over the notifications of a dead node."""
     renew_s: float = 30.0
-    """How often claims are renewed; at most a third of the lease."""
+    """Interval between renewals of claims; at most a third of the lease."""
     grace_s: float = 20.0
-    """How long a stopping node waits for its deliveries before it gives them back."""
+    """How long a stopping node waits for its deliveries before it releases them."""
     refresh_s: float = 1.0
-    """How old lists, channels and breakers may be as a sweep sees them."""
+    """Maximum age of the lists, channels and breakers that a sweep uses."""
     release_batch: int = 1000
-    """How many held rows come free at a time once their breaker has closed."""
+    """How many held notifications each sweep releases after their breaker has closed."""
     hold_max_s: float = 5 * 24 * 3600.0
-    """How long a row may be held behind a breaker, from the start of its cycle, before it parks."""
+    """How long a notification may be held behind a breaker, from the start of its cycle, before it is parked."""
     breaker_failures_max: int = 5
-    """So many failures of a channel in a row open its breaker."""
+    """Number of consecutive failures of a channel that opens its breaker."""
     breaker_break_s: float = 60.0
-    """How long an open breaker waits before one probe."""
+    """How long a breaker stays open before a probe."""
     breaker_lapse_s: float = 1800.0
-    """Failures of a channel are forgotten when none came for so long."""
+    """Failures of a channel are forgotten after this time without another failure."""
     breaker_hold_s: float = 10.0
-    """How long a row waits after a failure of its channel that did not open the breaker."""
+    """How long a notification waits after a failure of its channel that did not open the breaker."""
 
     def __post_init__(self) -> None:
         for name in ("interval_s", "batch_size", "slots", "slots_per_key", "lease_s", "renew_s", "refresh_s"):

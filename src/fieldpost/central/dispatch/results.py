@@ -1,7 +1,7 @@
-"""Outcomes gathered and applied in batches.
+"""Writes outcomes in batches.
 
-While one batch is being written the next one gathers, so that a burst of outcomes costs few transactions and a single
-slow one is never held back. An outcome that cannot be written now stays here, its lease renewed, until it can.
+While one batch is written the next one collects, so that a burst of outcomes needs few transactions and a single
+outcome does not wait. An outcome that cannot be written stays in memory, its lease renewed, until it can.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ AGAIN_S = 1.0
 
 
 class Results:
-    """Writes the ends of attempts; `on_ended` hears of each flight whose claim has ended."""
+    """Writes the results of attempts; `on_ended` is called with the attempts whose claims have ended."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class Results:
         self._news = asyncio.Event()
 
     def add(self, flight: RunningAttempt) -> None:
-        """An attempt has come to `flight.outcome`."""
+        """Queue a finished attempt, whose `outcome` is set."""
         self._waiting.append(flight)
         self._news.set()
 
     async def run(self) -> None:
-        """Apply what gathers, until cancelled."""
+        """Write queued outcomes until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -71,7 +71,7 @@ class Results:
                     await self._clock.sleep(AGAIN_S)
 
     async def apply_waiting(self) -> bool:
-        """Write all that has gathered as one batch; False when something of it could not be written now."""
+        """Write all queued outcomes as one batch; returns False if some could not be written."""
         left, self._waiting = self._waiting, []
         try:
             if left:
@@ -80,15 +80,15 @@ class Results:
         except Unavailable as error:
             log.error("result.kept", count=len(left), error=error.message)
         except Exception:
-            # Something about one of them cannot be written: that must not keep the others from it.
+            # One of them cannot be written; write the others.
             await self._write_each(left)
         finally:
-            # A write that was cancelled may have gone through; writing the same end again changes nothing.
+            # A cancelled write may have been committed; writing the same result again changes nothing.
             self._waiting = left + self._waiting
         return not left
 
     async def _write_each(self, left: list[RunningAttempt]) -> None:
-        """Write one by one and take what is written out of the list."""
+        """Write one by one and remove the written ones from the list."""
         for flight in tuple(left):
             try:
                 await self._write([flight])
@@ -106,10 +106,10 @@ class Results:
             _apply, self._node_id, batch, chances, event_ids, self._options.breaker
         )
         self._on_ended(batch, breakers)
-        await asyncio.sleep(0)  # what has come free is claimed while the log is written
-        self._tell(batch, finished, late)
+        await asyncio.sleep(0)  # let the dispatcher claim the freed slots before logging
+        self._log_results(batch, finished, late)
 
-    def _tell(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
+    def _log_results(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
         for flight, f in zip(batch, finished, strict=True):
             n = flight.claimed.notification
             if f.notification_id in late:
@@ -138,7 +138,7 @@ def _apply(
     event_ids: Sequence[str],
     policy: BreakerPolicy,
 ) -> tuple[set[str], dict[str, Breaker], list[Finished]]:
-    """One transaction: breakers, then rows, targets, attempts and audit entries decided with them."""
+    """Write breakers, then rows, targets, attempts and audit entries that depend on them, in one transaction."""
     moments = [flight.now() for flight in batch]
     breakers = _give_back_unsent(conn, node_id, batch) | _record_all(conn, batch, moments, policy)
     finished = [
@@ -169,7 +169,7 @@ def _record_all(
 
 
 def _give_back_unsent(conn: Connection, node_id: str, batch: Sequence[RunningAttempt]) -> dict[str, Breaker]:
-    """A probe that never reached its channel leaves the breaker open for the next one."""
+    """Return probes that never reached their channel, so that the next probe may start."""
     after = {}
     for flight in batch:
         key, outcome = flight.breaker_key, flight.outcome
@@ -181,7 +181,7 @@ def _give_back_unsent(conn: Connection, node_id: str, batch: Sequence[RunningAtt
     return after
 
 
-# What says nothing about the channel: it was never asked.
+# Phases in which the channel was not contacted, so they are no evidence about it.
 _NOT_SENT = {"breaker", "resolve", "orphaned", "bug"}
 
 
@@ -196,7 +196,7 @@ def _finish(
 ) -> Finished:
     assert flight.outcome is not None, "only flights with an outcome are added"
     n, outcome, key = flight.claimed.notification, flight.outcome, flight.breaker_key or ""
-    # Only a held row waits behind the breaker: for all others there is nothing to reckon.
+    # Only held notifications wait for the breaker.
     until = next_probe(breakers.get(key, Breaker(key)), policy, now) if isinstance(outcome, Held) else now
     return Finished(
         n.notification_id,

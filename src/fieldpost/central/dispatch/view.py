@@ -1,4 +1,4 @@
-"""Lists, channels and breakers as a sweep sees them: looked at together, a second old at most."""
+"""The dispatcher's snapshot of lists, channels and breakers, reloaded every second."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,20 +28,20 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass
 class View:
-    """What a sweep goes by. The retry policy is part of it, so it is read anew with every look."""
+    """A snapshot used by sweeps. It includes retry policies, so changed policies apply after the next reload."""
 
     seen_at: float = 0.0
-    """Monotonic."""
+    """Monotonic time of the reload."""
     now: datetime = _NEVER
-    """The database's time at the look."""
+    """The database's time at the reload."""
     is_stale: bool = False
-    """To be looked at again whatever its age."""
+    """Whether to reload regardless of age."""
     directory: Directory = field(default_factory=Directory)
     breakers: dict[str, Breaker] = field(default_factory=dict)
     held: Mapping[str, datetime] = field(default_factory=dict)
     blocked_keys: set[str] = field(default_factory=set)
     has_suspects: bool = False
-    """Whether rows wait to be attempted alone."""
+    """Whether notifications wait to be attempted alone."""
     _routes: dict[str, DeliveryPath | PermanentFailure] = field(default_factory=dict)
     _policies: dict[str, Policy] = field(default_factory=dict)
     _opened: dict[str, Opened | Held] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class View:
         return self._policies[name]
 
     def opened(self, route: DeliveryPath | PermanentFailure, keyring: Keyring) -> Opened | Held | None:
-        """The settings of the route's channel with its secrets; unreadable ones are trouble of the channel."""
+        """The channel's settings with decrypted secrets; Held if the secrets cannot be read."""
         if isinstance(route, PermanentFailure):
             return None
         channel = route.channel
@@ -82,7 +82,7 @@ class View:
         ]
 
     def take_in(self, breakers: Mapping[str, Breaker]) -> bool:
-        """Learn of breakers changed by this node's own results; whether one began or ceased to block."""
+        """Apply breakers changed by this node's results; returns whether one started or stopped blocking."""
         changed = [
             b for key, b in breakers.items() if is_blocked(b) != is_blocked(self.breakers.get(key, Breaker(key)))
         ]
@@ -94,7 +94,7 @@ class View:
         return bool(changed)
 
     def next_hold_end(self) -> datetime | None:
-        """When the next held row may move: its breaker's probe, or the end of a short hold."""
+        """When the next held notification may continue: at its breaker's probe or the end of a short hold."""
         ends = []
         for key, due_at in self.held.items():
             breaker = self.breakers.get(key, Breaker(key))
@@ -107,12 +107,12 @@ class View:
                     ends.append(due_at if breaker.failures else self.now)
         return min((end for end in ends if end is not None), default=None)
 
-    def warn_of_clamped(self, log: ViewLogger, told: set[tuple[str, int, str]]) -> None:
-        """Say once which stored settings had to be replaced, so that a bad one is not a riddle."""
+    def warn_of_clamped(self, log: ViewLogger, warned: set[tuple[str, int, str]]) -> None:
+        """Log once which invalid stored settings were replaced by defaults."""
         for channel in self.directory.channels.values():
             for name in _fixed(channel.settings)[1]:
-                if (channel.name, channel.version, name) not in told:
-                    told.add((channel.name, channel.version, name))
+                if (channel.name, channel.version, name) not in warned:
+                    warned.add((channel.name, channel.version, name))
                     log.warning(
                         "channel.setting_replaced",
                         channel=channel.name,
@@ -130,7 +130,7 @@ def _fixed(settings: Mapping[str, object]) -> tuple[Fixed, Sequence[str]]:
 
 
 def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> View:
-    """Look at everything a sweep goes by."""
+    """Load a new view."""
     view = View(
         seen_at=seen_at,
         now=database_time(conn, now),

@@ -1,4 +1,4 @@
-"""Retention, KPI history, and the lease under which one node does these. Imports: core, clock, store.
+"""Work that one node does for all: retention, KPI history and indexing, under the leader's lease.
 
-Dispatching needs no leader: a claim takes due rows and expired ones alike.
+Dispatching needs no leader: claims cover due and expired notifications alike.
 """

@@ -1,7 +1,7 @@
-"""The indexer: makes what has arrived findable by its terms, on the leading node, some hundred at a time.
+"""The indexer: adds new notifications to the search index, on the leader, in batches.
 
-Nothing waits for it: a search walks what is not indexed yet. So it waits until there is enough for few large chunks
-rather than many small ones, and rests after each batch for as long as it took, since ingest comes first.
+Nothing waits for it: a search scans notifications that are not indexed yet. So it waits until there are enough for
+large batches, and pauses after each batch for as long as the batch took, since ingest has priority.
 """
 
 import random
@@ -21,14 +21,14 @@ log = structlog.get_logger()
 
 INTERVAL_S = 1.0
 ENOUGH = 500
-"""So many arrivals are worth a batch."""
+"""The number of unindexed notifications that starts a batch."""
 AGE_MAX = timedelta(hours=1)
-"""Fewer are indexed when they have waited so long."""
+"""A smaller batch starts when the oldest has waited this long."""
 BATCH_ROWS = 1000
 
 
 class Indexer:
-    """One for a node."""
+    """The indexer of one node; it works while the node leads."""
 
     def __init__(self, store: Store, clock: Clock, leader: Leader, rng: random.Random | None = None) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class Indexer:
             await self._clock.sleep(INTERVAL_S)
 
     async def sweep(self) -> int:
-        """Index until there is not enough left for a batch; how many notifications."""
+        """Index until too few are left for a batch; returns the number of notifications indexed."""
         count = 0
         while self._leader.is_leader and await self._store.read(_is_due, now=self._store.now()):
             began = self._clock.monotonic()

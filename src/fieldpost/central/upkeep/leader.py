@@ -1,10 +1,10 @@
-"""The leader: the one node that purges and keeps the history of the KPIs.
+"""Leader election: the leader is the one node that purges, samples KPIs and indexes.
 
-Theory of operation. A row of `leases` names the leader until a time by the database's clock. The leader renews it every
-few seconds, the others try to take it and succeed once it has run out; both are one compare-and-set. A node holds
-itself for the leader only as long as its last renewal is sure to last, by its monotonic clock from before it asked: a
-node that was frozen wakes up as no leader. Should two nodes do the leader's work at once for a moment, nothing is lost
-by it: purge re-checks each row, and a sample of a moment is kept once.
+Theory of operation. A row of `leases` names the leader until a time by the database's clock. The leader renews the
+lease every few seconds; other nodes try to take it and succeed once it has expired. Both are one compare-and-set. A
+node considers itself the leader only while its last renewal is certainly valid, measured by its monotonic clock from
+before the request, so a node that was frozen does not lead when it resumes. If two nodes do the leader's work for a
+moment, nothing is lost: purge re-checks each row, and a sample is stored once.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class Leader:
-    """One for a node: whether it leads."""
+    """The leadership of one node."""
 
     def __init__(self, store: Store, node_id: str, clock: Clock, options: UpkeepOptions | None = None) -> None:
         self._store = store
@@ -36,19 +36,19 @@ class Leader:
         return self._leads_until is not None and self._clock.monotonic() < self._leads_until
 
     async def elected(self) -> None:
-        """Return as soon as this node leads."""
+        """Wait until this node leads."""
         while not self.is_leader:
             self._elected.clear()
             await self._elected.wait()
 
     async def run(self) -> None:
-        """Try to lead, and to stay the leader, until cancelled."""
+        """Take and renew the lease until cancelled."""
         while True:
             await self._campaign_safely()
             await self._clock.sleep(self._options.renew_s)
 
     async def campaign(self) -> bool:
-        """Take or renew the lease, if it is to be had; whether this node leads now."""
+        """Try to take or renew the lease; returns whether this node leads."""
         asked_at = self._clock.monotonic()
         # A single statement, which commits on the server: a node that freezes meanwhile keeps no lock on the lease.
         lease = await self._store.write_one(
@@ -65,11 +65,11 @@ class Leader:
         return self.is_leader
 
     async def resign(self) -> None:
-        """Let another node lead at once."""
+        """Release the lease, so that another node can lead at once."""
         self._leads_until = None
         try:
             await self._store.write_one(leases.release, leases.LEADER, self._node_id, now=self._store.now())
-        except Unavailable as error:  # then the lease runs out by itself
+        except Unavailable as error:  # the lease expires
             log.warning("leader.not_resigned", error=error.message)
 
     async def _campaign_safely(self) -> None:

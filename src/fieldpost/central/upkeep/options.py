@@ -1,4 +1,4 @@
-"""The settings of upkeep, and the rules between them."""
+"""Settings of upkeep and the rules between them."""
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -15,29 +15,28 @@ class UpkeepOptions:
     """[upkeep]"""
 
     terminal_retention_days: float = 365.0
-    """How long delivered, parked and discarded notifications stay, from the time they became so; their targets and
-    attempts stay as long. Pending and retrying ones are never deleted. What sites reported of cached calls stays as
-    long after these came to their end."""
+    """How long delivered, parked and discarded notifications are kept, with their targets and attempts, counted from
+    their last change of status. Pending and retrying ones are never deleted. Also applies to finished cached calls in
+    the mirror."""
     tombstone_extra_days: float = TOMBSTONE_EXTRA_DAYS_MIN
-    """Of a deleted notification its id and digest stay for the terminal retention and so much longer, so that a site
-    restored from an old copy cannot have it sent again; at least 90."""
+    """How much longer than terminal_retention_days the id and digest of a deleted notification are kept, so that a site
+    restored from an old backup cannot send it again; at least 90."""
     audit_retention_days: float = 365.0
-    """How long audit entries and the records of bulk actions stay; a notification that still has a row keeps its
-    entries."""
+    """How long audit entries and bulk actions are kept; entries of an existing notification are never deleted."""
     sample_retention_days: float = 90.0
-    """How long the history of the KPIs and of the sites' health stays."""
+    """How long the history of KPIs and of site health is kept."""
     node_retention_days: float = 30.0
-    """How long a node that is gone is still listed."""
+    """How long a stopped node is still listed."""
     purge_interval_s: float = 24 * 3600.0
-    """How often what was kept long enough is deleted; the first time soon after the start."""
+    """Interval between purges; the first one runs soon after the start."""
     purge_batch: int = 500
-    """How many rows one transaction of the purge deletes at most; fewer where that takes long. At most 1000."""
+    """Maximum number of rows deleted per transaction of the purge, at most 1000; slow batches are made smaller."""
     sample_interval_s: float = 60.0
-    """How often the KPIs are kept for their history."""
+    """Interval between KPI samples."""
     lease_s: float = 15.0
-    """How long a node leads unless it renews that; after it another node takes over purge and history."""
+    """How long a node leads without renewal; then another node takes over purge and history."""
     renew_s: float = 5.0
-    """How often the leading node renews, and another looks whether it can lead; at most a third of the lease."""
+    """Interval at which the leader renews its lease and other nodes try to take it; at most a third of the lease."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,8 +1,8 @@
-"""Purge: deletes what was kept long enough, on the leading node, in small steps.
+"""The purge: deletes rows past their retention, on the leader, in small batches.
 
-Each batch is a transaction of its own, short enough to stand in nobody's way: a batch that took long makes the next
-one smaller, and between two the purge rests for as long as the last one took. What fails is logged and costs no more
-than this sweep of this table; what was left is deleted by the next.
+Each batch is a separate, short transaction: a slow batch makes the next one smaller, and the purge pauses after each
+batch for as long as the batch took. A failure is logged and ends only the purge of that table; the next sweep deletes
+the rest.
 """
 
 from collections import Counter
@@ -28,17 +28,17 @@ from fieldpost.core.errors import Unavailable
 log = structlog.get_logger()
 
 BATCH_S = 0.05
-"""How long one batch may take before the next one is made smaller."""
+"""A batch that takes longer makes the next one smaller."""
 BATCH_MIN = 10
 LOGIN_RETENTION = timedelta(days=7)
-"""How long sessions, one-time links and failed logins are kept that count for nothing any more."""
+"""How long expired sessions, one-time links and failed logins are kept."""
 AGAIN_S = 600.0
-"""How soon a purge that failed is tried again, if that is sooner than the next one."""
+"""A failed purge is retried after this time, or after the interval if that is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A kind of row, how long it is kept, and how a batch of it is deleted."""
+    """A table with its retention and the function that deletes a batch."""
 
     name: str
     retention: timedelta
@@ -46,14 +46,14 @@ class _Kept:
 
 
 class Purge:
-    """One for a node."""
+    """The purge of one node; it works while the node leads."""
 
     def __init__(self, store: Store, clock: Clock, leader: Leader, options: UpkeepOptions | None = None) -> None:
         self._store = store
         self._clock = clock
         self._leader = leader
         self._options = o = options or UpkeepOptions()
-        # Audit entries go only once their notification has gone, so notifications come first.
+        # Audit entries are deleted only after their notification, so notifications come first.
         self._kept = (
             _Kept("notifications", o.terminal_retention, retention.purge_notifications),
             _Kept("audit", o.audit_retention, retention.purge_audit),
@@ -80,7 +80,7 @@ class Purge:
             await self._clock.sleep(interval_s if is_whole else min(interval_s, AGAIN_S))
 
     async def sweep(self) -> bool:
-        """Delete all that is past its retention; False when some of it could not be, or this node lost the lead."""
+        """Delete all rows past their retention; returns False on a failure or if this node stopped leading."""
         began = self._clock.monotonic()
         deleted: Counter[str] = Counter()
         failed = [kept.name for kept in self._kept if not await self._purge_safely(kept, deleted)]
@@ -102,7 +102,7 @@ class Purge:
         return False
 
     async def _purge(self, kept: _Kept, deleted: Counter[str]) -> bool:
-        """PurgedBatch after batch until nothing is left; False when this node no longer leads before that."""
+        """Delete batches until nothing is left; returns False if this node stops leading before that."""
         now = await self._store.read(database_time, self._store.now())
         span = PurgeRange(now - kept.retention, BEGINNING, self._options.purge_batch, now)
         while self._leader.is_leader:
@@ -117,13 +117,13 @@ class Purge:
     def _timed(
         self, conn: Connection, purge: Callable[[Connection, PurgeRange], PurgedBatch], span: PurgeRange
     ) -> tuple[PurgedBatch, float]:
-        """A batch, and how long it held what it locked; the wait for its turn does not count."""
+        """Delete a batch and measure how long it held its locks, without the time spent in the queue."""
         began = self._clock.monotonic()
         return purge(conn, span), self._clock.monotonic() - began
 
 
 def next_limit(limit: int, took_s: float, limit_max: int) -> int:
-    """How large the next batch may be: half as large after a slow one, twice as large after a quick one."""
+    """The size of the next batch: halved after a slow one, doubled after a fast one."""
     if took_s > BATCH_S:
         return max(min(BATCH_MIN, limit_max), limit // 2)
     return min(limit_max, limit * 2) if took_s < BATCH_S / 4 else limit

@@ -1,4 +1,4 @@
-"""The sampler: keeps the KPIs of every minute, of all sites together and of each, and the health of the sites."""
+"""The sampler: stores the history of KPIs, per site and in total, and of site health."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Sampler:
-    """One for a node; the leading one samples."""
+    """The sampler of one node; it works while the node leads."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Sampler:
             await self._clock.sleep(await self._sweep_safely())
 
     async def sweep(self) -> datetime:
-        """Take a sample, unless one of this interval is there; the database's time at which it was taken."""
+        """Store a sample, unless this interval has one; returns the database's time of the sample."""
         snapshot = await self._store.read(kpis.snapshot, self._by, now=self._store.now())
         taken_at = begin_of(snapshot.as_of, self._interval)
         await self._store.write(samples.add, taken_at, snapshot)
@@ -53,7 +53,7 @@ class Sampler:
         return snapshot.as_of
 
     async def _sweep_safely(self) -> float:
-        """A sample whose failure is logged and costs no more than itself; how long to wait for the next."""
+        """Sample, logging any failure; returns how long to wait for the next sample."""
         try:
             taken_at = await self.sweep()
             return (begin_of(taken_at, self._interval) + self._interval - taken_at).total_seconds()
@@ -65,5 +65,5 @@ class Sampler:
 
 
 def begin_of(moment: datetime, interval: timedelta) -> datetime:
-    """The begin of the interval that this moment lies in."""
+    """The start of the interval that contains this time."""
     return moment - (moment - _EPOCH) % interval

@@ -1,4 +1,4 @@
-"""All that one node does for the whole centre."""
+"""The leader's loops of one node."""
 
 from dataclasses import dataclass
 

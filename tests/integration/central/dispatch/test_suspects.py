@@ -83,7 +83,7 @@ async def test_only_the_orphan_of_a_lone_attempt_parks(mailing: Centre, clock: M
         n = await mailing.get(i)
         assert n.status is (Status.PARKED if i == crasher else Status.DELIVERED)
     n = await mailing.get(crasher)
-    assert "delivery crashed the worker" in str(n.last_error)
+    assert "delivery crashed the node" in str(n.last_error)
     assert crasher not in mailing.adapter.sent()
     assert (await mailing.story(crasher))[-2:] == ["notify_deliver attempted", "notify_deliver parked"]
     assert [a.outcome for a in await mailing.attempts(crasher)] == [None, None, None, "permanent_failure"]
@@ -221,6 +221,6 @@ async def test_a_notification_that_kills_its_process_parks_and_takes_nobody_with
     async with open_centre(sqlite_url) as centre:
         n = await centre.get(deadly)
         assert n.status is Status.PARKED
-        assert "crashed the worker" in str(n.last_error)
+        assert "crashed the node" in str(n.last_error)
         assert {(await centre.get(i)).status for i in others} == {Status.DELIVERED}
     assert set(sent.read_text().split()) == set(others)
