@@ -15,7 +15,7 @@ from fieldpost.clock import SystemClock
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.config.folder import read_folder
 from fieldpost.site.forwarding.forwarder import ForwardHealth
-from fieldpost.site.local.openapi import document
+from fieldpost.site.local.routes import document
 from fieldpost.site.local.server import LocalApi
 from support.ports import free_port
 from support.running_central import until
@@ -117,7 +117,18 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 def misfit(value: Any, schema: dict[str, Any], schemas: dict[str, Any], where: str) -> str | None:
     """Where a value is not as the JSON Schema says; None if it is. Knows the words that our document uses."""
-    known = {"$ref", "anyOf", "type", "properties", "required", "items", "additionalProperties", "enum", "default"}
+    known = {
+        "$ref",
+        "anyOf",
+        "type",
+        "properties",
+        "required",
+        "items",
+        "additionalProperties",
+        "enum",
+        "default",
+        "format",
+    }
     assert set(schema) <= known | {"title", "description"}, schema
     if "$ref" in schema:
         return misfit(value, schemas[schema["$ref"].rpartition("/")[2]], schemas, where)

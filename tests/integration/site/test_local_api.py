@@ -20,8 +20,7 @@ from fieldpost.site.config.folder import read_folder
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local import handlers
 from fieldpost.site.local.guard import BODY_BYTES_MAX, ensure_token
-from fieldpost.site.local.openapi import document
-from fieldpost.site.local.routes import ROUTES
+from fieldpost.site.local.routes import ROUTES, document, operation_id
 from fieldpost.site.local.server import LocalApi
 from fieldpost.testing import ManualClock
 from support.disks import fill_up, small_disk
@@ -282,7 +281,7 @@ async def test_the_description_has_every_route_and_no_other(local: Local) -> Non
     assert answer.body == document()
     described = {(method.upper(), path) for path, ways in answer.body["paths"].items() for method in ways}
     assert described == {(route.method, route.path) for route in ROUTES}
-    assert len({route.name for route in ROUTES}) == len(ROUTES)
+    assert len({operation_id(route) for route in ROUTES}) == len(ROUTES)
     text = json.dumps(answer.body)
     references = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert references == set(answer.body["components"]["schemas"])

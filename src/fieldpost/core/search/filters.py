@@ -135,7 +135,8 @@ def read_filters(declared: Sequence[FilterField], given: GivenFilters) -> dict[s
             raise InvalidInput("filter.one", f"{name} takes one value", field=name)
     since, until = values.get("since"), values.get("until")
     if since is not None and until is not None and since > until:
-        raise InvalidInput("filter.range", "from must not be later than to", field="from")
+        begin, end = (next(one.name for one in declared if one.attribute == name) for name in ("since", "until"))
+        raise InvalidInput("filter.range", f"{begin} must not be later than {end}", field=begin)
     return values
 
 

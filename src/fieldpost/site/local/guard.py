@@ -12,13 +12,14 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from fieldpost.core.errors import ConfigError, Denied, FieldpostError, InvalidInput
 from fieldpost.link.credentials import issue, prefix_of
-from fieldpost.site.local.errors import http_problem, problem
+from fieldpost.link.http.problem import MEDIA_TYPE, Problem, http_problem_of, problem_headers, problem_of
 
 TOKEN_FILE = "local.token"
 BODY_BYTES_MAX = 4 * 1024 * 1024
@@ -70,12 +71,12 @@ def guard(token: str, *, is_port: bool) -> Middleware:
                     _check_token(request, token)
             answer = await handler(request)
         except FieldpostError as error:
-            answer = problem(error)
+            answer = _response(problem_of(error), problem_headers(error))
         except web.HTTPException as error:
-            answer = http_problem(error.status)
+            answer = _response(http_problem_of(error.status))
         except Exception:
             _log.exception("local.failed", method=request.method, path=request.path)
-            answer = http_problem(500, "internal error; see the agent's log")
+            answer = _response(http_problem_of(500, "internal error; see the agent's log"))
         answer.headers.update(_HEADERS)
         return answer
 
@@ -93,6 +94,10 @@ async def read_json(request: web.Request) -> bytes:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise InvalidInput("http.too_large", f"the body has more than {BODY_BYTES_MAX} bytes") from None
+
+
+def _response(body: Problem, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=body.status, headers=headers, content_type=MEDIA_TYPE)
 
 
 def _check_host(request: web.Request) -> None:

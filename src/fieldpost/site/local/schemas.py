@@ -1,19 +1,20 @@
-"""Request and response bodies of the local API. The OpenAPI document is generated from these structs."""
+"""Request bodies and views of the local API. The OpenAPI document is generated from them."""
 
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from fieldpost.core.sites.message import CallRecord
-from fieldpost.core.times import to_text
+from fieldpost.link.http.body import Body
+from fieldpost.link.http.view import View, ViewField
 from fieldpost.site.buffer.event_log import SiteEvent
+from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.notify import NotificationStatus
 
-V = TypeVar("V", bound=msgspec.Struct)
 
-
-class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Fields that all request bodies share. Unknown fields are rejected."""
+class _Body(Body, frozen=True, kw_only=True):
+    """Fields that all request bodies share."""
 
     key: str | None = None
     """Idempotency key: a repeated request with the same key and content returns the same id."""
@@ -64,145 +65,96 @@ class DatabaseWriteBody(_Body, frozen=True, kw_only=True):
     parameters: dict[str, str | int | float | bool | None] | None = None
 
 
-class SentNotification(msgspec.Struct, frozen=True):
-    """The notification is on this machine's disk and will be forwarded."""
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A notification that was written to the buffer."""
 
     notification_id: str
 
 
-class NotificationView(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of a notification. `forwarding` and `rejected` come from this site, the others from central."""
+@dataclass(frozen=True, slots=True)
+class LocalCalls:
+    """A page of calls."""
 
-    notification_id: str
-    status: str
-    retry_count: int
-    last_error: str | None
-    enqueued_at: str | None
-    delivered_at: str | None
-    next_attempt_at: str | None
-
-
-class CallView(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of an external call or a database write."""
-
-    call_id: str
-    category: str
-    target_summary: str
-    status: str
-    """`pending` or `retrying` (will be retried), `parked` (waits for a person), `delivered`, `failed` or
-    `discarded`."""
-    retry_count: int
-    last_error: str | None
-    http_status: int | None
-    instance: str | None
-    script: str | None
-    execution_id: str | None
-    parent_execution_id: str | None
-    created_at: str
-    updated_at: str
-    terminal_at: str | None
-    version: int
-    change_sequence: int
-
-
-class LocalCallPage(msgspec.Struct, frozen=True):
-    """One page of external calls and database writes, by last change."""
-
-    calls: list[CallView]
+    calls: Sequence[CallRecord]
     next_after: int
-    """Pass as `after` to read on, now or later; later changes are included."""
 
 
-class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the site's event log."""
+@dataclass(frozen=True, slots=True)
+class LocalEvents:
+    """A page of the event log."""
 
-    sequence: int
-    occurred_at: str
-    kind: str
-    severity: str
-    category: str | None
-    message_id: str | None
-    target: str | None
-    instance: str | None
-    script: str | None
-    text: str
-
-
-class EventPage(msgspec.Struct, frozen=True):
-    """One page of the event log, newest first."""
-
-    events: list[EventView]
+    events: Sequence[SiteEvent]
     next_before: int | None
-    """Pass as `before` to read older events; null on the last page."""
 
 
-class LinkView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the link to central."""
-
-    is_ok: bool
-    error_code: str | None
-    error: str | None
-    failing_since: str | None
-    last_ok_at: str | None
-
-
-class LocalSiteView(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalState:
     """The state of this site."""
 
     site: str
     central_url: str
     version: str
-    waiting: dict[str, int]
-    """Waiting messages by category."""
+    waiting: Mapping[str, int]
     parked: int
     rejected: int
-    oldest_created_at: str | None
-    link: LinkView
+    oldest_created_at: datetime | None
+    link: ForwardHealth
 
 
-class LocalProblem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The body of every error response (RFC 9457)."""
-
-    type: str
-    """`urn:fieldpost:error:` followed by the code."""
-    title: str
-    status: int
-    code: str
-    """Stable, for programs."""
-    detail: str
-    """For people."""
-    field: str | None = None
-    hint: str | None = None
-    call_id: str | None = None
-    """The call that the target refused for good; its status is `failed`."""
-    http_status: int | None = None
-    """The HTTP status that the external system returned."""
-
-
-def notification_view(status: NotificationStatus) -> NotificationView:
-    return NotificationView(
-        notification_id=status.notification_id,
-        status=status.status,
-        retry_count=status.retry_count,
-        last_error=status.last_error,
-        enqueued_at=_text(status.enqueued_at),
-        delivered_at=_text(status.delivered_at),
-        next_attempt_at=_text(status.next_attempt_at),
-    )
-
-
-def call_view(record: CallRecord) -> CallView:
-    return _view(CallView, record)
-
-
-def event_view(entry: SiteEvent) -> EventView:
-    return _view(EventView, entry)
-
-
-def _view(kind: type[V], record: object) -> V:
-    """A view struct filled from the attributes of a record, with times as text."""
-    return kind(**{name: _text(getattr(record, name)) for name in kind.__struct_fields__})
-
-
-def _text(value: Any) -> Any:
-    return to_text(value) if hasattr(value, "isoformat") else value
+SENT = View(
+    "SentNotification",
+    Sent,
+    "notification_id",
+    description="The notification is on this machine's disk and will be forwarded.",
+)
+NOTIFICATION = View(
+    "NotificationView",
+    NotificationStatus,
+    "notification_id status retry_count last_error enqueued_at delivered_at next_attempt_at",
+    description="The status of a notification. `forwarding` and `rejected` come from this site, the others from "
+    "central.",
+)
+CALL = View(
+    "CallView",
+    CallRecord,
+    "call_id category target_summary status retry_count last_error http_status instance script",
+    "execution_id parent_execution_id created_at updated_at terminal_at version change_sequence",
+    description="The status of an external call or a database write: `pending` or `retrying` (will be retried), "
+    "`parked` (waits for a person), `delivered`, `failed` or `discarded`.",
+)
+CALLS = View(
+    "LocalCallPage",
+    LocalCalls,
+    ViewField("calls", view=CALL),
+    "next_after",
+    description="One page of external calls and database writes, by last change. Pass `next_after` as `after` to read "
+    "on, now or later; later changes are included.",
+)
+EVENT = View(
+    "EventView",
+    SiteEvent,
+    "sequence occurred_at kind severity category message_id target instance script text",
+    description="One entry of the site's event log.",
+)
+EVENTS = View(
+    "EventPage",
+    LocalEvents,
+    ViewField("events", view=EVENT),
+    "next_before",
+    description="One page of the event log, newest first. Pass `next_before` as `before` to read older events; it is "
+    "null on the last page.",
+)
+LINK = View(
+    "LinkView",
+    ForwardHealth,
+    "is_ok error_code error failing_since last_ok_at",
+    description="The state of the link to central.",
+)
+SITE = View(
+    "LocalSiteView",
+    LocalState,
+    "site central_url version waiting parked rejected oldest_created_at",
+    ViewField("link", view=LINK),
+    description="The state of this site; `waiting` counts the messages in the buffer by category.",
+)

@@ -21,8 +21,7 @@ from fieldpost.site.config.folder import Folder
 from fieldpost.site.forwarding.forwarder import ForwardHealth
 from fieldpost.site.local.guard import BODY_BYTES_MAX, ensure_token, guard
 from fieldpost.site.local.handlers import Handlers
-from fieldpost.site.local.openapi import document
-from fieldpost.site.local.routes import ROUTES
+from fieldpost.site.local.routes import ROUTES, bound, document
 from fieldpost.site.site import Site
 
 SOCKET_FILE = "agent.sock"
@@ -134,7 +133,7 @@ class LocalApi:
     def _application(self, token: str, *, is_port: bool) -> web.Application:
         application = web.Application(middlewares=[guard(token, is_port=is_port)], client_max_size=BODY_BYTES_MAX)
         for route in ROUTES:
-            application.router.add_route(route.method, route.path, route.bound(self._handlers))
+            application.router.add_route(route.method, route.path, bound(route, self._handlers))
         content = msgspec.json.encode(document())
 
         async def describe(_request: web.Request) -> web.Response:
