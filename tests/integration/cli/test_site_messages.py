@@ -116,7 +116,7 @@ def test_a_shell_script_says_where_it_comes_from(plant: Plant, command: list[str
         (["site", "rejected", "resubmit", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"rejected.unknown"),
         (["site", "events", "--severity", "fatal"], 3, b"severity must be"),
         (["site", "events", "--since", "yesterday"], 3, b"since must be a time"),
-        (["site", "events", "--words", "x" * 999], 3, b"words is 999 bytes"),
+        (["site", "events", "--words", "x" * 999], 3, b"words must be at most 998 bytes"),
         (["site", "events", "--limit", "0"], 2, b"limit"),
         (["site", "parked", "--no-such-option"], 2, b"No such option"),
         (["site", "export", "/nowhere/at/all"], 3, b"file.unreadable"),
