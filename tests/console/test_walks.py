@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 from fieldpost import Site
 from fieldpost.central import adapters
 from fieldpost.central.operate.bulk_step import turn
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.sites.message import CallStatus

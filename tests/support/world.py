@@ -28,7 +28,7 @@ from datetime import UTC, datetime, timedelta
 
 from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.operate.bulk_step import turn
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.central.store.figures import kpis, leases, nodes, samples
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.upkeep.sampler import begin_of

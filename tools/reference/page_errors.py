@@ -1,8 +1,8 @@
 """errors.md: every error code in the source, with its message, HTTP status and exit code.
 
 The generator finds calls that create a subclass of FieldpostError, or another object with a code, where the code is a
-string literal. For a helper function of a module, such as `_invalid(field, rule)`, the arguments of its callers replace
-the parameters.
+string literal. For a helper function, such as `_invalid(field, rule)`, the arguments of its callers replace the
+parameters: the callers in its module, or in all modules for those in `SHARED_HELPERS`.
 """
 
 import ast
@@ -50,6 +50,8 @@ CARRIERS: dict[str, tuple[str, int, int]] = {
 CALL_CARRIERS = tuple(f"site/carriers/{name}.py" for name in ("http", "database", "sqlite", "postgresql"))
 # Errors that occur only on the local machine have no HTTP status.
 LOCAL = ("cli/", "demo/", "run/", "site/", "link/client.py", "link/endpoint.py", "link/status.py")
+# Error helpers that many modules call.
+SHARED_HELPERS = ("not_found", "was_changed")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CODE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)?")
 
@@ -80,11 +82,13 @@ def render(root: Path) -> str:
 
 def find(root: Path) -> dict[str, Found]:
     found: dict[str, Found] = {}
-    for name, module in source.modules(root):
+    modules = list(source.modules(root))
+    shared = [call for _, module in modules for _, call in _calls(module) if source.called(call) in SHARED_HELPERS]
+    for name, module in modules:
         known = source.constants(module)
         for function, call in _calls(module):
             if source.called(call) in CARRIERS:
-                for bindings in _bindings(module, function, known):
+                for bindings in _bindings(module, function, known, shared):
                     _note(found, name, function, call, bindings)
     return found
 
@@ -124,23 +128,27 @@ def _calls(module: ast.Module) -> list[tuple[Function | None, ast.Call]]:
     return found
 
 
-def _bindings(module: ast.Module, function: Function | None, known: dict[str, str]) -> list[dict[str, str]]:
+def _bindings(
+    module: ast.Module, function: Function | None, known: dict[str, str], shared: list[ast.Call]
+) -> list[dict[str, str]]:
     """Values of the names in a function: one set per caller for an error helper, else the module's constants."""
     if function is None or not _is_error_helper(function):
         return [known]
-    names = [one.arg for one in function.args.args]
-    callers = [call for _, call in _calls(module) if source.called(call) == function.name]
+    names = [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+    calls = shared if function.name in SHARED_HELPERS else [call for _, call in _calls(module)]
+    callers = [call for call in calls if source.called(call) == function.name]
     bound = []
     for call in callers:
         given = {name: source.sentence(source.argument(call, place, name), known) for place, name in enumerate(names)}
-        bound.append(known | {name: text for name, text in given.items() if text})
+        bound.append(known | given)
     return bound or [known]
 
 
 def _is_error_helper(function: Function) -> bool:
     match function.body[-1]:
         case ast.Return(value=ast.Call() as made):
-            return function.name.startswith("_") and source.called(made) in CARRIERS
+            is_helper = function.name.startswith("_") or function.name in SHARED_HELPERS
+            return is_helper and source.called(made) in CARRIERS
         case _:
             return False
 

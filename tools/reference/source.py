@@ -61,7 +61,10 @@ def texts(node: ast.expr | None, known: Bindings) -> list[str]:
         case ast.Name(id=name) if name in known:
             return [known[name]]
         case ast.BoolOp(values=values):
-            return [text for one in values for text in texts(one, known)]
+            return [text for one in values for text in texts(one, known) if text]
+        case ast.JoinedStr(values=values):
+            parts = [texts(one.value if isinstance(one, ast.FormattedValue) else one, known) for one in values]
+            return ["".join(part[0] for part in parts)] if all(parts) else []
         case ast.IfExp(body=body, orelse=other):
             return texts(body, known) + texts(other, known)
         case ast.Call(func=ast.Attribute(value=ast.Dict(values=values), attr="get"), args=args):

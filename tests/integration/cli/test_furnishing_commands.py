@@ -68,7 +68,7 @@ async def test_a_list_is_changed_exported_and_imported(cli: Cli) -> None:
         (("lists", "change", "ops"), 3, "nothing to change"),
         (("lists", "change", "ops", "--remove-target", "x@example.org"), 3, "is not a target of the list"),
         (("lists", "change", "ops", "--retry", "fixed:5s:3", "--inherit-retry"), 3, "both set and reset"),
-        (("lists", "change", "nobody", "--add-target", "x@example.org"), 4, "no list named"),
+        (("lists", "change", "nobody", "--add-target", "x@example.org"), 4, "does not exist"),
         (("lists", "import", "nothing.csv"), 3, "cannot read"),
         (("lists", "import", "lists.xls"), 3, "must end in .csv or .json"),
         (("lists", "import", "bad.csv"), 3, "line 2"),

@@ -7,7 +7,7 @@ import pytest
 from starlette.routing import BaseRoute
 from structlog.testing import capture_logs
 
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied
 from fieldpost.front.api import routes as api_routes
@@ -97,7 +97,7 @@ async def test_the_rooms_themselves_refuse_who_may_not_act_and_log_it(front: Fro
     acts = {
         "list.add": operate.lists.add(actor, ListSpec(name="l", targets=["a@example.org"])),
         "list.change": operate.lists.change(actor, "l", 1),
-        "list.import": operate.lists.import_all(actor, []),
+        "list.import": operate.list_files.import_all(actor, []),
         "list.remove": operate.lists.remove(actor, "l"),
         "channel.add": operate.channels.add(actor, "c", "email", {}),
         "channel.change": operate.channels.change(actor, "c", {}, 1),
@@ -123,7 +123,7 @@ async def test_the_rooms_themselves_refuse_who_may_not_act_and_log_it(front: Fro
         with capture_logs() as logs, pytest.raises(Denied) as refused:
             await doing
         assert refused.value.code == "access.role"
-        assert [(line["event"], line["act"], line["actor"]) for line in logs] == [("act.denied", act, actor.name)]
+        assert [(line["event"], line["action"], line["actor"]) for line in logs] == [("action.denied", act, actor.name)]
 
 
 async def test_an_admin_may_do_what_an_operator_may(front: Front) -> None:

@@ -97,7 +97,7 @@ async def test_a_bad_setting_is_told_at_its_field_and_only_secrets_are_typed_aga
             assert value in answer.text
         await visitor.look("/new/channel")
         answer = await visitor.send("/channels", name="mail", **FORM)
-        assert (answer.status_code, "There is a channel named 'mail' already" in visitor.text) == (409, True)
+        assert (answer.status_code, "Channel 'mail' already exists" in visitor.text) == (409, True)
         answer = await visitor.send("/channels", name="other", type="pigeon", **FORM)
         assert answer.status_code == 422
     assert (await quick.operate.channels.get("mail")).version == 1

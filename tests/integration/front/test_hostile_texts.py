@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from fieldpost.central.operate.bulk_actions import Chosen
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.actor import Role
 from fieldpost.core.bulk import BulkVerb
 from fieldpost.core.outcome import Held, PermanentFailure

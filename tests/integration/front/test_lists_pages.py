@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.errors import NotFound
 from fieldpost.core.retry import to_text
 from fieldpost.testing import ManualClock
@@ -66,7 +66,7 @@ async def test_what_is_wrong_is_told_at_its_field_and_by_its_line_and_the_input_
         assert "A list needs at least one target" in visitor.text
         await visitor.look("/new/list")
         answer = await visitor.send("/lists", name="ops", type="email", targets="x@example.org")
-        assert (answer.status_code, "There is a list named 'ops' already" in visitor.text) == (409, True)
+        assert (answer.status_code, "List 'ops' already exists" in visitor.text) == (409, True)
         answer = await visitor.send("/lists", name="a\nb", type="email", targets="x@example.org")
         assert (answer.status_code, 'aria-describedby="e-name"' in answer.text) == (422, True)
     assert len((await quick.operate.lists.get("ops")).targets) == 2
@@ -132,7 +132,7 @@ async def test_what_was_previewed_and_is_no_longer_so_is_not_imported(quick: Fro
         before = visitor.page
         await quick.operate.lists.change(ADMIN, "ops", 1, targets=["zoe@example.org"])
         answer = await visitor.send("/import/lists", text=FILE)
-        assert (answer.status_code, "The lists were changed since the preview" in visitor.text) == (409, True)
+        assert (answer.status_code, "The lists have changed since the preview" in visitor.text) == (409, True)
         assert "removed zoe@example.org" in visitor.text, "the new preview"
         assert (await quick.operate.lists.get("ops")).targets == ("zoe@example.org",)
         visitor.page = before

@@ -142,7 +142,7 @@ async def test_a_user_is_added_and_chooses_a_password_by_the_link_that_is_shown_
     ("name", "role", "says"),
     [
         ("Kim Possible!", "operator", "Name must have 1 to 64 lower-case letters"),
-        ("viewer", "operator", "There is a user named 'viewer' already"),
+        ("viewer", "operator", "User 'viewer' already exists"),
         ("kim", "king", "Role must be one of"),
     ],
 )
@@ -196,7 +196,7 @@ async def test_the_last_admin_cannot_be_taken_away_and_the_page_says_why(front: 
     await admin.look("/users/admin/remove")
     await front.operate.users.remove(ADMIN, "other")
     answer = await admin.send("/users/admin/remove")
-    assert (answer.status_code, "is the last administrator" in admin.text) == (409, True)
+    assert (answer.status_code, "is the last active administrator" in admin.text) == (409, True)
 
 
 @pytest.mark.bad_input(55)
@@ -206,7 +206,7 @@ async def test_a_stale_page_changes_nothing_and_shows_how_it_is_now(front: Front
     await front.operate.users.change(ADMIN, "viewer", seen.version, role=Role.OPERATOR)
     answer = await admin.send("/users/viewer/role", role="admin")
     assert answer.status_code == 409
-    assert "changed by somebody else meanwhile" in admin.text
+    assert "changed by someone else" in admin.text
     assert (await front.operate.users.get(ADMIN, "viewer")).role == "operator"
 
 

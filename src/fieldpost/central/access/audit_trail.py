@@ -1,4 +1,4 @@
-"""What every act of a person has in common: it needs a role, it leaves an audit entry, it may come too late."""
+"""The parts that all actions of people share: a required role, an audit entry, errors for stale or missing subjects."""
 
 import secrets
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from fieldpost.central.store.engine.store import Store, Transaction
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.errors import Conflict, Denied
+from fieldpost.core.errors import Conflict, Denied, NotFound
 from fieldpost.core.ids import new_id
 from fieldpost.core.text import is_label
 
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class Keep(Enum):
-    """What a change says of that which it leaves alone; None may be a value."""
+    """Marks a property that a change leaves as it is, where None is a value."""
 
     KEEP = "keep"
 
@@ -31,19 +31,21 @@ class Keep(Enum):
 KEEP = Keep.KEEP
 
 
-def require(actor: Actor, role: Role, act: str) -> None:
-    """Raise Denied unless the actor may do this act (named noun.verb); a refusal is logged."""
+def require(actor: Actor, role: Role, action: str) -> None:
+    """Raise Denied, and log it, unless the actor has the role for this action (named noun.verb)."""
     try:
         actor.require(role)
     except Denied:
-        log.warning("act.denied", act=act, actor=actor.name, role=actor.role.value, needed=role.value)
+        log.warning("action.denied", action=action, actor=actor.name, role=actor.role.value, needed=role.value)
         raise
 
 
-def record(actor: Actor, act: str, target: str, now: datetime, extra: Mapping[str, object] | None = None) -> AuditEntry:
-    """The audit entry of an act that is done in the same transaction. `extra` must hold no secret.
+def record(
+    actor: Actor, action: str, target: str, now: datetime, extra: Mapping[str, object] | None = None
+) -> AuditEntry:
+    """The audit entry of an action, to be written in the same transaction. `extra` must not contain secrets.
 
-    It names the person, and the API token where a program acted in his name.
+    It names the user, and the API token if a program acted for them.
     """
     noted = {**(extra or {}), **({"by_token": actor.token} if actor.token else {})}
     return AuditEntry(
@@ -54,24 +56,38 @@ def record(actor: Actor, act: str, target: str, now: datetime, extra: Mapping[st
         channel=AuditChannel.API_INBOUND,
         actor=actor.name,
         target=target,
-        request_summary=act,
+        request_summary=action,
         extra=noted or None,
     )
 
 
 is_name = is_label
-"""Whether anything can bear this name: an act on what cannot is about nothing that there is."""
+"""Whether this text can be a name. An action on an impossible name raises NotFound, as for an unknown one."""
 
 
 def event_id(now: datetime) -> str:
     return new_id(now, secrets.token_bytes(10))
 
 
-async def commit(store: Store, what: str, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run the act's transaction; two that collide in the database end as a Conflict for one of them."""
+async def commit(store: Store, subject: str, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run the transaction of an action; if two collide in the database, one of them raises Conflict."""
     try:
         return await store.write(function, *args, **kwargs)
     except IntegrityError:
         raise Conflict(
-            "act.collided", f"{what} was changed by somebody else at the same time", hint="look again, then try again"
+            "action.collided", f"somebody else changed {subject} at the same time", hint="reload it and try again"
         ) from None
+
+
+def not_found(noun: str, name: str, hint: str | None = None, *, label: str = "") -> NotFound:
+    """The error for a subject that does not exist; its code is `noun.unknown`, its text names the noun or label."""
+    return NotFound(f"{noun}.unknown", f"{label or noun} {name[:64]!r} does not exist", hint=hint)
+
+
+def was_changed(noun: str, name: str, version: int) -> Conflict:
+    """The error for a subject that is not at the version the caller saw; its code is `noun.changed`."""
+    return Conflict(
+        f"{noun}.changed",
+        f"{noun} {name!r} was changed by someone else and is now at version {version}",
+        hint="reload it and repeat the change",
+    )

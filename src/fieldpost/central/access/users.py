@@ -1,4 +1,4 @@
-"""Users: the people who may come in, and what an administrator does with their accounts."""
+"""Users: the actions of administrators on accounts."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.accounts import issue, link_path
-from fieldpost.central.access.audit_trail import KEEP, Keep, commit, record, require
+from fieldpost.central.access.audit_trail import KEEP, Keep, commit, not_found, record, require, was_changed
 from fieldpost.central.store.accounts import identities, logins
 from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
@@ -16,7 +16,7 @@ from fieldpost.central.store.notifications import audit
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.errors import Conflict, NotFound
+from fieldpost.core.errors import Conflict
 from fieldpost.core.login import check_user_name, is_user_name
 
 __all__ = ["Link", "TokenRecord", "UserRecord", "Users"]
@@ -24,7 +24,7 @@ __all__ = ["Link", "TokenRecord", "UserRecord", "Users"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A one-time link for a person to choose his password by; its token is shown this once."""
+    """A one-time link with which a user chooses a password; its token is shown only now."""
 
     name: str
     token: str = field(repr=False)
@@ -32,12 +32,12 @@ class Link:
 
     @property
     def path(self) -> str:
-        """Where the person opens it, at whatever address he reaches central by."""
+        """The path of the page, on any address of central."""
         return link_path(self.token)
 
 
 class Users:
-    """What administrators do with accounts."""
+    """Actions of administrators on accounts."""
 
     def __init__(self, store: Store, clock: Clock, options: AccountOptions | None = None) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Users:
         self._options = options or AccountOptions()
 
     async def add(self, actor: Actor, name: str, role: Role) -> Link:
-        """A new person, who chooses his password by the link."""
+        """Add a user, who chooses a password with the returned link."""
         require(actor, Role.ADMIN, "user.add")
         check_user_name(name)
         now = self._clock.now()
@@ -62,15 +62,15 @@ class Users:
         require(actor, Role.ADMIN, "user.show")
         found = await self._store.read(identities.get_user, name) if is_user_name(name) else None
         if found is None:
-            raise _unknown(name)
+            raise not_found("user", name)
         return found
 
     async def change(
         self, actor: Actor, name: str, version: int, *, role: Role | Keep = KEEP, is_disabled: bool | Keep = KEEP
     ) -> UserRecord:
-        """Another role, or shut out and let in again; either ends the person's sessions.
+        """Change the role, or disable and enable the user; each ends their sessions.
 
-        Who is disabled has neither session nor token; tokens live again when he is let in.
+        The tokens of a disabled user do not work until the user is enabled again.
         """
         require(actor, Role.ADMIN, "user.change")
         seen = await self.get(actor, name)
@@ -80,23 +80,23 @@ class Users:
             values["role"] = role.value
         if is_disabled is not KEEP and is_disabled != (seen.disabled_at is not None):
             values["disabled_at"] = now if is_disabled else None
-        is_out = values.get("disabled_at", seen.disabled_at) is not None
-        told = {"role": values.get("role", seen.role), "is_disabled": is_out}
-        entry = record(actor, "user.change", name, now, told)
+        is_disabled_after = values.get("disabled_at", seen.disabled_at) is not None
+        extra = {"role": values.get("role", seen.role), "is_disabled": is_disabled_after}
+        entry = record(actor, "user.change", name, now, extra)
         await commit(self._store, f"user {name!r}", _change, name, version, values, entry)
         return await self.get(actor, name)
 
     async def remove(self, actor: Actor, name: str) -> None:
-        """The person is gone, with his sessions, tokens and links; what he did stays in the audit log."""
+        """Remove the user with their sessions, tokens and links; the audit log keeps their actions."""
         require(actor, Role.ADMIN, "user.remove")
         await self.get(actor, name)
         entry = record(actor, "user.remove", name, self._clock.now())
         await commit(self._store, f"user {name!r}", _remove, name, entry)
 
     async def reset_password(self, actor: Actor, name: str) -> Link:
-        """A one-time link by which the person chooses another password.
+        """A one-time link with which the user chooses another password.
 
-        The one he has stays good until then, so that a link that is lost shuts nobody out; using it ends his sessions.
+        The present password works until then, so that a lost link locks nobody out; using the link ends all sessions.
         """
         require(actor, Role.ADMIN, "user.reset_password")
         await self.get(actor, name)
@@ -107,14 +107,14 @@ class Users:
         return link
 
     async def log_out(self, actor: Actor, name: str) -> int:
-        """End all sessions of a person; how many that were."""
+        """End all sessions of a user; returns their number."""
         require(actor, Role.ADMIN, "user.log_out")
         await self.get(actor, name)
         entry = record(actor, "user.log_out", name, self._clock.now())
         return await self._store.write(_log_out, name, entry)
 
     async def sessions(self, actor: Actor, name: str) -> list[TokenRecord]:
-        """The sessions of a person that are open."""
+        """The open sessions of a user."""
         await self.get(actor, name)
         return await self._store.read(identities.live_tokens, "session", self._clock.now(), name)
 
@@ -124,13 +124,9 @@ class Users:
         return Link(name, token.text, expires_at), stored
 
 
-def _unknown(name: str) -> NotFound:
-    return NotFound("user.unknown", f"there is no user named {name[:64]!r}")
-
-
 def _add(conn: Connection, name: str, role: Role, link: LinkRecord, entry: AuditEntry) -> None:
     if identities.get_user(conn, name) is not None:
-        raise Conflict("user.exists", f"there is a user named {name!r} already")
+        raise Conflict("user.exists", f"user {name!r} already exists")
     identities.add_user(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor)
     logins.add_link(conn, link)
     audit.add(conn, [entry])
@@ -141,11 +137,10 @@ def _change(conn: Connection, name: str, version: int, values: dict[str, object]
         is_admin_after = values.get("role", "admin") == "admin" and values.get("disabled_at") is None
         _keep_an_admin(conn, name, is_admin_after)
     if not identities.change_user(conn, name, version, values):
-        if identities.get_user(conn, name) is None:
-            raise _unknown(name)
-        raise Conflict(
-            "user.changed", f"user {name!r} was changed by somebody else meanwhile", hint="look again, then try again"
-        )
+        found = identities.get_user(conn, name)
+        if found is None:
+            raise not_found("user", name)
+        raise was_changed("user", name, found.version)
     if values:
         identities.revoke_all(conn, "session", name, entry.occurred_at)
     if values.get("disabled_at") is not None:
@@ -156,7 +151,7 @@ def _change(conn: Connection, name: str, version: int, values: dict[str, object]
 def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
     _keep_an_admin(conn, name, False)
     if not identities.remove_user(conn, name):
-        raise _unknown(name)
+        raise not_found("user", name)
     for kind in ("session", "api"):
         identities.revoke_all(conn, kind, name, entry.occurred_at)
     audit.add(conn, [entry])
@@ -166,8 +161,8 @@ def _keep_an_admin(conn: Connection, name: str, is_admin_after: bool) -> None:
     if not is_admin_after and identities.lock_admins(conn) == [name]:
         raise Conflict(
             "user.last_admin",
-            f"{name} is the last administrator who may act",
-            hint="make somebody else administrator first",
+            f"{name} is the last active administrator",
+            hint="give another user the role admin first",
         )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import record, require
+from fieldpost.central.access.audit_trail import not_found, record, require
 from fieldpost.central.operate.bulk_step import Turned, turn
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
@@ -21,7 +21,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, parked_only
-from fieldpost.core.errors import Conflict, InvalidInput, NotFound, Unavailable
+from fieldpost.core.errors import Conflict, InvalidInput, Unavailable
 from fieldpost.core.ids import is_id, new_id, parse_notification_id
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.notification_filter import Filter
@@ -101,7 +101,7 @@ class BulkActionRunner:
         """End it where it stands; what was done stays done."""
         require(actor, Role.OPERATOR, "bulk.cancel")
         if not is_id(action_id):
-            raise _unknown()
+            raise not_found("bulk", action_id, label="bulk action")
         entry = record(actor, "bulk.cancel", action_id, self._clock.now())
         return await self._store.write(_cancel, action_id, actor.name, entry, now=self._store.now())
 
@@ -207,13 +207,9 @@ def _cancel(conn: Connection, action_id: str, by: str, entry: AuditEntry, *, now
     did = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", database_time(conn, now))
     act = bulk_actions.get(conn, action_id)
     if act is None:
-        raise _unknown()
+        raise not_found("bulk", action_id, label="bulk action")
     if did:
         audit.add(conn, [entry])
     elif act.status is not BulkStatus.CANCELLED:
         raise Conflict("bulk.ended", f"the act has ended already: it is {act.status.value}")
     return act
-
-
-def _unknown() -> NotFound:
-    return NotFound("bulk.unknown", "there is no such bulk action")

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import commit, is_name, record, require
+from fieldpost.central.access.audit_trail import commit, is_name, not_found, record, require
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import WakeTopic
@@ -113,7 +113,7 @@ class Intents:
             check_label(reason, "reason")
         for site, _ in named:
             if not is_name(site):
-                raise _unknown_site(site)
+                raise not_found("site", site, hint="fieldpost sites list shows all sites")
         created = await commit(
             self._store,
             "an intent",
@@ -143,7 +143,7 @@ def _create(
 ) -> list[Intent]:
     counts = Counter(site for site, _ in named)
     if unknown := sorted(counts.keys() - sites.known(conn, counts.keys())):
-        raise _unknown_site(unknown[0])
+        raise not_found("site", unknown[0], hint="fieldpost sites list shows all sites")
     are_open = rows.open_counts(conn)
     for site, count in counts.items():
         if are_open.get(site, 0) + count > OPEN_MAX:
@@ -225,7 +225,3 @@ def _check(kind: IntentKind, message_ids: Sequence[str], arguments: Mapping[str,
     limit = arguments.get("limit", 1)
     if not isinstance(limit, int) or not 1 <= limit <= ROWS_MAX:
         raise InvalidInput("limit.range", f"limit must be from 1 to {ROWS_MAX}", field="limit")
-
-
-def _unknown_site(site: str) -> NotFound:
-    return NotFound("site.unknown", f"there is no site {site[:64]!r}", hint="fieldpost sites list shows all")

@@ -1,4 +1,4 @@
-"""All that people can do, by noun."""
+"""All actions of people, by noun."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from fieldpost.central.operate.breakers import Breakers
 from fieldpost.central.operate.bulk_actions import BulkActionRunner
 from fieldpost.central.operate.channels import ChannelActions
 from fieldpost.central.operate.intents import IntentOptions, Intents
+from fieldpost.central.operate.list_files import ListFiles
 from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import NotificationActions
 from fieldpost.central.operate.secrets import Secrets
@@ -30,6 +31,7 @@ class Operate:
     notifications: NotificationActions
     bulk_actions: BulkActionRunner
     lists: Lists
+    list_files: ListFiles
     channels: ChannelActions
     secrets: Secrets
     breakers: Breakers
@@ -41,7 +43,7 @@ class Operate:
     tokens: TokenActions
     audit: AuditExport
     oidc: Oidc | None = None
-    """Login by an identity provider, where one is set."""
+    """Login through an identity provider, if one is configured."""
 
     @classmethod
     def over(
@@ -60,6 +62,7 @@ class Operate:
             NotificationActions(store, clock),
             BulkActionRunner(store, clock),
             Lists(store, adapters, clock),
+            ListFiles(store, adapters, clock),
             ChannelActions(store, adapters, clock, ring),
             Secrets(store, clock, ring),
             Breakers(store, clock),

@@ -1,4 +1,4 @@
-"""What a change of lists or channels means for notifications that wait: their way out may be another one now."""
+"""Effects of a changed list or channel on waiting notifications: their channel may be another one now."""
 
 from datetime import datetime
 
@@ -12,22 +12,22 @@ from fieldpost.core.lists import Directory
 from fieldpost.core.notification import list_key
 
 
-def free_moved(conn: Connection, before: Directory, *, now: datetime | None) -> None:
-    """What is held behind the breaker of a channel that its list no longer uses comes free."""
+def release_rerouted(conn: Connection, before: Directory, *, now: datetime | None) -> None:
+    """Release notifications held behind the breaker of a channel that their list no longer uses."""
     after = rows.directory(conn)
     moved: dict[str, list[str]] = {}
     for name, notification_list in after.lists.items():
         old = before.lists.get(name)
-        was = before.channel_of(old) if old is not None else None
+        old_channel = before.channel_of(old) if old is not None else None
         channel = after.channel_of(notification_list)
-        if was is not None and channel is not None and was.name != channel.name:
+        if old_channel is not None and channel is not None and old_channel.name != channel.name:
             moved.setdefault(channel.name, []).append(list_key(name))
     for channel_name, keys in moved.items():
         breaker_rows.free_keys(conn, keys, channel_key(channel_name), now=now)
 
 
-def try_soon(conn: Connection, channel_name: str, *, now: datetime | None) -> None:
-    """A channel that was changed may work again: its breaker is due for a probe at once."""
+def probe_soon(conn: Connection, channel_name: str, *, now: datetime | None) -> None:
+    """Make the breaker of a changed channel due for a probe: the channel may work again."""
     key = channel_key(channel_name)
     if key in breaker_rows.load(conn, [key]):
         at = database_time(conn, now)

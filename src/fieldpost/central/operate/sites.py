@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import commit, is_name, record, require
+from fieldpost.central.access.audit_trail import commit, is_name, not_found, record, require
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.store import Store
@@ -27,7 +27,7 @@ from fieldpost.central.store.sites.sites import Enrolment, SiteRecord
 from fieldpost.clock import Clock
 from fieldpost.core.actor import APP, Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
+from fieldpost.core.errors import Conflict, Denied, InvalidInput
 from fieldpost.core.text import check_label, check_path_name
 from fieldpost.link import credentials
 from fieldpost.link.credentials import IssuedToken
@@ -131,7 +131,7 @@ class SiteActions:
         require(actor, Role.ADMIN, "site.revoke")
         entry = record(actor, "site.revoke", name, self._clock.now())
         if not is_name(name):
-            raise _unknown(name)
+            raise not_found("site", name)
         return await commit(self._store, f"site {name!r}", _revoke, name, entry)
 
     async def join(self, code: str, claimant: Claimant) -> str:
@@ -170,7 +170,7 @@ class SiteActions:
 
     async def _rotate(self, actor: Actor, name: str, overlap: timedelta, new: Enrolment | IssuedToken) -> None:
         if not is_name(name):
-            raise _unknown(name)
+            raise not_found("site", name)
         said = {"token" if isinstance(new, IssuedToken) else "code": new.prefix, "overlap_s": _seconds(overlap)}
         entry = record(actor, "site.rotate", name, self._clock.now(), said)
         await commit(self._store, f"site {name!r}", _rotate, name, overlap, new, entry)
@@ -214,7 +214,7 @@ def _add(conn: Connection, name: str, entry: AuditEntry, new: Enrolment | Issued
 
 def _rotate(conn: Connection, name: str, overlap: timedelta, new: Enrolment | IssuedToken, entry: AuditEntry) -> None:
     if rows.get(conn, name, locked=True) is None:
-        raise _unknown(name)
+        raise not_found("site", name)
     rows.end_tokens(conn, name, entry.occurred_at + overlap)
     rows.set_revoked(conn, name, None)
     _give(conn, name, new, entry.occurred_at)
@@ -231,7 +231,7 @@ def _give(conn: Connection, name: str, new: Enrolment | IssuedToken, now: dateti
 def _revoke(conn: Connection, name: str, entry: AuditEntry) -> SiteRecord:
     found = rows.get(conn, name, locked=True)
     if found is None:
-        raise _unknown(name)
+        raise not_found("site", name)
     if found.revoked_at is None:
         rows.revoke_tokens(conn, name, entry.occurred_at)
         rows.end_enrolments(conn, name, entry.occurred_at)
@@ -266,10 +266,6 @@ def _is_theirs(conn: Connection, name: str, claimant: Claimant) -> bool:
     if token is None or token.owner != name or token.revoked_at is not None or token.expires_at is not None:
         return False
     return hmac.compare_digest(token.digest, claimant.digest)
-
-
-def _unknown(name: str) -> NotFound:
-    return NotFound("site.unknown", f"there is no site {name[:64]!r}")
 
 
 def no_code() -> Denied:

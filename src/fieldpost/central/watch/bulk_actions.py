@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from fieldpost.central.access.audit_trail import not_found
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import records
@@ -15,7 +16,7 @@ from fieldpost.central.store.search.bulk_actions import ActRow
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
 from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
 from fieldpost.core.bulk import BulkAction, RowOutcome, parked_only
-from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Summary
 from fieldpost.core.search.notification_filter import Filter
@@ -86,7 +87,7 @@ class BulkActionReader:
     async def get(self, action_id: str) -> BulkAction:
         found = await self._store.read(rows.get, action_id) if is_id(action_id) else None
         if found is None:
-            raise _unknown()
+            raise not_found("bulk", action_id, label="bulk action")
         return found
 
     async def rows(
@@ -103,7 +104,7 @@ class BulkActionReader:
         after = 0 if cursor is None else _place(cursor)
         wanted = None if outcome is None else _outcome(outcome)
         if not is_id(action_id):
-            raise _unknown()
+            raise not_found("bulk", action_id, label="bulk action")
         return await self._store.read(_story, action_id, wanted, limit, after, now=self._store.now())
 
 
@@ -119,16 +120,12 @@ def _story(
 ) -> ActStory:
     act = rows.get(conn, action_id)
     if act is None:
-        raise _unknown()
+        raise not_found("bulk", action_id, label="bulk action")
     found = rows.rows_of(conn, action_id, after=after, limit=limit + 1, outcome=outcome)
     page = found[:limit]
     there = records.without_bodies(conn, [row.notification_id for row in page])
     end = str(page[-1].position) if len(found) > limit else None
     return ActStory(act, RowPage(tuple(page), end), there, database_time(conn, now))
-
-
-def _unknown() -> NotFound:
-    return NotFound("bulk.unknown", "there is no such bulk action")
 
 
 def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> BulkPreview:

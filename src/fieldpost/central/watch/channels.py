@@ -6,11 +6,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from fieldpost.central.access.audit_trail import not_found
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers, lists
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key
-from fieldpost.core.errors import NotFound
 from fieldpost.core.lists import Channel
 
 HELD_MAX = 10_000
@@ -58,7 +58,7 @@ class ChannelReader:
         for state in ways.channels:
             if state.channel.name == name:
                 return state, ways.as_of
-        raise NotFound("channel.unknown", f"there is no channel named {name[:64]!r}")
+        raise not_found("channel", name)
 
 
 def _look(conn: Connection, *, now: datetime | None) -> ChannelOverview:

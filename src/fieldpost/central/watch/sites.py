@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from fieldpost.central.access.audit_trail import not_found
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import health as site_health
@@ -14,7 +15,7 @@ from fieldpost.central.store.sites import sites as rows
 from fieldpost.central.store.sites.sites import Enrolment, SiteRecord, SiteToken
 from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
-from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites.call_mirror import Mirror
 from fieldpost.core.sites.health import (
@@ -112,17 +113,17 @@ class SiteReader:
     async def one(self, name: str) -> tuple[SiteState, datetime]:
         """One site as of now; NotFound when there is none of that name."""
         if not is_label(name):
-            raise _unknown(name)
+            raise not_found("site", name)
         fleet = await self._store.read(look, self.by, name, now=self._store.now())
         if not fleet.sites:
-            raise _unknown(name)
+            raise not_found("site", name)
         return fleet.sites[0], fleet.as_of
 
     async def access(self, name: str) -> SiteCredentials:
         """By what the site comes in."""
         found = await self._store.read(_access, name, now=self._store.now()) if is_label(name) else None
         if found is None:
-            raise _unknown(name)
+            raise not_found("site", name)
         return found
 
     async def newest_look(self, name: str, kind: IntentKind) -> Intent | None:
@@ -183,10 +184,6 @@ def look(conn: Connection, by: Freshness, name: str | None = None, *, now: datet
         ],
         as_of,
     )
-
-
-def _unknown(name: str) -> NotFound:
-    return NotFound("site.unknown", f"there is no site {name[:64]!r}")
 
 
 def _access(conn: Connection, name: str, *, now: datetime | None) -> SiteCredentials | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList
 from fieldpost.core.retry import to_text
@@ -112,7 +112,7 @@ async def export(call: Call) -> ApiAnswer:
     format_ = call.parameter("format", "json")
     if format_ not in FORMATS:
         raise InvalidInput("export.format", "format must be csv or json", field="format")
-    lists = await call.operate.lists.export(call.actor)
+    lists = await call.operate.list_files.export(call.actor)
     if format_ == "csv":
         return ApiAnswer(FileAnswer(to_csv(lists), "text/csv; charset=utf-8"))
     return ApiAnswer(FileAnswer(to_json(lists), JSON))
@@ -131,8 +131,8 @@ async def import_(call: Call) -> ListImport:
     if dry_run not in ("true", "false"):
         raise InvalidInput("query.invalid", "dry_run must be true or false", field="dry_run")
     specs = await _read_specs(call)
-    lists = call.operate.lists
-    planned = await (lists.plan_import(specs) if dry_run == "true" else lists.import_all(call.actor, specs))
+    files = call.operate.list_files
+    planned = await (files.plan(specs) if dry_run == "true" else files.import_all(call.actor, specs))
     changed = [change for change in planned if not change.is_empty]
     return ListImport(dry_run == "true", changed, len(planned) - len(changed))
 

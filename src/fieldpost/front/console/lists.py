@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.central.watch.notifications import Counted
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput

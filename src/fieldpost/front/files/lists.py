@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
-from fieldpost.central.operate.lists import ListSpec
+from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
 from fieldpost.core.retry import to_text

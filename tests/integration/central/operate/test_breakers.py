@@ -55,5 +55,5 @@ async def test_a_viewer_may_look_at_breakers_but_not_reset_one(mailing: Centre) 
 
 @pytest.mark.parametrize("key", ["channel:nobody", "", "a\x00b"])
 async def test_a_breaker_that_never_failed_is_not_found(mailing: Centre, key: str) -> None:
-    with pytest.raises(NotFound, match="no breaker"):
+    with pytest.raises(NotFound, match="does not exist"):
         await Breakers(mailing.store, mailing.clock).reset(OPERATOR, key)

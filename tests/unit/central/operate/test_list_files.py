@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.central.operate.lists import check
+from fieldpost.central.operate.list_spec import check
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
 from fieldpost.core.retry import Fixed

@@ -1,0 +1,152 @@
+"""Lists as given by a caller or a file (`ListSpec`), and the one check that turns them into lists."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fieldpost.core.adapter import Adapter
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.lists import Directory, NotificationList
+from fieldpost.core.retry import RetryPolicy, parse
+from fieldpost.core.text import check_label, check_list_name, check_path_name
+
+TARGETS_MAX = 10_000
+SITES_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSpec:
+    """A list before its check."""
+
+    name: str
+    type: str = "email"
+    targets: Sequence[str]
+    channel: str | None = None
+    park_uncertain: bool = False
+    retry: str | None = None
+    allowed_sites: Sequence[str] | None = None
+    place: str = ""
+    """Its place in the file, for error messages."""
+    target_places: Sequence[str] = ()
+    """The place of each target; without it, the index of the target."""
+
+
+def check(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
+    """The checked list; InvalidInput names the field, and the place in the file."""
+    try:
+        frame = _frame(spec, adapters)
+        return replace(frame, targets=check_targets(adapters[spec.type], spec.targets, spec.target_places))
+    except InvalidInput as error:
+        raise at_place(spec.place, error) from None
+
+
+def _frame(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
+    """The list without its targets."""
+    return NotificationList(
+        name=check_path_name(check_list_name(spec.name), "list_name"),
+        type=adapter_of(adapters, spec.type).type,
+        channel_name=check_channel_name(spec.channel),
+        park_uncertain=spec.park_uncertain,
+        retry=check_retry(spec.retry),
+        allowed_sites=check_sites(spec.allowed_sites),
+    )
+
+
+def faults(spec: ListSpec, adapters: Mapping[str, Adapter]) -> Iterator[InvalidInput]:
+    """All errors of the list, then those of each of its targets."""
+    try:
+        _frame(spec, adapters)
+    except InvalidInput as error:
+        yield at_place(spec.place, error)
+    adapter = adapters.get(spec.type)
+    if adapter is None:
+        return
+    if not spec.targets:
+        yield at_place(spec.place, _no_targets())
+    for number, address in enumerate(spec.targets):
+        try:
+            _check_target(adapter, address, number, spec.target_places)
+        except InvalidInput as error:
+            yield at_place(spec.place, error)
+
+
+def adapter_of(adapters: Mapping[str, Adapter], type_: str) -> Adapter:
+    """The adapter of this type; InvalidInput names the known types."""
+    adapter = adapters.get(type_)
+    if adapter is None:
+        known = ", ".join(sorted(adapters))
+        raise InvalidInput("type.unknown", f"no adapter of type {type_[:64]!r}; known types: {known}", field="type")
+    return adapter
+
+
+def check_channel_name(name: str | None) -> str | None:
+    return None if name is None else check_label(name, "channel")
+
+
+def check_retry(text: str | None) -> RetryPolicy | None:
+    return None if text is None else parse(text)
+
+
+def check_sites(sites: Iterable[str] | None) -> tuple[str, ...] | None:
+    if sites is None:
+        return None
+    checked = sorted({check_label(site, "allowed_sites") for site in sites})
+    if not checked:
+        raise InvalidInput(
+            "list.no_sites",
+            "allowed_sites must name at least one site",
+            hint="omit it or set it to null to accept notifications from every site",
+            field="allowed_sites",
+        )
+    if len(checked) > SITES_MAX:
+        raise InvalidInput(
+            "list.too_many", f"allowed_sites must be at most {SITES_MAX}, got {len(checked)}", field="allowed_sites"
+        )
+    return tuple(checked)
+
+
+def check_targets(adapter: Adapter, targets: Iterable[str], places: Sequence[str] = ()) -> tuple[str, ...]:
+    """Normalized targets, each addressee once, in the spelling that was first."""
+    checked: dict[str, str] = {}
+    for number, address in enumerate(targets):
+        if number >= TARGETS_MAX:
+            raise InvalidInput("list.too_many", f"targets must be at most {TARGETS_MAX}", field="targets")
+        target = _check_target(adapter, address, number, places)
+        checked.setdefault(adapter.target_key(target), target)
+    if not checked:
+        raise _no_targets()
+    return tuple(checked.values())
+
+
+def _check_target(adapter: Adapter, address: str, number: int, places: Sequence[str]) -> str:
+    try:
+        return adapter.check_target(address)
+    except InvalidInput as error:
+        field = places[number] if number < len(places) else f"targets[{number}]"
+        raise InvalidInput(error.code, f"{field}: {error.message}", hint=error.hint, field=field) from None
+
+
+def _no_targets() -> InvalidInput:
+    return InvalidInput("list.empty", "a list needs at least one target", field="targets")
+
+
+def check_channel(directory: Directory, wanted: NotificationList) -> None:
+    """Raise InvalidInput unless the channel of this list exists and has its type."""
+    if wanted.channel_name is None:
+        return
+    channel = directory.channels.get(wanted.channel_name)
+    if channel is None:
+        raise InvalidInput("channel.unknown", f"channel {wanted.channel_name!r} does not exist", field="channel")
+    if channel.type != wanted.type:
+        raise InvalidInput(
+            "channel.other_type",
+            f"channel {wanted.channel_name!r} is of type {channel.type!r}, not {wanted.type!r}",
+            field="channel",
+        )
+
+
+def at_place(place: str, error: InvalidInput) -> InvalidInput:
+    """The same error with its place in the file."""
+    if not place:
+        return error
+    field = f"{place}.{error.field}" if error.field else place
+    return InvalidInput(error.code, f"{place}: {error.message}", hint=error.hint, field=field)
