@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from sqlalchemy import text
 
-from fieldpost.central.store.notifications import attempts
+from fieldpost.central.store.notifications import finishing_sqlite
 from support.databases import apart
 from support.life_machine import walk
 
@@ -25,11 +25,11 @@ def test_the_walk_notices_a_result_that_is_written_without_its_claim(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the update that ends an attempt, without the token that it was claimed under."""
-    careful, condition = attempts._write_sqlite, "and notifications.claim_token = u.claim_token"
+    careful, condition = finishing_sqlite._write_rows, "and notifications.claim_token = u.claim_token"
     sql = careful._texts["sqlite"].element.text  # type: ignore[attr-defined]
     assert condition in sql
     careless = copy(careful)
     careless._texts = {"sqlite": text(sql.replace(condition, ""))}
-    monkeypatch.setattr(attempts, "_write_sqlite", careless)
+    monkeypatch.setattr(finishing_sqlite, "_write_rows", careless)
     with pytest.raises(Exception, match=r"owner is None, should be|audit\.event_id"):
         apart(partial(walk, sqlite_url, lives=200, steps=30, is_shrunk=False))

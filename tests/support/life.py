@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.operate.notifications import NotAsSeen
-from fieldpost.central.store.notifications import attempts, breakers, claims
+from fieldpost.central.store.notifications import breakers, claims, finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed, Share
 from fieldpost.core.actor import Actor, Role
@@ -208,7 +208,7 @@ class Life:
         """These attempts come to their ends, in one batch."""
         batch = [self._finished(flight, outcome) for flight, outcome in ending]
         self.batches.append((node, batch, [self.world.new_id() for _ in range(2 * len(batch))]))
-        late = self.world.write(attempts.apply, *self.batches[-1])
+        late = self.world.write(finishing.apply, *self.batches[-1])
         expected = set()
         for flight, outcome in ending:
             self.flights[node].remove(flight)
@@ -222,7 +222,7 @@ class Life:
     def finish_again(self, batches_ago: int) -> None:
         """As after a commit whose answer was lost, or came very late."""
         for batch in self.batches[-1 - batches_ago :][:1]:
-            assert self.world.write(attempts.apply, *batch) == set(), "what is written already is no news"
+            assert self.world.write(finishing.apply, *batch) == set(), "what is written already is no news"
             self.check()
 
     def _finished(self, flight: Flight, outcome: Outcome) -> Finished:

@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.notifications import attempts
 from fieldpost.central.store.notifications import breakers as breaker_rows
+from fieldpost.central.store.notifications import finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.clock import Clock
 from fieldpost.core.breaker import Breaker, BreakerPolicy, give_back_probe, next_probe, record
@@ -145,7 +145,7 @@ def _apply(
         _finish(flight, now, chance, breakers, policy)
         for flight, now, chance in zip(batch, moments, chances, strict=True)
     ]
-    return attempts.apply(conn, node_id, finished, event_ids), breakers, finished
+    return finishing.apply(conn, node_id, finished, event_ids), breakers, finished
 
 
 def _record_all(

@@ -10,7 +10,7 @@ from sqlalchemy import Boolean, text
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.notifications import attempts
+from fieldpost.central.store.notifications import attempts, finishing, finishing_postgresql, finishing_sqlite, targets
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core import lifecycle
@@ -48,7 +48,7 @@ def finished(claimed: Claimed, transition: Transition, clock: ManualClock, **mor
 
 async def apply(centre: Centre, owner: str, *ends: Finished) -> set[str]:
     event_ids = new_ids(centre.clock.now(), os.urandom(20 * len(ends)))
-    return await centre.store.write(attempts.apply, owner, ends, event_ids)
+    return await centre.store.write(finishing.apply, owner, ends, event_ids)
 
 
 @pytest.mark.req("DEC-14", "LIF-04", "LIF-07", "LIF-11", "AUD-01", "AUD-02", "AUD-10")
@@ -169,8 +169,8 @@ async def test_only_the_targets_that_change_are_written(mailing: Centre, clock: 
     transition = lifecycle.retrying(
         n, "mixed", (reached, Target("b@example.org"), failed), clock.now() + timedelta(minutes=1), clock.now()
     )
-    await mailing.store.write(attempts.settle_targets, [(sent, transition, clock.now())])
-    await mailing.store.write(attempts.settle_targets, [])
+    await mailing.store.write(targets.settle_targets, [(sent, transition, clock.now())])
+    await mailing.store.write(targets.settle_targets, [])
     assert (await mailing.get(sent)).targets == (reached, Target("b@example.org"), failed)
 
 
@@ -218,22 +218,22 @@ async def claim_all(centre: Centre) -> list[Claimed]:
 
 def forget(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take one of its conditions out of the statements that apply an end."""
-    for name, dialect in (
-        ("_write_delivered", "postgresql"),
-        ("_write_any", "postgresql"),
-        ("_write_sqlite", "sqlite"),
+    for module, name, dialect in (
+        (finishing_postgresql, "_write_delivered", "postgresql"),
+        (finishing_postgresql, "_write_any", "postgresql"),
+        (finishing_sqlite, "_write_rows", "sqlite"),
     ):
-        careful: Statement = getattr(attempts, name)
+        careful: Statement = getattr(module, name)
         clause = careful._texts[dialect]
         sql = clause.element.text  # type: ignore[attr-defined]
         assert condition in sql, "the condition to take out is not there"
         careless = copy(careful)
         careless._texts = {dialect: text(sql.replace(condition, "")).columns(**_RESULT[name])}  # type: ignore[dict-item]
-        monkeypatch.setattr(attempts, name, careless)
+        monkeypatch.setattr(module, name, careless)
 
 
 _RESULT: dict[str, dict[str, Any]] = {
     "_write_delivered": {"notification_id": Id, "is_mine": Boolean},
     "_write_any": {"notification_id": Id, "is_mine": Boolean},
-    "_write_sqlite": {"notification_id": Id},
+    "_write_rows": {"notification_id": Id},
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fieldpost.central.store.engine.database_url import open_store
-from fieldpost.central.store.notifications import claims, due, lists
+from fieldpost.central.store.notifications import claims, due, lists, targets
 from fieldpost.central.store.notifications.claims import Claimed, Share
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, Target, TargetStatus
@@ -184,8 +184,8 @@ async def test_targets_are_fixed_by_the_first_claim(centre: Centre, clock: Manua
     clock.advance(LEASE_S)
     [again] = await centre.claim("b")
     assert again.notification.targets == (Target("old@example.org", TargetStatus.DUE),)
-    assert await centre.store.read(claims.targets_of, [sent]) == {sent: [Target("old@example.org")]}
-    assert await centre.store.read(claims.targets_of, []) == {}
+    assert await centre.store.read(targets.targets_of, [sent]) == {sent: [Target("old@example.org")]}
+    assert await centre.store.read(targets.targets_of, []) == {}
 
 
 @pytest.mark.req("DEC-07")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from fieldpost.central.store.notifications import attempts, claims
+from fieldpost.central.store.notifications import claims, finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core import lifecycle
@@ -78,7 +78,7 @@ async def test_the_end_of_an_attempt_touches_no_index_of_attempts_and_targets(
     ]
 
     def work(conn: Connection) -> list[tuple[int, int]]:
-        assert attempts.apply(conn, "a", ends, new_ids(clock.now(), os.urandom(20 * COUNT))) == set()
+        assert finishing.apply(conn, "a", ends, new_ids(clock.now(), os.urandom(20 * COUNT))) == set()
         return [updates_of(conn, table) for table in ("attempts", "targets")]
 
     assert await written.store.write(work) == [(COUNT, COUNT)] * 2

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fieldpost.central.store.notifications import attempts
+from fieldpost.central.store.notifications import finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core import lifecycle
@@ -38,7 +38,7 @@ def retrying(claimed: Claimed, clock: ManualClock) -> Finished:
 
 async def apply(centre: Centre, owner: str, *ends: Finished) -> set[str]:
     event_ids = new_ids(centre.clock.now(), os.urandom(20 * len(ends)))
-    return await centre.store.write(attempts.apply, owner, ends, event_ids)
+    return await centre.store.write(finishing.apply, owner, ends, event_ids)
 
 
 @pytest.mark.req("DEC-06")

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, Row, Text
+from sqlalchemy import BigInteger, Connection, Integer, Row
 from sqlalchemy.types import NullType, TypeEngine
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications import due
+from fieldpost.central.store.notifications.targets import targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
 from fieldpost.core.lanes import Lane
@@ -114,15 +115,6 @@ _fix_targets = Statement(
         and not exists (select 1 from targets t where t.notification_id = n.notification_id)
     """,
     lists={"ids": "id"},
-)
-
-_targets = Statement(
-    """
-    select notification_id, address, status, error from targets
-    where notification_id {any:ids} order by notification_id, address
-    """,
-    lists={"ids": "id"},
-    result={"notification_id": Id, "address": Text, "status": Text, "error": Text},
 )
 
 _HELD_CLAIMS: Mapping[str, ParameterKind] = {"notification_id": "id", "claim_token": "int"}
@@ -272,11 +264,6 @@ def void_all(conn: Connection) -> None:
     _void.run(conn)
 
 
-def targets_of(conn: Connection, ids: Collection[str]) -> dict[str, list[Target]]:
-    """The targets of these notifications, in order of address."""
-    return _by_id(_targets.run(conn, ids=list(ids)) if ids else [])
-
-
 def _take_all(
     conn: Connection, owner: str, ids: list[str], lease_s: float, now: datetime | None, *, lone: bool = False
 ) -> list[Claimed]:
@@ -305,10 +292,3 @@ def _claimed(conn: Connection, taken: Sequence[Row[Any]], *, is_lone: bool) -> l
         )
         for row in taken
     ]
-
-
-def _by_id(found: Sequence[Row[Any]]) -> dict[str, list[Target]]:
-    targets: dict[str, list[Target]] = {}
-    for row in found:
-        targets.setdefault(row.notification_id, []).append(to_core.target(row))
-    return targets

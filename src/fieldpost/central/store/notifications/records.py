@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.central.store.notifications.attempts import settle_targets
-from fieldpost.central.store.notifications.claims import targets_of
+from fieldpost.central.store.notifications.targets import settle_targets, targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.tables import notifications
 from fieldpost.core.explain import ClaimState
@@ -39,6 +39,7 @@ _CHANGE: Mapping[str, ParameterKind] = {
     "held_by": "text",
     "held_reason": "text",
 }
+_of_transition = attrgetter(*(name for name in _CHANGE if name != "status"))
 _change_many = Statement(
     f"""
     update notifications set {", ".join(f"{name} = u.{name}" for name in _CHANGE)},
@@ -108,4 +109,4 @@ def change_many(conn: Connection, changes: Sequence[tuple[Notification, Transiti
 
 
 def _change(t: Transition) -> tuple[Any, ...]:
-    return t.status.value, *(getattr(t, name) for name in _CHANGE if name != "status")
+    return t.status.value, *_of_transition(t)

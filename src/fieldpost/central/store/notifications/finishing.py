@@ -1,0 +1,36 @@
+"""Ending attempts: the rows, their targets, attempts and audit entries change in one transaction.
+
+A row changes only under the token that it was claimed with. The result of an attempt whose row another node has taken
+over meanwhile is late: it is audited as late and changes nothing.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from fieldpost.central.store.notifications import audit, finishing_postgresql, finishing_sqlite
+from fieldpost.central.store.notifications.attempts import Finished
+from fieldpost.central.store.notifications.finishing_sqlite import entry
+from fieldpost.core.audit import AuditStatus
+
+
+def apply(conn: Connection, owner: str, finished: Sequence[Finished], event_ids: Sequence[str]) -> set[str]:
+    """Write these results; the ids whose claim was lost, for which only a late audit entry was written.
+
+    `event_ids` are two per result: for the attempt's audit entry, and for the terminal one where there is one.
+    """
+    write = finishing_sqlite.write if conn.dialect.name == "sqlite" else finishing_postgresql.write
+    owned, ended = write(conn, owner, finished, event_ids)
+    # A late result is recorded on its own attempt, unless that has an end already: then this is the second run of a
+    # transaction whose COMMIT succeeded without an answer, and nothing is left to record.
+    late = [
+        (f, event_id)
+        for f, event_id in zip(finished, event_ids[::2], strict=True)
+        if f.claim not in owned and f.claim in ended
+    ]
+    audit.add_for_notifications(
+        conn,
+        owner,
+        [entry(event_id, f, AuditStatus.SKIPPED, f"late result, nothing changed: {f.outcome}") for f, event_id in late],
+    )
+    return {f.notification_id for f, _ in late}

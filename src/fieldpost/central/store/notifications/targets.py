@@ -1,0 +1,55 @@
+"""Targets of notifications: read them, and write their status."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from sqlalchemy import Connection, Text
+
+from fieldpost.central.store.engine.column_types import Id
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
+from fieldpost.central.store.schema import rows as to_core
+from fieldpost.core.lifecycle import Transition
+from fieldpost.core.notification import Target
+
+_targets = Statement(
+    """
+    select notification_id, address, status, error from targets
+    where notification_id {any:ids} order by notification_id, address
+    """,
+    lists={"ids": "id"},
+    result={"notification_id": Id, "address": Text, "status": Text, "error": Text},
+)
+
+_TARGETS: Mapping[str, ParameterKind] = {
+    "notification_id": "id",
+    "address": "text",
+    "status": "text",
+    "error": "text",
+    "settled_at": "moment",
+}
+_settle = Statement(
+    """
+    update targets set status = u.status, error = u.error, settled_at = u.settled_at
+    from {rows} where targets.notification_id = u.notification_id and targets.address = u.address
+    """,
+    rows=_TARGETS,
+)
+
+
+def settle_targets(conn: Connection, changes: Collection[tuple[str, Transition, datetime]]) -> None:
+    """Write the targets that these transitions change, each with the time of its transition."""
+    rows = [
+        (notification_id, target.address, target.status.value, target.error, at)
+        for notification_id, transition, at in changes
+        for target in transition.targets
+    ]
+    if rows:
+        _settle.run(conn, rows)
+
+
+def targets_of(conn: Connection, ids: Collection[str]) -> dict[str, list[Target]]:
+    """The targets of these notifications, ordered by address."""
+    targets: dict[str, list[Target]] = {}
+    for row in _targets.run(conn, ids=list(ids)) if ids else []:
+        targets.setdefault(row.notification_id, []).append(to_core.target(row))
+    return targets
