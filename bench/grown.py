@@ -35,7 +35,8 @@ from fieldpost.central.store.engine.database_url import open_store, parse_url
 from fieldpost.central.store.engine.sqlite_store import sqlite_module
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.migrate import schema_of, upgrade_async
-from fieldpost.central.store.schema.tables import metadata, notifications
+from fieldpost.central.store.schema.notification_tables import notifications
+from fieldpost.central.store.schema.tables import metadata
 from fieldpost.central.store.search import terms
 from fieldpost.core.times import from_microseconds, to_microseconds
 

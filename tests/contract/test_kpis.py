@@ -15,8 +15,9 @@ from sqlalchemy import Connection, insert, select
 
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.schema.notification_tables import notifications
+from fieldpost.central.store.schema.search_tables import search_backlog
 from fieldpost.central.store.schema.site_tables import cached_calls
-from fieldpost.central.store.schema.tables import notifications, search_backlog
 from fieldpost.central.store.search import notifications as notification_search
 from fieldpost.central.store.search import terms
 from fieldpost.central.store.sites import sites

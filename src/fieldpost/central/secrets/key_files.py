@@ -18,7 +18,7 @@ from sqlalchemy import Connection, insert, select
 
 from fieldpost.central.secrets.keyring import KEY_BYTES, Keyring, key_text, parse_keys
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.schema.tables import secret_keys
+from fieldpost.central.store.schema.list_tables import secret_keys
 from fieldpost.core.errors import ConfigError
 
 KEY_FILE = "secret.key"

@@ -9,7 +9,7 @@ from fieldpost.central.commands.open_intents import OpenIntents
 from fieldpost.central.operate.intents import IntentOptions, Intents
 from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.store.notifications import audit
-from fieldpost.central.store.schema.tables import audit as audit_table
+from fieldpost.central.store.schema.audit_tables import audit as audit_table
 from fieldpost.central.store.sites import intents
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import ConfigError, Conflict, Denied, InvalidInput, NotFound

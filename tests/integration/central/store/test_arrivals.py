@@ -219,7 +219,7 @@ async def test_a_row_has_room_for_data_of_its_type(centre: Centre) -> None:
 
 def bury(conn: Connection, purged: Submission, now: datetime) -> None:
     """Leave a tombstone, as the purge does."""
-    from fieldpost.central.store.schema.tables import tombstones
+    from fieldpost.central.store.schema.notification_tables import tombstones
 
     conn.execute(
         tombstones.insert().values(

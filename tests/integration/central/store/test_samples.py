@@ -7,7 +7,7 @@ from sqlalchemy import Connection, func, select
 
 from fieldpost.central.store.figures import samples
 from fieldpost.central.store.figures.samples import ALL_SITES
-from fieldpost.central.store.schema.tables import samples as table
+from fieldpost.central.store.schema.node_tables import samples as table
 from fieldpost.core.kpi import KPIS, NOTHING, Snapshot
 from support.centre import Centre
 

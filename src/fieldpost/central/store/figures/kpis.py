@@ -13,7 +13,8 @@ from sqlalchemy import BigInteger, Connection, Text, select
 from fieldpost.central.store.engine.column_types import Moment
 from fieldpost.central.store.engine.statement import Statement, database_time
 from fieldpost.central.store.notifications.due import IS_OVERDUE
-from fieldpost.central.store.schema.tables import IS_TERMINAL, IS_UNDELIVERED, IS_WAITING, sites
+from fieldpost.central.store.schema.notification_tables import IS_TERMINAL, IS_UNDELIVERED, IS_WAITING
+from fieldpost.central.store.schema.site_tables import sites
 from fieldpost.central.store.sites import cached_calls
 from fieldpost.core.kpi import NOTHING, Snapshot, Thresholds
 from fieldpost.core.notification import Status

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection, select
 
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.tables import nodes
+from fieldpost.central.store.schema.node_tables import nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from fieldpost.central.store.engine.column_types import Moment
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.tables import samples
+from fieldpost.central.store.schema.node_tables import samples
 from fieldpost.core.kpi import KPIS, KpiValues, Snapshot
 
 ALL_SITES = ""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, insert
 
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.central.store.schema.tables import audit
+from fieldpost.central.store.schema.audit_tables import audit
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
 
 

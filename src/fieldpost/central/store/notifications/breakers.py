@@ -9,7 +9,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.tables import IS_CLAIMABLE, breakers
+from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, breakers
 from fieldpost.core.breaker import Breaker, BreakerState
 
 CHANGES_MAX = 20

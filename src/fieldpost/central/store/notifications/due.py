@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.tables import IS_CLAIMABLE, IS_SUSPECT
+from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, IS_SUSPECT
 from fieldpost.core.lanes import Lane
 
 IS_OVERDUE = f"""due_at < :overdue_before and (created_at <= due_at or created_at < :overdue_before)

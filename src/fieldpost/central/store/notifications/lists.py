@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection, delete, insert, null, select, update
 
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.tables import channels, list_targets, lists
+from fieldpost.central.store.schema.list_tables import channels, list_targets, lists
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel, Directory, NotificationList
 from fieldpost.core.retry import RetryPolicy, parse, to_text

@@ -11,7 +11,7 @@ from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications.targets import settle_targets, targets_of
 from fieldpost.central.store.schema import rows as to_core
-from fieldpost.central.store.schema.tables import notifications
+from fieldpost.central.store.schema.notification_tables import notifications
 from fieldpost.core.explain import ClaimState
 from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification

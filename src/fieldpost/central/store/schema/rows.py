@@ -1,11 +1,11 @@
-"""Table rows to core values: the one place that knows both."""
+"""Conversion of table rows to core values."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Row
 
-from fieldpost.central.store.schema.tables import notifications
+from fieldpost.central.store.schema.notification_tables import notifications
 from fieldpost.core.notification import Notification, Provenance, Status, Summary, Target, TargetStatus
 
 NOTIFICATION_COLUMNS = (
@@ -22,7 +22,7 @@ SUMMARY_COLUMNS = ", ".join(SUMMARY_TYPES)
 
 
 def notification(row: Row[Any], targets: Iterable[Target] = ()) -> Notification:
-    """The row begins with NOTIFICATION_COLUMNS; taken by position, since a claim makes thousands of these a second."""
+    """The row starts with NOTIFICATION_COLUMNS, read by position: a claim converts thousands of rows per second."""
     (
         notification_id,
         type_,

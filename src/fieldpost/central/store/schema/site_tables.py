@@ -1,7 +1,7 @@
-"""The part of the schema that sites fill: the mirror of their cached calls, intents for them, and their health.
+"""Sites and their enrolments, the mirror of their cached calls, intents for them, and their health.
 
-The mirror is what a site reports of itself. Nothing that an operator does at central edits it: an act becomes an intent
-for the site, and the mirror changes when the site tells of it.
+The mirror holds only what a site reports. An operator's action never edits it: the action becomes an intent for the
+site, and the mirror changes when the site reports the result.
 """
 
 from sqlalchemy import (
@@ -10,24 +10,48 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Float,
+    ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     Table,
     Text,
     text,
 )
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
-from fieldpost.central.store.schema.naming import metadata
+from fieldpost.central.store.schema.base import metadata, partial_index
+
+sites = Table(
+    "sites",
+    metadata,
+    Column("site_name", Text, primary_key=True),
+    Column("created_at", Moment, nullable=False),
+    Column("last_seen_at", Moment),
+    Column("revoked_at", Moment),
+)
+
+enrolments = Table(
+    "enrolments",
+    metadata,
+    Column("prefix", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("site_name", Text, ForeignKey("sites.site_name"), nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("ended_at", Moment),  # when it was used or replaced
+    Index("ix_enrolments_site_name", "site_name"),
+)
 
 site_mirrors = Table(
     "site_mirrors",
     metadata,
     Column("site", Text, primary_key=True),
-    Column("incarnation", Text, nullable=False),  # which buffer file it is
-    Column("cursor", BigInteger, nullable=False),  # all changes up to this one are in the mirror
-    Column("high", BigInteger, nullable=False, server_default="0"),  # the newest change that was heard of
-    Column("round", BigInteger, nullable=False),  # grows when the buffer is read anew from its beginning
+    Column("incarnation", Text, nullable=False),  # identity of the buffer file
+    Column("cursor", BigInteger, nullable=False),  # the mirror has all changes up to this one
+    Column("high", BigInteger, nullable=False, server_default="0"),  # the newest change that the site has announced
+    Column("round", BigInteger, nullable=False),  # grows when the buffer is read again from the start
     Column("is_rereading", Boolean, nullable=False, server_default=text("false")),
     Column("forgotten", BigInteger, nullable=False, server_default="0"),
     Column("reconciled_at", Moment),
@@ -59,12 +83,12 @@ cached_calls = Table(
     Column("script", Text),
     Column("execution_id", Text),
     Column("parent_execution_id", Text),
-    Column("created_at", Moment),  # these three by the site's clock: shown, and used for nothing else
+    Column("created_at", Moment),  # these three by the site's clock, only for display
     Column("updated_at", Moment),
     Column("terminal_at", Moment),
     Column("version", BigInteger, nullable=False),
     Column("round", BigInteger, nullable=False),
-    Column("first_seen_at", Moment, nullable=False),  # from here on by central's clock
+    Column("first_seen_at", Moment, nullable=False),  # this and the following by central's clock
     Column("received_at", Moment, nullable=False),
     Column("begun_at", Moment, nullable=False),
     Column("ended_at", Moment),
@@ -75,29 +99,10 @@ cached_calls = Table(
     CheckConstraint("retry_count >= 0 and version >= 1 and round >= 1", "counts"),
     Index("ix_cached_calls_seen", "first_seen_at", "call_id"),
     Index("ix_cached_calls_site", "site", "first_seen_at", "call_id"),
-    Index(
-        "ix_cached_calls_live",
-        "site",
-        "begun_at",
-        postgresql_where=text(IS_LIVE_CALL),
-        sqlite_where=text(IS_LIVE_CALL),
-    ),
-    Index(
-        "ix_cached_calls_parked",
-        "site",
-        "first_seen_at",
-        postgresql_where=text(IS_PARKED_CALL),
-        sqlite_where=text(IS_PARKED_CALL),
-    ),
-    Index(
-        "ix_cached_calls_ended",
-        "ended_at",
-        "status",
-        "site",
-        postgresql_where=text(IS_ENDED),
-        sqlite_where=text(IS_ENDED),
-    ),
-    Index("ix_cached_calls_gone", "gone_at", postgresql_where=text(IS_GONE), sqlite_where=text(IS_GONE)),
+    partial_index("ix_cached_calls_live", "site", "begun_at", where=IS_LIVE_CALL),
+    partial_index("ix_cached_calls_parked", "site", "first_seen_at", where=IS_PARKED_CALL),
+    partial_index("ix_cached_calls_ended", "ended_at", "status", "site", where=IS_ENDED),
+    partial_index("ix_cached_calls_gone", "gone_at", where=IS_GONE),
 )
 
 IS_OPEN = "state in ('waiting', 'sent')"
@@ -128,16 +133,11 @@ intents = Table(
     CheckConstraint("(state in ('done', 'expired')) = (outcome is not null)", "outcome_state"),
     CheckConstraint("(state in ('waiting', 'sent')) = (done_at is null)", "done"),
     CheckConstraint("state <> 'sent' or sent_at is not null", "sent"),
-    Index("ix_intents_open", "site", "intent_id", postgresql_where=text(IS_OPEN), sqlite_where=text(IS_OPEN)),
+    partial_index("ix_intents_open", "site", "intent_id", where=IS_OPEN),
     Index("ix_intents_created", "created_at", "intent_id"),
     Index("ix_intents_site", "site", "created_at", "intent_id"),
-    Index(
-        "ix_intents_message",
-        "message_id",
-        postgresql_where=text("message_id is not null"),
-        sqlite_where=text("message_id is not null"),
-    ),
-    Index("ix_intents_done", "done_at", postgresql_where=text(IS_DONE), sqlite_where=text(IS_DONE)),
+    partial_index("ix_intents_message", "message_id", where="message_id is not null"),
+    partial_index("ix_intents_done", "done_at", where=IS_DONE),
 )
 
 site_health = Table(
@@ -147,7 +147,7 @@ site_health = Table(
     Column("received_at", Moment, nullable=False),
     Column("report", Json, nullable=False),
     Column("clock_offset_s", Float, nullable=False),
-    Column("sampled_at", Moment),  # when its figures were last kept, and which
+    Column("sampled_at", Moment),  # the last sample in site_health_samples
     Column("sampled", Json),
 )
 

@@ -26,7 +26,7 @@ from sqlalchemy import Boolean, Connection, Integer
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.notifications.audit import to_entry
-from fieldpost.central.store.schema.tables import IS_ACTION, IS_FAILURE, audit
+from fieldpost.central.store.schema.audit_tables import IS_ACTION, IS_FAILURE, audit
 from fieldpost.core.audit import AuditEntry, AuditStatus
 from fieldpost.core.search.audit_filter import ACTIONS, ERRORS, AuditFilter
 from fieldpost.core.search.page_key import PageKey

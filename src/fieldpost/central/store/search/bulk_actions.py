@@ -11,7 +11,7 @@ from sqlalchemy.types import TypeEngine
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.central.store.schema.tables import bulk_actions
+from fieldpost.central.store.schema.audit_tables import bulk_actions
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome, Tried
 from fieldpost.core.notification import Status
 from fieldpost.core.search.page_key import PageKey

@@ -28,8 +28,8 @@ from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.notifications.due import IS_OVERDUE
 from fieldpost.central.store.schema import rows as to_core
+from fieldpost.central.store.schema.notification_tables import IS_UNDELIVERED
 from fieldpost.central.store.schema.rows import SUMMARY_COLUMNS, SUMMARY_TYPES
-from fieldpost.central.store.schema.tables import IS_UNDELIVERED
 from fieldpost.central.store.search import terms
 from fieldpost.central.store.search.postings import places
 from fieldpost.core.notification import Status, Summary

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Connection, Text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.tables import IS_CLAIMABLE, IS_HELD, IS_UNDELIVERED
+from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, IS_HELD, IS_UNDELIVERED
 from fieldpost.central.store.search.notifications import IN_RANGE, NEWEST_FIRST, bounds
 from fieldpost.core.notification import list_key
 from fieldpost.core.search.notification_filter import Filter

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.account_tables import tokens
-from fieldpost.central.store.schema.tables import enrolments, sites
+from fieldpost.central.store.schema.site_tables import enrolments, sites
 
 
 @dataclass(frozen=True, slots=True)

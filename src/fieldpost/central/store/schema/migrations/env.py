@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection that `store.migrate` hands over, inside its transaction."""
+"""Alembic's entry point: runs on the connection that `schema.migrate` passes, inside its transaction."""
 
 from alembic import context
 

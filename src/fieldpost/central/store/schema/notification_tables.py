@@ -1,0 +1,162 @@
+"""Notifications with their targets and attempts, tombstones of purged ones, and breakers.
+
+The CHECK constraints repeat the invariants of `core.lifecycle`, so that no statement, ours or one typed by hand, can
+write a state that the rules do not know. A claim is not a status: its columns are beside the status, and taking a claim
+changes no indexed column, which keeps it cheap on PostgreSQL (a HOT update).
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
+
+from fieldpost.central.store.engine.column_types import Id, Json, Moment
+from fieldpost.central.store.schema.base import metadata, partial_index
+
+IS_CLAIMABLE = "due_at is not null and held_by is null"
+IS_HELD = "held_by is not null"
+IS_SUSPECT = "due_at is not null and orphan_count > 0"
+IS_UNDELIVERED = "status <> 'delivered'"
+IS_TERMINAL = "terminal_at is not null"
+IS_WAITING = "due_at is not null"
+
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("notification_id", Id, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("list_name", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("type_data", Json),
+    Column("status", Text, nullable=False),
+    Column("retry_count", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("source_site_id", Text, nullable=False),
+    Column("source_instance_id", Text),
+    Column("source_script", Text),
+    Column("origin_execution_id", Text),
+    Column("origin_parent_execution_id", Text),
+    Column("site_enqueued_at", Moment),
+    Column("site_enqueued_text", Text),  # the text that the site sent, if it is not a time
+    Column("created_at", Moment, nullable=False),
+    Column("last_attempt_at", Moment),
+    Column("next_attempt_at", Moment),
+    Column("delivered_at", Moment),
+    Column("terminal_at", Moment),
+    Column("due_at", Moment),
+    Column("delivery_key", Text, nullable=False),
+    Column("held_by", Text),
+    Column("held_reason", Text),
+    Column("claim_owner", Text),
+    Column("claim_token", BigInteger, nullable=False, server_default="0"),
+    Column("lease_until", Moment),
+    Column("orphan_count", Integer, nullable=False, server_default="0"),
+    Column("cycle", Integer, nullable=False, server_default="1"),
+    Column("cycle_started_at", Moment, nullable=False),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+    Column("digest", LargeBinary, nullable=False),
+    CheckConstraint("status in ('pending', 'retrying', 'delivered', 'parked', 'discarded')", "status"),
+    CheckConstraint("retry_count >= 0 and cycle >= 1 and version >= 1 and orphan_count >= 0", "counts"),
+    CheckConstraint("(status = 'retrying') = (next_attempt_at is not null)", "next_attempt"),
+    CheckConstraint("(status in ('pending', 'retrying')) = (due_at is not null)", "due"),
+    CheckConstraint("(status in ('pending', 'retrying')) = (terminal_at is null)", "terminal"),
+    CheckConstraint("(status = 'delivered') = (delivered_at is not null)", "delivered"),
+    CheckConstraint("status not in ('parked', 'retrying') or length(last_error) > 0", "error"),
+    CheckConstraint("held_by is null or status in ('pending', 'retrying')", "held"),
+    CheckConstraint("(claim_owner is null) = (lease_until is null)", "claim"),
+    CheckConstraint("claim_owner is null or status in ('pending', 'retrying')", "claim_live"),
+    partial_index("ix_notifications_claim", "status", "delivery_key", "due_at", where=IS_CLAIMABLE),
+    partial_index("ix_notifications_held", "held_by", "due_at", where=IS_HELD),
+    partial_index("ix_notifications_held_since", "cycle_started_at", where=IS_HELD),
+    partial_index("ix_notifications_suspect", "due_at", where=IS_SUSPECT),
+    Index("ix_notifications_created", "created_at", "notification_id"),
+    partial_index(
+        "ix_notifications_undelivered",
+        "status",
+        "created_at",
+        "notification_id",
+        "source_site_id",
+        where=IS_UNDELIVERED,
+    ),
+    # By site, so that what waits is counted as it lies and never sorted.
+    partial_index("ix_notifications_waiting", "source_site_id", "created_at", "due_at", where=IS_WAITING),
+    partial_index("ix_notifications_terminal", "terminal_at", "status", "source_site_id", where=IS_TERMINAL),
+    postgresql_with={"fillfactor": "80"},
+)
+
+targets = Table(
+    "targets",
+    metadata,
+    Column("notification_id", Id, ForeignKey("notifications.notification_id", ondelete="CASCADE"), primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("error", Text),
+    Column("settled_at", Moment),
+    CheckConstraint("status in ('due', 'delivered', 'failed')", "status"),
+    CheckConstraint("status <> 'failed' or length(error) > 0", "error"),
+    postgresql_with={"fillfactor": "60"},
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("notification_id", Id, ForeignKey("notifications.notification_id", ondelete="CASCADE"), primary_key=True),
+    Column("claim_token", BigInteger, primary_key=True),
+    Column("cycle", Integer, nullable=False),
+    Column("node_id", Text, nullable=False),
+    Column("is_lone", Boolean, nullable=False, server_default=text("false")),
+    Column("started_at", Moment, nullable=False),
+    Column("finished_at", Moment),
+    Column("outcome", Text),
+    Column("phase", Text),
+    Column("reply", Text),
+    Column("error", Text),
+    Column("duration_ms", BigInteger),
+    CheckConstraint(
+        "outcome in ('delivered', 'transient_failure', 'permanent_failure', 'uncertain', 'held', 'released')",
+        "outcome",
+    ),
+    CheckConstraint("(finished_at is null) = (outcome is null)", "finished"),
+    postgresql_with={"fillfactor": "60"},
+)
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    Column("notification_id", Id, primary_key=True),
+    Column("source_site_id", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("terminal_at", Moment, nullable=False),
+    Column("purged_at", Moment, nullable=False),
+    CheckConstraint("status in ('delivered', 'parked', 'discarded')", "status"),
+    Index("ix_tombstones_purged_at", "purged_at"),
+)
+
+breakers = Table(
+    "breakers",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("first_failure_at", Moment),
+    Column("last_failure_at", Moment),
+    Column("last_error", Text),
+    Column("open_until", Moment),
+    Column("probe_owner", Text),
+    Column("probe_until", Moment),
+    Column("version", BigInteger, nullable=False),
+    CheckConstraint("state in ('closed', 'open', 'half_open')", "state"),
+    CheckConstraint("state <> 'open' or open_until is not null", "open"),
+    CheckConstraint("(state = 'half_open') = (probe_owner is not null and probe_until is not null)", "probe"),
+)
