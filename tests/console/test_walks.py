@@ -98,14 +98,14 @@ async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(
     await question.get_by_role("button", name="Retry 500").click()
     await page.wait_for_url("**/bulk-actions/*")
     action_id = re.sub(r".*/bulk-actions/([0-9a-f-]+).*", r"\1", page.url)
-    progress = page.locator(".act-progress")
+    progress = page.locator(".action-progress")
 
     for said in (None, "200 of 500 done", "400 of 500 done", "500 of 500 done"):
         await front.centre.store.write(turn, action_id, now=front.clock.now())
         if said is not None:
             # By itself, without a reload.
             await expect(progress).to_contain_text(said)
-    await expect(page.locator(".act-state")).to_contain_text("Finished")
+    await expect(page.locator(".action-state")).to_contain_text("Finished")
     await expect(page.locator("main")).to_contain_text("the password was renewed")
     assert {(await front.centre.get(one)).status for one in (ids[0], ids[250], ids[499])} == {Status.PENDING}
 
@@ -170,10 +170,10 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
     await expect(page.get_by_role("heading", level=1)).to_contain_text("Discard 1 parked notification?")
     await page.get_by_label("Reason").fill("it is of yesterday")
     await page.get_by_role("button", name="Discard 1").click()
-    await expect(page.locator(".act-progress")).to_be_attached()
+    await expect(page.locator(".action-progress")).to_be_attached()
     await front.operate.bulk_actions.sweep()
     await page.reload()
-    await expect(page.locator(".act-progress")).to_contain_text("1 of 1 done")
+    await expect(page.locator(".action-progress")).to_contain_text("1 of 1 done")
 
     await page.goto("/notifications?status=parked")
     await expect(page.locator("tr[data-row]")).to_have_count(2)
@@ -185,10 +185,10 @@ async def test_with_scripts_blocked_many_are_retried_and_one_can_follow_how_far_
     await expect(page.locator(".error").first).to_be_visible()
     await page.get_by_label("Reason").fill("the password was renewed")
     await page.get_by_role("button", name="Retry 2").click()
-    await expect(page.locator(".act-progress")).to_be_attached()
+    await expect(page.locator(".action-progress")).to_be_attached()
     await front.operate.bulk_actions.sweep()
     await page.reload()
-    await expect(page.locator(".act-progress")).to_contain_text("2 of 2 done")
+    await expect(page.locator(".action-progress")).to_contain_text("2 of 2 done")
     statuses = [(await front.centre.get(one)).status for one in ids]
     assert sorted(statuses) == [Status.DISCARDED, Status.PENDING, Status.PENDING]
 

@@ -52,8 +52,8 @@ def test_lines_are_for_adapters_that_describe_nothing() -> None:
         with pytest.raises(InvalidInput, match="line"):
             channel_form.read(BARE, {"settings": wrong})
     error = InvalidInput("settings.invalid", "port must be a number", field="settings.port")
-    assert channel_form.told(error, BARE) == {"settings": "Port must be a number."}
-    assert channel_form.told(error, KIND) == {"settings.port": "Port must be a number."}
+    assert channel_form.errors_of(error, BARE) == {"settings": "Port must be a number."}
+    assert channel_form.errors_of(error, KIND) == {"settings.port": "Port must be a number."}
 
 
 def test_what_goes_back_into_a_form_holds_no_secret() -> None:

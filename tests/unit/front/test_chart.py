@@ -78,7 +78,7 @@ def test_the_rows_cut_the_plot_into_stretches_that_tell_them() -> None:
     bands = [row.band for row in reversed(drawn.rows)]
     assert [band.x for band in bands] == [WIDTH / 12 * place for place in range(12)]
     assert {band.width for band in bands} == {WIDTH / 12}
-    told = [drawn.told(row) for row in drawn.rows]
+    told = [drawn.describe(row) for row in drawn.rows]
     assert (told[0], told[1], told[-1]) == ("queue depth 2", "no data", "queue depth 7")
     assert chart((0, 3)).rows[0].values == ["3"], "the very end belongs to the last of them"
 

@@ -1,4 +1,4 @@
-"""One's own account: another password, and where one is logged in."""
+"""The user's own account: password, sessions, theme."""
 
 from starlette.responses import Response
 
@@ -20,10 +20,7 @@ from fieldpost.link import credentials
 
 THEME_S = 5 * 365 * 86400
 
-NOTICES = {
-    "password": "Password changed. Your other sessions have ended.",
-    "ended": "Session ended.",
-}
+NOTICES = {"password": "Password changed. Your other sessions have ended.", "ended": "Session ended."}
 
 
 async def page(request: PageRequest) -> Response:
@@ -63,7 +60,7 @@ async def end_session(request: PageRequest) -> Response:
     try:
         await request.backend.operate.logins.end(request.actor, session_id)
     except NotFound:
-        # Ended already, on another page or by its time: that is what was wanted.
+        # Already ended on another page or expired: the desired result.
         return redirect("/account", "ended")
     return logged_out(request) if session_id == _own_id(request) else redirect("/account", "ended")
 
@@ -106,7 +103,7 @@ _SYSTEMS = (
 
 
 def browser_of(agent: str | None) -> str:
-    """What a browser says of itself, as its owner would say it; a guess, for him to tell his sessions apart."""
+    """A short name for a browser, guessed from its User-Agent, to distinguish sessions."""
     if not agent:
         return "unknown"
     name = next((word for sign, word in _BROWSERS if sign in agent), None)

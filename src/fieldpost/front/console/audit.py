@@ -1,4 +1,4 @@
-"""The audit log: who did what, and what became of it; searched by what stands in the address, and carried away."""
+"""The audit log: search and export."""
 
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
@@ -13,7 +13,7 @@ from fieldpost.core.search.audit_filter import ERRORS, AuditFilter
 from fieldpost.core.search.filters import AUDIT_FILTERS
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.filters import Asked, address, read_filter
+from fieldpost.front.console.kit.filters import FilterQuery, address, read_filter
 from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 from fieldpost.front.files.audit import FORMATS, MEDIA_TYPES, file_name, to_file
 
@@ -32,7 +32,7 @@ _TONES = {
     AuditStatus.ATTEMPTED: ("calm", "↻"),
 }
 _PLACES = {"list": "/lists", "channel": "/channels", "site": "/sites", "bulk": "/bulk-actions"}
-"""Where one finds what an act (named noun.verb) was on."""
+"""The page of the object of an action (named noun.verb)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,25 @@ class AuditRow:
     site_path: str | None
     about_path: str | None
     fields: tuple[tuple[str, str], ...]
-    """All that it holds, in words."""
+    """All fields of the entry as text."""
 
 
 async def page(request: PageRequest) -> Response:
     query = request.http.query_params
-    asked = _asked(query)
+    parsed = _filter_query(query)
     cursor = query.get("cursor") or None
-    found = await request.backend.watch.audit.page(asked.wanted, cursor=cursor) if asked.is_readable else None
-    zoned = asked.read | ({"zone": asked.zone} if asked.zone else {})
+    found = await request.backend.watch.audit.page(parsed.wanted, cursor=cursor) if parsed.is_readable else None
+    zoned = parsed.read | ({"zone": parsed.zone} if parsed.zone else {})
     lines = [_line(entry, request) for entry in found.entries] if found else []
     ranged = {name: value for name, value in zoned.items() if name in ("from", "to", "zone")}
-    views = [(title, address(PATH, {**ranged, **fields}), _is_view(asked, fields)) for title, fields in VIEWS]
+    views = [(title, address(PATH, {**ranged, **fields}), _is_view(parsed, fields)) for title, fields in VIEWS]
     is_view = any(is_current for *_, is_current in views) and not ranged
     return request.page(
         "audit.html",
-        200 if asked.is_readable else 422,
+        200 if parsed.is_readable else 422,
         found=found,
         lines=lines,
-        wanted=asked.wanted,
+        wanted=parsed.wanted,
         cursor=cursor,
         opened=query.get("open", ""),
         views=views,
@@ -76,37 +76,37 @@ async def page(request: PageRequest) -> Response:
         channels=list(AuditChannel),
         sites=[site.name for site in await request.backend.operate.sites.all()],
         formats=FORMATS,
-        query=urlencode(asked.read, doseq=True),
-        is_filtered=bool(asked.given),
-        has_more=not is_view and bool(asked.given.keys() - {"actor", "target", "site", "about"}),
-        zone=asked.zone,
-        given=asked.given,
-        errors=asked.errors,
+        query=urlencode(parsed.read, doseq=True),
+        is_filtered=bool(parsed.given),
+        has_more=not is_view and bool(parsed.given.keys() - {"actor", "target", "site", "about"}),
+        zone=parsed.zone,
+        given=parsed.given,
+        errors=parsed.errors,
         link_with=lambda **more: address(PATH, zoned, **more),
         here=address(PATH, zoned, cursor=cursor, open=query.get("open")),
     )
 
 
 async def export(request: PageRequest) -> Response:
-    """The whole of what the filter finds, as a file. By POST, since that it was taken is on record."""
+    """All matching entries as a file. By POST, because the export itself is audited."""
     form = await request.form()
     format_ = form.get("format", "")
     if format_ not in FORMATS:
         raise InvalidInput("export.format", f"format must be {' or '.join(FORMATS)}", field="format")
-    asked = _asked(QueryParams(form.get("query", "")))
-    if not asked.is_readable:
+    parsed = _filter_query(QueryParams(form.get("query", "")))
+    if not parsed.is_readable:
         raise InvalidInput("filter.unreadable", "the filter is invalid", hint="set it again on the page")
-    exported = await request.backend.operate.audit.export(request.actor, asked.wanted)
+    exported = await request.backend.operate.audit.export(request.actor, parsed.wanted)
     headers = {"Content-Disposition": f'attachment; filename="{file_name(format_, exported.as_of)}"'}
     return StreamingResponse(to_file(exported, format_), headers=headers, media_type=MEDIA_TYPES[format_])
 
 
-def _asked(query: QueryParams) -> Asked[AuditFilter]:
+def _filter_query(query: QueryParams) -> FilterQuery[AuditFilter]:
     return read_filter(query, AUDIT_FILTERS, AuditFilter.parse)
 
 
-def _is_view(asked: Asked[AuditFilter], fields: AuditFields) -> bool:
-    return {name: set(value) for name, value in asked.read.items() if name not in ("from", "to")} == {
+def _is_view(parsed: FilterQuery[AuditFilter], fields: AuditFields) -> bool:
+    return {name: set(value) for name, value in parsed.read.items() if name not in ("from", "to")} == {
         name: set(values) for name, values in fields.items()
     }
 
@@ -137,7 +137,7 @@ def _what(entry: AuditEntry) -> str:
 
 
 def _reason(entry: AuditEntry) -> str | None:
-    """Why, where whoever acted has said so."""
+    """The reason that the user gave, if any."""
     reason = entry.request_summary if entry.bulk_action_id else (entry.extra or {}).get("reason")
     return None if reason is None else str(reason)
 
@@ -176,7 +176,4 @@ def _fields(entry: AuditEntry) -> list[tuple[str, str]]:
 
 
 MENU = MenuLine("Audit log", PATH, "Records", "a")
-ROUTES = (
-    PageRoute("GET", PATH, page, Access.VIEWER),
-    PageRoute("POST", f"{PATH}/export", export, Access.ADMIN),
-)
+ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER), PageRoute("POST", f"{PATH}/export", export, Access.ADMIN))

@@ -1,4 +1,4 @@
-"""Bulk actions: which there were, how far each has come, and what it came to for each notification."""
+"""Bulk actions: list, progress, results per notification, cancel."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import address
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
 from fieldpost.front.console.new_bulk_action import PATH
-from fieldpost.front.console.notifications import PATH as OUTBOX
+from fieldpost.front.console.notifications import PATH as NOTIFICATIONS
 
 NOTICES = {
     "started": "Started. The action continues in the background; you can leave this page.",
@@ -51,24 +51,24 @@ async def _one(
     try:
         story = await watch.story(action_id, outcome=outcome, cursor=cursor)
     except InvalidInput as error:
-        # The act is there all the same; only this part of its rows is not.
+        # Show the action itself; only the requested part of its rows is invalid.
         errors, status = field_errors(error), 422
         story = await watch.story(action_id)
         outcome = cursor = None
-    act = story.act
+    action = story.act
     path = f"{PATH}/{action_id}"
     return request.page(
         "bulk_action.html",
         status,
         story=story,
-        act=act,
+        action=action,
         as_of=story.as_of,
-        remaining=act.remaining(story.as_of),
-        about=about(act),
-        shown_by=shown_by(act),
-        next_steps=_next_steps(act),
-        stages=_stages(act),
-        outcomes=_outcomes(act, path),
+        remaining=action.remaining(story.as_of),
+        about=about(action),
+        shown_by=shown_by(action),
+        next_steps=_next_steps(action),
+        stages=_stages(action),
+        outcomes=_outcomes(action, path),
         outcome=outcome,
         cursor=cursor,
         rows_path=lambda **more: address(path, {}, outcome=outcome, **more),
@@ -79,31 +79,33 @@ async def _one(
     )
 
 
-def about(act: BulkAction) -> str:
-    """What the act is about, in words."""
-    if act.wanted is None:
+def about(action: BulkAction) -> str:
+    """The selection of the action as text."""
+    if action.wanted is None:
         return "a selection"
     words = {"list": "list", "site": "site", "type": "type", "subject": "subject", "error": "error group"}
-    said = [f"{word} {act.wanted[name]}" for name, word in words.items() if name in act.wanted]
+    said = [f"{word} {action.wanted[name]}" for name, word in words.items() if name in action.wanted]
     times = [
-        f"{word} {str(act.wanted[name])[:16]}Z" for name, word in (("from", "from"), ("to", "to")) if name in act.wanted
+        f"{word} {str(action.wanted[name])[:16]}Z"
+        for name, word in (("from", "from"), ("to", "to"))
+        if name in action.wanted
     ]
     return ", ".join(said + times) or "all parked"
 
 
-def shown_by(act: BulkAction) -> str | None:
-    """Where what still fits its filter is shown; nowhere for a selection."""
-    return None if act.wanted is None else address(OUTBOX, act.wanted)
+def shown_by(action: BulkAction) -> str | None:
+    """The URL of the notifications that still match its filter; None for a selection."""
+    return None if action.wanted is None else address(NOTIFICATIONS, action.wanted)
 
 
-def _next_steps(act: BulkAction) -> list[tuple[str, str, bool]]:
-    """What one can do about the rest of an act that ended before its end: a label, where it leads, whether it harms."""
-    if act.status not in (BulkStatus.HALTED, BulkStatus.CANCELLED) or not act.left:
+def _next_steps(action: BulkAction) -> list[tuple[str, str, bool]]:
+    """Follow-up actions for the rest of a halted or cancelled action: label, URL, whether destructive."""
+    if action.status not in (BulkStatus.HALTED, BulkStatus.CANCELLED) or not action.left:
         return []
-    fields = _rest(act)
+    fields = _rest(action)
     if fields is None:
         return []
-    back = f"{PATH}/{act.action_id}"
+    back = f"{PATH}/{action.action_id}"
     return [
         ("Retry in stages again…", address(NEW, {"verb": "retry", "pace": "stages", **fields}, back=back), False),
         ("Retry all anyway…", address(NEW, {"verb": "retry", **fields}, back=back), False),
@@ -111,46 +113,46 @@ def _next_steps(act: BulkAction) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _rest(act: BulkAction) -> Mapping[str, str | Sequence[str]] | None:
-    """The filter under which what it did not come to is found again."""
-    if act.wanted is not None:
-        return {name: value for name, value in act.wanted.items() if name != "status"}
-    came_back = (act.note or "").removeprefix("the same error came back: ")
-    return {"error": fingerprint_key(came_back)} if came_back != (act.note or "") else None
+def _rest(action: BulkAction) -> Mapping[str, str | Sequence[str]] | None:
+    """The filter that finds the notifications not processed."""
+    if action.wanted is not None:
+        return {name: value for name, value in action.wanted.items() if name != "status"}
+    came_back = (action.note or "").removeprefix("the same error came back: ")
+    return {"error": fingerprint_key(came_back)} if came_back != (action.note or "") else None
 
 
-def _stages(act: BulkAction) -> list[tuple[str, str, str]]:
-    """Of an act in stages: each by its name, what it is about, and how it stands."""
-    if not act.in_stages:
+def _stages(action: BulkAction) -> list[tuple[str, str, str]]:
+    """The stages of a staged action: name, note and state of each."""
+    if not action.in_stages:
         return []
-    ends = [*(min(end, act.total) for end in STAGE_ENDS), act.total]
+    ends = [*(min(end, action.total) for end in STAGE_ENDS), action.total]
     names = ("one", "ten more", "the rest")
     stages = []
     for number, (name, begin, end) in enumerate(zip(names, [0, *ends], ends, strict=False)):
         if begin >= end and number:
             continue
-        if act.stage > number or act.status is BulkStatus.FINISHED:
+        if action.stage > number or action.status is BulkStatus.FINISHED:
             standing, note = "done", f"{end - begin} done"
-        elif act.stage == number:
-            standing, note = _present_stage(act, end)
+        elif action.stage == number:
+            standing, note = _present_stage(action, end)
         else:
             standing, note = "ahead", f"{end - begin} not processed"
         stages.append((name, note, standing))
     return stages
 
 
-def _present_stage(act: BulkAction, end: int) -> tuple[str, str]:
-    if act.status is BulkStatus.HALTED:
+def _present_stage(action: BulkAction, end: int) -> tuple[str, str]:
+    if action.status is BulkStatus.HALTED:
         return "bad", "the same error occurred again"
-    if act.status is BulkStatus.CANCELLED:
+    if action.status is BulkStatus.CANCELLED:
         return "wait", "cancelled here"
-    return "here", "waiting for delivery results" if act.settled >= end else "retrying"
+    return "here", "waiting for delivery results" if action.settled >= end else "retrying"
 
 
-def _outcomes(act: BulkAction, path: str) -> list[tuple[str, int, str, str | None]]:
-    """The rows by what they came to: a word, how many, where they are shown, and the name of the outcome."""
-    counts = {RowOutcome.DONE: act.done, RowOutcome.CONFLICT: act.conflicts, RowOutcome.GONE: act.gone}
-    every = ("all", act.total, path, None)
+def _outcomes(action: BulkAction, path: str) -> list[tuple[str, int, str, str | None]]:
+    """The tabs by outcome: label, count, URL and outcome name."""
+    counts = {RowOutcome.DONE: action.done, RowOutcome.CONFLICT: action.conflicts, RowOutcome.GONE: action.gone}
+    every = ("all", action.total, path, None)
     return [every, *((o.value, count, address(path, {}, outcome=o.value), o.value) for o, count in counts.items())]
 
 

@@ -1,7 +1,7 @@
-"""The sites' cached calls as these last told, and what one can ask a site to do about parked ones.
+"""Cached calls of the sites as last reported, and requests to retry or discard parked ones.
 
-Nothing here changes the mirror: an act becomes an intent for the site, whose state is shown beside the call until the
-site itself tells what came of it.
+These pages do not change the mirror: an action becomes an intent for the site, shown next to the call until the site
+reports the result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,36 +39,36 @@ ID_LENGTH = 36
 
 async def page(request: PageRequest) -> Response:
     query = request.http.query_params
-    asked = read_filter(query, CALL_FILTERS, CallFilter.parse)
+    parsed = read_filter(query, CALL_FILTERS, CallFilter.parse)
     cursor = query.get("cursor") or None
-    found = await request.backend.watch.cached_calls.page(asked.wanted, cursor=cursor) if asked.is_readable else None
+    found = await request.backend.watch.cached_calls.page(parsed.wanted, cursor=cursor) if parsed.is_readable else None
     fleet = await request.backend.watch.sites.all()
     figures = (await request.backend.watch.kpis.now()).total
     calls = found.calls if found else ()
     open_requests = await request.backend.watch.cached_calls.asked(calls) if calls else {}
-    site = asked.wanted.site
+    site = parsed.wanted.site
     shown = {site} if site else {call.site for call in calls}
-    zoned: QueryFields = asked.read | ({"zone": asked.zone} if asked.zone else {})
+    zoned: QueryFields = parsed.read | ({"zone": parsed.zone} if parsed.zone else {})
     return request.page(
         "cached_calls.html",
-        200 if asked.is_readable else 422,
+        200 if parsed.is_readable else 422,
         found=found,
         as_of=found.as_of if found else fleet.as_of,
         cursor=cursor,
         open_requests=open_requests,
         actionable={call.report.call_id for call in calls if _is_actionable(call, open_requests)},
         stuck=_stuck(request, found),
-        wanted=asked.wanted,
-        zone=asked.zone,
-        given=asked.given,
-        errors=asked.errors,
+        wanted=parsed.wanted,
+        zone=parsed.zone,
+        given=parsed.given,
+        errors=parsed.errors,
         figures=figures,
         statuses=[status.value for status in CallStatus],
         categories=[category.value for category in Category if category.is_tracked],
         states={state.record.name: state for state in fleet.sites},
         mirrors=[state for state in fleet.sites if state.record.name in shown and (site or is_behind(state))],
         sites=[state.record.name for state in fleet.sites],
-        is_filtered=bool(asked.given),
+        is_filtered=bool(parsed.given),
         link_with=lambda **more: address(PATH, zoned, **more),
         here=address(PATH, zoned, cursor=cursor),
         call_path=call_path,
@@ -101,13 +101,13 @@ async def one(request: PageRequest) -> Response:
 
 
 async def confirm(request: PageRequest) -> Response:
-    """The question before a retry or discard of one call or several, with what is chosen."""
+    """Confirm the retry or discard of the selected calls."""
     query = request.http.query_params
     return await _confirm(request, query.get("verb", ""), _chosen(query.getlist("call")), query.get("next"))
 
 
 async def create_requests(request: PageRequest) -> Response:
-    """An intent for each chosen call, or for none."""
+    """Create an intent for each selected call, all or none."""
     form = await request.form()
     verb, chosen, reason = (
         form.get("verb", ""),
@@ -125,7 +125,7 @@ async def create_requests(request: PageRequest) -> Response:
 
 
 async def reconcile(request: PageRequest) -> Response:
-    """Have a site's calls read anew, from the beginning."""
+    """Read all calls of a site again."""
     form = await request.form()
     site = form.get("site", "")
     await request.backend.operate.intents.create(request.actor, site, IntentKind.RECONCILE)
@@ -133,7 +133,7 @@ async def reconcile(request: PageRequest) -> Response:
 
 
 async def query_parked(request: PageRequest) -> Response:
-    """Ask the site itself what is parked there; its answer stands on the intent's own page."""
+    """Query the parked calls of a site; the answer appears on the page of the intent."""
     form = await request.form()
     given = await request.backend.operate.intents.create(request.actor, form.get("site", ""), IntentKind.LIST_PARKED)
     return redirect(f"/intents/{given[0].intent_id}", "asked")
@@ -180,7 +180,7 @@ async def _confirm(
 
 
 def is_behind(state: SiteState) -> bool:
-    """Whether what the mirror says of this site may not be how it is there now."""
+    """Whether the mirror of this site may be out of date."""
     mirror = state.mirror
     if state.link is not LinkState.ONLINE or mirror is None:
         return True
@@ -204,7 +204,7 @@ def _stuck(request: PageRequest, found: CallPage | None) -> set[str]:
 
 
 def _is_actionable(call: CachedCall, open_requests: Mapping[tuple[str, str], Intent]) -> bool:
-    """Whether a person's word on it is wanted: it is parked, and the site has none yet."""
+    """Whether an operator can act on the call: it is parked and has no open intent."""
     intent = open_requests.get((call.site, call.report.call_id))
     is_asked = intent is not None and intent.state.is_open
     return call.report.status is CallStatus.PARKED and call.gone_at is None and not is_asked
@@ -218,7 +218,7 @@ def _kind(verb: str) -> IntentKind:
 
 
 def _chosen(lines: Iterable[str]) -> list[tuple[str, str]]:
-    """Site and id of each, in the order given, each once; a line holds the id and then the site."""
+    """Site and id of each selected call, without duplicates; a line is `ID SITE`."""
     chosen = []
     for line in lines:
         call_id, site = line[:ID_LENGTH], line[ID_LENGTH + 1 :]

@@ -1,4 +1,4 @@
-"""A channel as a form: its settings as fields where the adapter describes them, else as lines `name=value`."""
+"""The form of a channel: one field per setting if the adapter describes them, else lines of `name=value`."""
 
 import json
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ CLEAR = "clear."
 
 @dataclass(frozen=True, slots=True)
 class ChannelFields:
-    """What a form says of a channel: what is to be set, None for what is to go."""
+    """Settings and secrets to change; None removes one."""
 
     settings: dict[str, object]
     secrets: dict[str, object]
 
 
 def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = None) -> ChannelFields:
-    """Of a channel that is there only what differs from it; InvalidInput for lines that say nothing."""
+    """Parse the form; for an existing channel, only the differences. InvalidInput for invalid lines."""
     present = dict(channel.settings) if channel else {}
     wanted = _fields(kind, form) if kind.fields else _lines(form.get("settings", ""))
     settings: dict[str, object] = {n: v for n, v in wanted.items() if v is not None and present.get(n) != v}
@@ -37,7 +37,7 @@ def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = N
 
 
 def shown(kind: ChannelType, channel: Channel) -> dict[str, str]:
-    """Its settings as a form's fields hold them."""
+    """The settings as values of form fields."""
     if not kind.fields:
         return {"settings": "\n".join(f"{name}={_as_line(value)}" for name, value in channel.settings.items())}
     return {SETTING + field.name: as_text(channel.settings.get(field.name)) for field in kind.plain_fields}
@@ -52,12 +52,12 @@ def as_text(value: object) -> str:
 
 
 def kept(form: Mapping[str, str]) -> dict[str, str]:
-    """What may be put back into the form: all but secrets, which are typed again."""
+    """The submitted fields except secrets, to fill the form again."""
     return {name: text for name, text in form.items() if not name.startswith(SECRET)}
 
 
-def told(error: FieldpostError, kind: ChannelType) -> dict[str, str]:
-    """At its field; where settings are lines, at those."""
+def errors_of(error: FieldpostError, kind: ChannelType) -> dict[str, str]:
+    """The error by form field."""
     errors = field_errors(error)
     if not kind.fields and (error.field or "").startswith(SETTING):
         return {"settings": next(iter(errors.values()))}
@@ -74,8 +74,7 @@ class TestStep:
 
 
 def steps(kind: ChannelType, channel: Channel, tested: Trial) -> list[TestStep]:
-    """The phases that this channel goes through, up to where the test came; none where the adapter names none, or ended
-    in one of its own."""
+    """The phases of the channel and how far the test came; empty if the failed phase is not a declared one."""
     phases = [p for p in kind.phases if not p.setting or channel.settings.get(p.setting) in p.values]
     if isinstance(tested.outcome, Delivered):
         return [TestStep(phase.title, "passed") for phase in phases]
@@ -102,7 +101,7 @@ def _fields(kind: ChannelType, form: Mapping[str, str]) -> dict[str, object]:
 
 
 def _value(field: SettingField, text: str) -> object:
-    """As what the adapter takes it for; what is no such number goes to the adapter as it is, which says so."""
+    """The value in the type that the adapter expects; an invalid number stays text, and the adapter rejects it."""
     if not text:
         return None
     try:
@@ -133,7 +132,7 @@ def _lines(text: str) -> dict[str, object]:
 
 
 def _plain(text: str) -> object:
-    """A JSON number, true, false, null or quoted text as such, and everything else as the text it is."""
+    """A JSON scalar, or the text itself if it is not JSON."""
     try:
         value: object = json.loads(text)
     except ValueError:
@@ -142,7 +141,7 @@ def _plain(text: str) -> object:
 
 
 def _as_line(value: object) -> str:
-    """So that `_plain` gives the value back."""
+    """The inverse of `_plain`."""
     if isinstance(value, str) and _plain(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Channels: the ways out, trouble first; one with its settings, its breaker and a test."""
+"""Channels: list, settings, breaker and test."""
 
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -77,7 +77,7 @@ async def add(request: PageRequest) -> Response:
             retry=form.get("retry", "").strip() or None,
         )
     except InvalidInput as error:
-        return _new(request, type_, 422, form, channel_form.told(error, kind))
+        return _new(request, type_, 422, form, channel_form.errors_of(error, kind))
     except Conflict as error:
         return _new(request, type_, 409, form, {"name": field_errors(error)[""]})
     return redirect(path_of(name), "added")
@@ -104,7 +104,7 @@ async def change(request: PageRequest) -> Response:
             retry=KEEP if retry == (to_text(found.retry) if found.retry else "") else retry or None,
         )
     except InvalidInput as error:
-        return await _one(request, 422, form, channel_form.told(error, kind))
+        return await _one(request, 422, form, channel_form.errors_of(error, kind))
     except Conflict as error:
         differs = [
             (setting, channel_form.as_text(found.settings.get(setting)), channel_form.as_text(value))
@@ -121,7 +121,7 @@ async def remove(request: PageRequest) -> Response:
 
 
 async def reset(request: PageRequest) -> Response:
-    """Close the breaker; what it held comes free."""
+    """Close the breaker and release held notifications."""
     await request.form()
     name = request.path("name")
     await request.backend.operate.breakers.reset(request.actor, channel_key(name))
@@ -129,7 +129,7 @@ async def reset(request: PageRequest) -> Response:
 
 
 async def test(request: PageRequest) -> Response:
-    """A test to one target; the page then tells what came of it, phase by phase."""
+    """Send a test to one target and show the result phase by phase."""
     form = await request.form()
     to = form.get("to", "").strip()
     try:
@@ -247,7 +247,7 @@ def path_of(name: str) -> str:
 
 
 def _brief(state: ChannelState, kinds: Mapping[str, object]) -> str:
-    """What tells channels of one type apart."""
+    """Settings that distinguish channels of one type."""
     shown = (channel_form.as_text(state.channel.settings.get(name)) for name in ("host", "url", "port", "from_address"))
     return ", ".join(text for text in shown if text) if state.channel.type in kinds else "adapter not installed"
 

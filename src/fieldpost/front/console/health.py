@@ -47,7 +47,7 @@ async def page(request: PageRequest) -> Response:
         at_sites=_AtSites(inputs.sites),
         sites_max=SITES_MAX,
         nodes=_nodes(inputs.centre),
-        acts=_running(await watch.bulk_actions.newest(ACTIONS_READ)),
+        actions=_running(await watch.bulk_actions.newest(ACTIONS_READ)),
         span=span,
         spans=SPANS.values(),
         charts=_charts(await watch.kpis.trends(span.length, span.step), span, snapshot),
@@ -107,8 +107,8 @@ def _nodes(centre: Centre) -> list[Node]:
     return (lost + running + others)[: max(NODES_MAX, len(lost) + len(running))]
 
 
-def _running(acts: Sequence[BulkAction]) -> list[BulkAction]:
-    return [act for act in acts if not act.status.has_ended]
+def _running(actions: Sequence[BulkAction]) -> list[BulkAction]:
+    return [action for action in actions if not action.status.has_ended]
 
 
 def _charts(found: Mapping[str, History], span: ChartSpan, snapshot: Snapshot) -> list[Chart]:

@@ -1,4 +1,4 @@
-"""What people asked of sites: what is open first, then what has ended; each with its state, outcome and answer."""
+"""Intents, the requests of operators to sites: open ones first, with state, outcome and answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ PATH = "/intents"
 OPEN = (IntentState.WAITING, IntentState.SENT)
 ENDED = (IntentState.DONE, IntentState.CANCELLED, IntentState.EXPIRED)
 
-# What sites answer to a look, in the order in which it is read; what a newer site adds comes after.
+# Columns of the answers to queries, in reading order; unknown columns of newer sites follow.
 _COLUMNS = (
     *("occurred_at", "rejected_at", "at", "severity", "kind", "category", "list_name", "subject", "target", "text"),
     *("message", "code", "error", "retry_count", "http_status", "last_error", "instance", "script"),
@@ -33,12 +33,12 @@ _TIMES = ("occurred_at", "rejected_at", "at", "created_at", "updated_at")
 
 async def page(request: PageRequest) -> Response:
     query = request.http.query_params
-    asked = read_filter(query, INTENT_FILTERS, _parse)
-    site, states = asked.wanted.get("site"), asked.wanted.get("states", ())
+    parsed = read_filter(query, INTENT_FILTERS, _parse)
+    site, states = parsed.wanted.get("site"), parsed.wanted.get("states", ())
     cursor = query.get("cursor") or None
     watch = request.backend.watch
     is_of_open, is_of_ended = (
-        asked.is_readable and (not states or any(state in some for state in states)) for some in (OPEN, ENDED)
+        parsed.is_readable and (not states or any(state in some for state in states)) for some in (OPEN, ENDED)
     )
     fleet = await watch.sites.all()
     opened: Sequence[Intent] = ()
@@ -47,22 +47,22 @@ async def page(request: PageRequest) -> Response:
     ended = await watch.cached_calls.intents(site=site, states=states or ENDED, cursor=cursor) if is_of_ended else None
     return request.page(
         "intents.html",
-        200 if asked.is_readable else 422,
+        200 if parsed.is_readable else 422,
         by_site=_by_site(opened),
         more_open=len(opened) == LIMIT_MAX,
         ended=ended.intents if ended else (),
-        next_path=address(PATH, asked.read, cursor=ended.next_cursor) if ended and ended.next_cursor else None,
-        first_path=address(PATH, asked.read) if cursor else None,
+        next_path=address(PATH, parsed.read, cursor=ended.next_cursor) if ended and ended.next_cursor else None,
+        first_path=address(PATH, parsed.read) if cursor else None,
         away=away(fleet),
         sites=[one.record.name for one in fleet.sites],
         states=[one.value for one in IntentState],
-        is_filtered=bool(asked.given),
-        given=asked.given,
-        errors=asked.errors,
+        is_filtered=bool(parsed.given),
+        given=parsed.given,
+        errors=parsed.errors,
         as_of=fleet.as_of,
         cursor=cursor,
         path=CALLS_PATH,
-        here=address(PATH, asked.read, cursor=cursor),
+        here=address(PATH, parsed.read, cursor=cursor),
         notice=request.notice(NOTICES),
     )
 
@@ -92,19 +92,19 @@ async def cancel(request: PageRequest) -> Response:
 
 
 def away(fleet: Fleet) -> set[str]:
-    """The sites that are not there now."""
+    """Names of the sites that are not online."""
     return {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
 
 
 def rows(intent: Intent) -> list[Mapping[str, Any]]:
-    """What the site answered, line by line, with times read; whatever is not as it should be is left out."""
+    """The rows of the answer, with times parsed; malformed rows are left out."""
     found = (intent.answer or {}).get("rows")
-    told = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
-    return [{name: _cell(name, value) for name, value in row.items()} for row in told]
+    valid = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return [{name: _cell(name, value) for name, value in row.items()} for row in valid]
 
 
 def columns(intent: Intent) -> list[str]:
-    """The columns in which any row says something, the known ones first."""
+    """The columns that are not empty, known ones first."""
     said = {name for row in rows(intent) for name, value in row.items() if value not in (None, "")}
     return [name for name in _COLUMNS if name in said] + sorted(said.difference(_COLUMNS))
 

@@ -1,4 +1,4 @@
-"""Many lists at once: a file pasted, what it would change, and then exactly that; and all lists as a file."""
+"""Import of lists from a file, with preview; export of all lists."""
 
 from starlette.responses import Response
 
@@ -15,7 +15,7 @@ from fieldpost.link.codec import check_json
 PATH = "/import/lists"
 EXPORT_PATH = "/export/lists"
 FORM_BYTES_MAX = 4 * 1024 * 1024
-"""What is larger goes by the command line, which takes four times as much."""
+"""The command line accepts files four times as large."""
 
 
 async def page(request: PageRequest) -> Response:
@@ -23,13 +23,13 @@ async def page(request: PageRequest) -> Response:
 
 
 async def preview(request: PageRequest) -> Response:
-    """What the file would change, and nothing done."""
+    """Show the changes of the file without applying them."""
     text = (await request.form(FORM_BYTES_MAX)).get("text", "")
     return await _preview(request, text)
 
 
 async def apply(request: PageRequest) -> Response:
-    """What was previewed, or nothing."""
+    """Apply the previewed changes, all or none."""
     form = await request.form(FORM_BYTES_MAX)
     text = form.get("text", "")
     try:
@@ -40,7 +40,7 @@ async def apply(request: PageRequest) -> Response:
 
 
 async def export(request: PageRequest) -> Response:
-    """All lists as a file; audited, since it holds everybody's address."""
+    """All lists as a file; audited, because it contains all addresses."""
     format_ = request.http.query_params.get("format", "csv")
     if format_ not in ("csv", "json"):
         raise InvalidInput("export.format", "format must be csv or json", field="format")
@@ -79,7 +79,7 @@ def _page(request: PageRequest, text: str, status: int = 200, **values: object) 
 
 
 def _specs(text: str) -> list[ListSpec]:
-    """The lists in the file: JSON if it begins like that, else CSV."""
+    """The lists in the file: JSON if it starts with a brace, else CSV."""
     if text.lstrip().startswith("{"):
         check_json(text.encode())
         return from_json(text)

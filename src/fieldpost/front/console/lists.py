@@ -1,4 +1,4 @@
-"""Lists: who hears of what. The table, one list with its form, and the question before one is removed."""
+"""Lists: table, form and removal."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute
 PATH = "/lists"
 NEW_PATH = "/new/list"
 FORM_BYTES_MAX = 2 * 1024 * 1024
-"""Room for as many targets as a list may have, as a browser sends them."""
+"""Enough for the maximum number of targets, URL-encoded."""
 NOTICES = {
     "added": "List added. Notifications to it are sent from now on.",
     "changed": "List saved. The change applies to notifications that have not been attempted yet.",
@@ -37,7 +37,7 @@ async def page(request: PageRequest) -> Response:
     channel_of = {name: state.channel.name for state in ways.channels for name in state.lists}
     blocked = {state.channel.name for state in ways.channels if state.is_blocked}
     lists = await request.backend.operate.lists.all()
-    # A list without a way out parks all that comes for it: that is to be seen first.
+    # Lists without a channel park everything, so they come first.
     lists.sort(key=lambda found: (found.name in channel_of, found.name))
     return request.page(
         "lists.html",
@@ -67,11 +67,7 @@ async def add(request: PageRequest) -> Response:
     try:
         added = await request.backend.operate.lists.add(
             request.actor,
-            ListSpec(
-                name=form.get("name", "").strip(),
-                type=form.get("type", "email"),
-                **_properties(form, targets),
-            ),
+            ListSpec(name=form.get("name", "").strip(), type=form.get("type", "email"), **_properties(form, targets)),
         )
     except InvalidInput as error:
         return await _form(request, None, 422, form, _errors(error, targets))
@@ -84,12 +80,7 @@ async def change(request: PageRequest) -> Response:
     form = await request.form(FORM_BYTES_MAX)
     name, targets = request.path("name"), _lines(form.get("targets", ""))
     try:
-        await request.backend.operate.lists.change(
-            request.actor,
-            name,
-            version_of(form),
-            **_properties(form, targets),
-        )
+        await request.backend.operate.lists.change(request.actor, name, version_of(form), **_properties(form, targets))
     except InvalidInput as error:
         found = await request.backend.operate.lists.get(name)
         return await _one(request, found, 422, form, _errors(error, targets))
@@ -118,8 +109,8 @@ async def _one(
 ) -> Response:
     waiting, parked = await request.backend.watch.notifications.of_list(found.name)
     values = {
-        "waiting": _said(waiting, "waiting"),
-        "parked": _said(parked, "parked"),
+        "waiting": _count_text(waiting, "waiting"),
+        "parked": _count_text(parked, "parked"),
         "conflict": conflict,
         "differs": differs,
         "notice": notice,
@@ -158,7 +149,7 @@ async def _form(
 
 
 async def _confirm_remove(request: PageRequest, found: NotificationList) -> Response:
-    waiting = _said((await request.backend.watch.notifications.of_list(found.name))[0], "waiting")
+    waiting = _count_text((await request.backend.watch.notifications.of_list(found.name))[0], "waiting")
     return request.confirm(
         title=f"Remove the list {found.name}?",
         text=(f"{waiting}: they are parked at the next attempt. " if waiting else "")
@@ -171,8 +162,8 @@ async def _confirm_remove(request: PageRequest, found: NotificationList) -> Resp
     )
 
 
-def _said(counted: Counted, word: str) -> str:
-    """How many there are, as far as one look tells; empty for none."""
+def _count_text(counted: Counted, word: str) -> str:
+    """The count as text, `N or more` if it was cut off; empty for zero."""
     if not counted.is_whole:
         return f"{number(counted.count)} or more {word}"
     return f"{number(counted.count)} {word}" if counted.count else ""
@@ -183,12 +174,12 @@ def path_of(name: str) -> str:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """What stands on each line that is not empty, with its number."""
+    """The non-empty lines with their numbers."""
     return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
 def _properties(form: Mapping[str, str], targets: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    """What a form says of a list, beside its name."""
+    """The properties in the form, except the name."""
     return {
         "targets": [text for _, text in targets],
         "channel": form.get("channel") or None,
@@ -203,18 +194,18 @@ def _sites(form: Mapping[str, str]) -> list[str] | None:
 
 
 def _errors(error: FieldpostError, targets: Sequence[tuple[int, str]]) -> dict[str, str]:
-    """At its field; of a target, by the line on which it stands."""
+    """The error by field; for a target, with its line number."""
     match = _TARGET.fullmatch(error.field or "")
     if match and int(match[1]) < len(targets):
         number, text = targets[int(match[1])]
         rule = error.message.partition(": ")[2] or error.message
         return {"targets": f"Line {number} ({text[:80]}): {rule}."}
-    told = field_errors(error)
-    return {"name": told["list_name"]} if "list_name" in told else told
+    errors = field_errors(error)
+    return {"name": errors["list_name"]} if "list_name" in errors else errors
 
 
 def _differs(found: NotificationList, form: Mapping[str, str], targets: Sequence[tuple[int, str]]) -> ListChange:
-    """What the form would make of the list as it is now, as far as it can be told before it is checked."""
+    """The difference between the current list and the form, before validation."""
     sites = _sites(form)
     mine = replace(
         found,
@@ -223,9 +214,9 @@ def _differs(found: NotificationList, form: Mapping[str, str], targets: Sequence
         park_uncertain=form.get("park_uncertain") == "true",
         allowed_sites=tuple(sorted(set(sites))) if sites else None,
     )
-    told = compare(found, mine)
+    change = compare(found, mine)
     is_other_rule = form.get("retry", "").strip() != (to_text(found.retry) if found.retry else "")
-    return replace(told, properties=(*told.properties, "retry")) if is_other_rule else told
+    return replace(change, properties=(*change.properties, "retry")) if is_other_rule else change
 
 
 MENU = MenuLine("Lists", PATH, "Set up", "l")

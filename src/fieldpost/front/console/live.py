@@ -1,4 +1,4 @@
-"""The stream by which an open page hears that something changed (server-sent events)."""
+"""Server-sent events that notify open pages of changes."""
 
 from collections.abc import AsyncIterator
 
@@ -8,13 +8,13 @@ from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.request import PageRequest, PageRoute
 
 PATH = "/live"
-ASK_EVERY = 10
-"""So often, in changes, it is asked whether the session still lasts."""
+CHECK_SESSION_EVERY = 10
+"""The session is checked once per this number of changes."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def stream(request: PageRequest) -> Response:
-    """Topics by their names, until the browser goes or the session ends."""
+    """Names of changed topics, until the browser disconnects or the session ends."""
     request.backend.change_feed.check_room()
     return StreamingResponse(_events(request), media_type="text/event-stream", headers=HEADERS)
 
@@ -24,14 +24,14 @@ async def _events(request: PageRequest) -> AsyncIterator[bytes]:
     beats = 0
     async for topics in request.backend.change_feed.changes():
         beats += 1
-        # Whoever was logged out meanwhile hears nothing more, within moments.
-        is_time_to_ask = not topics or beats % ASK_EVERY == 0
-        if is_time_to_ask and await _is_over(request):
+        # End the stream soon after a logout.
+        is_check_due = not topics or beats % CHECK_SESSION_EVERY == 0
+        if is_check_due and await _has_ended(request):
             return
         yield b"".join(b"event: %s\ndata:\n\n" % topic.encode() for topic in sorted(topics)) or b": still here\n\n"
 
 
-async def _is_over(request: PageRequest) -> bool:
+async def _has_ended(request: PageRequest) -> bool:
     return await request.backend.operate.accounts.by_session(request.secret or "", is_active=False) is None
 
 

@@ -1,4 +1,4 @@
-"""The question before a bulk action, with how many it is about and some of them; and its beginning."""
+"""Confirmation and start of a bulk action."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
-from fieldpost.front.console.notifications import PATH as OUTBOX
+from fieldpost.front.console.notifications import PATH as NOTIFICATIONS
 from fieldpost.front.console.notifications import fields_of
 
 PATH = "/bulk-actions"
@@ -31,21 +31,21 @@ _TEXTS = {
 _NOTHING_FITS = "No parked notification matches; they were retried or discarded in the meantime."
 
 BulkFields = Mapping[str, Sequence[str]]
-"""The fields of an address or a form, each with all its values."""
+"""All values of each field of a URL or form."""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkFormPreview:
-    """What an act would be about."""
+    """The notifications that a bulk action would process."""
 
     count: int
     is_whole: bool
     as_of: datetime
     samples: Sequence[Summary]
     fields: Sequence[tuple[str, str]]
-    """Those of the form that say so."""
+    """Hidden form fields that carry the selection."""
     changed: int = 0
-    """So many of a selection are no longer as they were seen, and are left out."""
+    """How many selected notifications have changed and are skipped."""
 
 
 async def ask(request: PageRequest) -> Response:
@@ -58,7 +58,7 @@ async def start(request: PageRequest) -> Response:
     verb = _verb(form)
     as_of = _one(form, "as_of")
     try:
-        act = await request.backend.operate.bulk_actions.start(
+        action = await request.backend.operate.bulk_actions.start(
             request.actor,
             verb,
             _chosen(form) or _filter(form),
@@ -71,11 +71,11 @@ async def start(request: PageRequest) -> Response:
         if error.field != "reason":
             raise
         return await _question(request, form, error)
-    return redirect(f"{PATH}/{act.action_id}", "started")
+    return redirect(f"{PATH}/{action.action_id}", "started")
 
 
 async def _question(request: PageRequest, given: BulkFields, error: InvalidInput | None = None) -> Response:
-    verb, back = _verb(given), local_path(_one(given, "back") or OUTBOX)
+    verb, back = _verb(given), local_path(_one(given, "back") or NOTIFICATIONS)
     chosen = _chosen(given)
     if _one(given, "of") == "selection" and not chosen:
         return _none_selected(request, verb, back)
@@ -163,7 +163,4 @@ def _one(given: BulkFields, name: str) -> str:
     return values[-1] if values else ""
 
 
-ROUTES = (
-    PageRoute("GET", f"{PATH}/new", ask, Access.OPERATOR),
-    PageRoute("POST", PATH, start, Access.OPERATOR),
-)
+ROUTES = (PageRoute("GET", f"{PATH}/new", ask, Access.OPERATOR), PageRoute("POST", PATH, start, Access.OPERATOR))

@@ -1,4 +1,4 @@
-"""One notification's page: where it stands and why, its way from script to inbox, and what an operator can do."""
+"""The page of a notification: explanation, progress, timeline, retry and discard."""
 
 import shlex
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ from fieldpost.front.console.kit.filters import address
 from fieldpost.front.console.kit.forms import local_path, version_of
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
 from fieldpost.front.console.notifications import NOT_DELIVERED, NOTICES
-from fieldpost.front.console.notifications import PATH as OUTBOX
+from fieldpost.front.console.notifications import PATH as NOTIFICATIONS
 
 FOLD = 240
-"""Replies and errors longer than this are folded."""
+"""Longer replies and errors are folded."""
 BODY_SHOWN = 20_000
-"""Of a longer body only so much is shown at first."""
+"""Longer bodies are cut at this length; the rest is folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """The same act by other means; whoever copies it brings his own token."""
+    """An action as a curl and a CLI command, to be run with the user's own token."""
 
     name: str
     curl: str
@@ -38,7 +38,7 @@ class ShellCommand:
 
 async def page(request: PageRequest) -> Response:
     back = request.http.query_params.get("back")
-    return await _page(request, back=local_path(back) if back else OUTBOX, notice=request.notice(NOTICES))
+    return await _page(request, back=local_path(back) if back else NOTIFICATIONS, notice=request.notice(NOTICES))
 
 
 async def retry(request: PageRequest) -> Response:
@@ -48,7 +48,7 @@ async def retry(request: PageRequest) -> Response:
             request.actor, request.path("notification_id"), version_of(form)
         )
     except NotAsSeen as error:
-        return await _too_late(request, form, error)
+        return await _conflict(request, form, error)
     return _back(request, form, "retried")
 
 
@@ -78,17 +78,12 @@ async def discard(request: PageRequest) -> Response:
             request.actor, request.path("notification_id"), version_of(form)
         )
     except NotAsSeen as error:
-        return await _too_late(request, form, error)
+        return await _conflict(request, form, error)
     return _back(request, form, "discarded")
 
 
 async def _page(
-    request: PageRequest,
-    status: int = 200,
-    *,
-    back: str,
-    notice: str | None = None,
-    too_late: NotAsSeen | None = None,
+    request: PageRequest, status: int = 200, *, back: str, notice: str | None = None, conflict: NotAsSeen | None = None
 ) -> Response:
     detail = await request.backend.watch.notifications.detail(request.path("notification_id"))
     n = detail.notification
@@ -108,9 +103,9 @@ async def _page(
         fold=FOLD,
         body_shown=BODY_SHOWN,
         back=back,
-        here=address(_path(n), {}, back=back if back != OUTBOX else None),
+        here=address(_path(n), {}, back=back if back != NOTIFICATIONS else None),
         notice=notice,
-        warning=_what_happened(detail, too_late) if too_late else None,
+        warning=_conflict_text(detail, conflict) if conflict else None,
     )
 
 
@@ -119,7 +114,7 @@ def _same_error(n: Notification) -> str | None:
     if not n.last_error:
         return None
     statuses = (n.status,) if n.status is Status.PARKED else NOT_DELIVERED
-    return address(OUTBOX, {"status": statuses, "error": fingerprint_key(n.last_error)})
+    return address(NOTIFICATIONS, {"status": statuses, "error": fingerprint_key(n.last_error)})
 
 
 def _commands(request: PageRequest, n: Notification) -> list[ShellCommand]:
@@ -136,34 +131,34 @@ def _commands(request: PageRequest, n: Notification) -> list[ShellCommand]:
     return found
 
 
-async def _too_late(request: PageRequest, form: dict[str, str], error: NotAsSeen) -> Response:
-    """How it stands now, with the way back to where the button was pressed."""
-    following = local_path(form.get("next") or OUTBOX)
+async def _conflict(request: PageRequest, form: dict[str, str], error: NotAsSeen) -> Response:
+    """The current state, with a link back to the page of the button."""
+    following = local_path(form.get("next") or NOTIFICATIONS)
     parted = urlsplit(following)
-    if parted.path == f"{OUTBOX}/{request.path('notification_id')}":
-        following = local_path((parse_qs(parted.query).get("back") or [OUTBOX])[0])
-    return await _page(request, 409, back=following, too_late=error)
+    if parted.path == f"{NOTIFICATIONS}/{request.path('notification_id')}":
+        following = local_path((parse_qs(parted.query).get("back") or [NOTIFICATIONS])[0])
+    return await _page(request, 409, back=following, conflict=error)
 
 
-def _what_happened(detail: Detail, error: NotAsSeen) -> str:
+def _conflict_text(detail: Detail, error: NotAsSeen) -> str:
     done = {AuditStatus.SUBMITTED: "retried", AuditStatus.DISCARDED: "discarded"}
-    acts = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACTION and e.status in done]
-    who = f" {acts[-1].actor} has {done[acts[-1].status]} it." if acts else ""
+    actions = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACTION and e.status in done]
+    who = f" {actions[-1].actor} has {done[actions[-1].status]} it." if actions else ""
     return f"Nothing was changed: {error.message}.{who}"
 
 
 def _back(request: PageRequest, form: dict[str, str], done: str) -> Response:
-    """To the page whose button was pressed, which then says what was done."""
-    return redirect(local_path(form.get("next") or f"{OUTBOX}/{request.path('notification_id')}"), done)
+    """Back to the page of the button, with a notice."""
+    return redirect(local_path(form.get("next") or f"{NOTIFICATIONS}/{request.path('notification_id')}"), done)
 
 
 def _path(n: Notification) -> str:
-    return f"{OUTBOX}/{n.notification_id}"
+    return f"{NOTIFICATIONS}/{n.notification_id}"
 
 
 ROUTES = (
-    PageRoute("GET", f"{OUTBOX}/{{notification_id}}", page, Access.VIEWER),
-    PageRoute("POST", f"{OUTBOX}/{{notification_id}}/retry", retry, Access.OPERATOR),
-    PageRoute("GET", f"{OUTBOX}/{{notification_id}}/discard", confirm_discard, Access.OPERATOR),
-    PageRoute("POST", f"{OUTBOX}/{{notification_id}}/discard", discard, Access.OPERATOR),
+    PageRoute("GET", f"{NOTIFICATIONS}/{{notification_id}}", page, Access.VIEWER),
+    PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/retry", retry, Access.OPERATOR),
+    PageRoute("GET", f"{NOTIFICATIONS}/{{notification_id}}/discard", confirm_discard, Access.OPERATOR),
+    PageRoute("POST", f"{NOTIFICATIONS}/{{notification_id}}/discard", discard, Access.OPERATOR),
 )

@@ -1,4 +1,4 @@
-"""Login by an identity provider: out to it, and back."""
+"""Login through an identity provider."""
 
 from urllib.parse import quote, unquote
 
@@ -15,7 +15,7 @@ UNDER_WAY_S = 600
 
 
 async def begin(request: PageRequest) -> Response:
-    """To the provider; what belongs to this login stays in the browser meanwhile."""
+    """Redirect to the provider; a cookie keeps the state of this login."""
     request.require_tls()
     begun = await _oidc(request).begin()
     response = RedirectResponse(begun.url, 303)
@@ -30,7 +30,7 @@ async def begin(request: PageRequest) -> Response:
 
 
 async def finish(request: PageRequest) -> Response:
-    """Back from the provider, by a link of its own: this is the one GET that logs in, held together by `state`."""
+    """The provider's callback: the only GET that logs in, protected by `state`."""
     request.require_tls()
     oidc, query = _oidc(request), request.http.query_params
     kept = request.http.cookies.get(_cookie(request), "").split(".")
@@ -62,7 +62,4 @@ def _is_tls(request: PageRequest) -> bool:
     return request.http.url.scheme == "https"
 
 
-ROUTES = (
-    PageRoute("GET", PATH, begin, Access.ANYONE),
-    PageRoute("GET", CALLBACK_PATH, finish, Access.ANYONE),
-)
+ROUTES = (PageRoute("GET", PATH, begin, Access.ANYONE), PageRoute("GET", CALLBACK_PATH, finish, Access.ANYONE))

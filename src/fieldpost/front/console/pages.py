@@ -1,7 +1,7 @@
-"""The console as one table of pages.
+"""The table of all pages.
 
-A page is one module beside this one, with its `ROUTES` and, if it stands in the menu, its `MENU` line; and its
-templates, which extend `base.html`. To add one, add its module to the list below.
+Each page is a module with `ROUTES`, a `MENU` line if it is in the menu, and templates that extend `base.html`. To add
+a page, add its module below.
 """
 
 from fieldpost.front.console import (
@@ -54,10 +54,10 @@ MODULES = (
     oidc,
     live,
 )
-"""In the order in which the menu shows them."""
+"""In menu order."""
 
 PAGES: tuple[PageRoute, ...] = tuple(route for module in MODULES for route in module.ROUTES)
 MENU: tuple[MenuLine, ...] = tuple(module.MENU for module in MODULES if hasattr(module, "MENU"))
 
 STATIC = "/static/{name:path}"
-"""Style sheet, scripts and pictures, which the login page needs: for anyone."""
+"""Style sheets, scripts and images; served without login."""

@@ -58,7 +58,7 @@ class Console:
         app.router.routes.append(HttpRoute(STATIC, self._static, methods=["GET"]))
 
     async def problem(self, http: Request, status: int, detail: str, hint: str | None = None) -> Response:
-        """The error page: what went wrong and what to do."""
+        """The error page: the problem and how to solve it."""
         try:
             request = await self._identify(http)
         except Unavailable:

@@ -1,4 +1,4 @@
-"""Coming in and going out: the login, the one-time link, the logout."""
+"""Login, password links and logout."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ async def login_page(request: PageRequest) -> Response:
     if request.visitor is not None:
         return redirect(local_path(request.http.query_params.get("next")))
     values = {"error": None, "name": "", "next_path": _next(request), "warning": request.notice(NOTICES)}
-    return _to_stranger(request, "login.html", 200, **values)
+    return _anonymous_page(request, "login.html", 200, **values)
 
 
 async def log_in(request: PageRequest) -> Response:
@@ -39,15 +39,15 @@ async def log_in(request: PageRequest) -> Response:
     except (Denied, TooManyLogins) as error:
         status = 401 if isinstance(error, Denied) else 429
         values = {"error": error.message, "name": name[:256], "next_path": local_path(form.get("next"))}
-        return _to_stranger(request, "login.html", status, **values)
-    await _end_session_before(request)
+        return _anonymous_page(request, "login.html", status, **values)
+    await _end_previous_session(request)
     response = redirect(local_path(form.get("next")))
     set_session(response, request.http, session)
     return response
 
 
 async def link_page(request: PageRequest) -> Response:
-    """Shows whose password is to be chosen. Looking uses nothing up: mail programs look at links by themselves."""
+    """The form to choose a password. A GET does not use up the link, because mail programs prefetch links."""
     link = request.http.query_params.get("link", "")
     name = await request.backend.operate.logins.whose_link(link)
     return _choose(request, link, name)
@@ -64,7 +64,7 @@ async def use_link(request: PageRequest) -> Response:
         session = await request.backend.operate.logins.use_link(link, password, request.origin)
     except InvalidInput as error:
         return _choose(request, link, name, 422, error.message)
-    await _end_session_before(request)
+    await _end_previous_session(request)
     response = redirect("/")
     set_session(response, request.http, session)
     return response
@@ -78,7 +78,7 @@ async def log_out(request: PageRequest) -> Response:
 
 
 def logged_out(request: PageRequest) -> Response:
-    """To the login, without the cookie."""
+    """Redirect to the login and delete the session cookie."""
     response = redirect("/login")
     name = session_cookie_name(request.http)
     response.delete_cookie(name, path="/", secure=request.http.url.scheme == "https", httponly=True, samesite="lax")
@@ -87,11 +87,11 @@ def logged_out(request: PageRequest) -> Response:
 
 def _choose(request: PageRequest, link: str, name: str, status: int = 200, error: str | None = None) -> Response:
     values = {"link": link, "name": name, "error": error, "length_min": PASSWORD_LENGTH_MIN}
-    return _to_stranger(request, "set_password.html", status, **values)
+    return _anonymous_page(request, "set_password.html", status, **values)
 
 
-def _to_stranger(request: PageRequest, template: str, status: int = 200, **values: object) -> Response:
-    """A page with a form for somebody who has no session; his forms are tied to a cookie of their own."""
+def _anonymous_page(request: PageRequest, template: str, status: int = 200, **values: object) -> Response:
+    """A form for a browser without a session; a separate cookie protects it."""
     is_known = request.visitor is not None
     secret = request.secret or new_secret()
     page = replace(request, secret=secret).page(
@@ -106,8 +106,8 @@ def _to_stranger(request: PageRequest, template: str, status: int = 200, **value
     return page
 
 
-async def _end_session_before(request: PageRequest) -> None:
-    """Whoever comes in anew leaves the session that his browser had."""
+async def _end_previous_session(request: PageRequest) -> None:
+    """End the previous session of this browser."""
     token = request.http.cookies.get(session_cookie_name(request.http))
     if token is not None and request.visitor is not None:
         await request.backend.operate.logins.log_out(token)

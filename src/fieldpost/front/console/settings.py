@@ -1,4 +1,4 @@
-"""The settings in force on this node: what was changed first, then all of them by section."""
+"""The settings of this node: changed ones first, then all by section."""
 
 from itertools import groupby
 

@@ -1,4 +1,4 @@
-"""One site's page: how it stands and stood, what waits there, what was asked of it, and by what it comes in."""
+"""The page of a site: state, history, backlog, requests and credentials."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ OPEN = (IntentState.WAITING, IntentState.SENT)
 ENDED = (IntentState.DONE, IntentState.CANCELLED, IntentState.EXPIRED)
 OPEN_MAX, ENDED_MAX = 20, 8
 HOLDS = KEEP_EVERY + timedelta(minutes=10)
-"""For so long what a site told holds in a picture: a quiet one's figures are kept once an hour."""
+"""How long a sample holds in the charts; unchanged figures are stored once an hour."""
 OVERLAPS = (("24", "for 1 day"), ("1", "for 1 hour"), ("168", "for 7 days"), ("0", "no, end them immediately"))
 NOTICES = {
     "revoked": "Site revoked: central rejects everything it sends. Create a new code to readmit it.",
@@ -36,7 +36,7 @@ async def page(request: PageRequest) -> Response:
     name, watch = request.path("name"), request.backend.watch
     span = SPANS.get(request.http.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     state, as_of = await watch.sites.one(name)
-    # What held at the begin of the picture was told before it.
+    # The value at the start of the chart was sampled before it.
     history = await watch.sites.history(name, as_of - span.length - KEEP_EVERY, as_of)
     snapshot = await watch.kpis.now()
     return request.page(
@@ -123,7 +123,7 @@ async def _confirm_rotate(
 
 
 def since(state: SiteState, points: HealthPoints) -> datetime | None:
-    """Since when the site stands as it does; None when that was before all these points, or nobody knows."""
+    """The start of the current state; None if unknown or before all these points."""
     match state.standing:
         case SiteCondition.REVOKED:
             return state.record.revoked_at
@@ -148,7 +148,7 @@ def _online_since(points: HealthPoints) -> datetime | None:
 
 
 def offline_bands(points: HealthPoints, end: datetime) -> list[tuple[datetime, datetime]]:
-    """From when to when the site was offline."""
+    """The periods in which the site was offline."""
     bands: list[tuple[datetime, datetime]] = []
     begun: datetime | None = None
     for at, figures in points:

@@ -1,7 +1,7 @@
-"""Looks into a site: its rejected box and its event log, asked of the site itself.
+"""Queries of a site's rejected box and event log.
 
-Central has neither. A look becomes an intent, which waits while the site is away; the page shows where it stands, and
-the answer as soon as the site has given it. Without an intent in its address it shows what was asked last.
+Both are stored at the site. A query becomes an intent, queued while the site is offline; the page shows its state and
+then the answer. Without an intent in the URL the page shows the last query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_er
 from fieldpost.front.console.kit.times import moment_in
 
 ROWS_MAX = 100
-"""So many rows are asked for at a time."""
+"""Rows per query."""
 KINDS = {"resubmit": IntentKind.RESUBMIT_REJECTED, "discard": IntentKind.DISCARD_REJECTED}
 SEVERITIES = ("info", "warning", "error")
 EVENT_FIELDS = ("severity", "kind", "message_id", "from", "to")
@@ -49,7 +49,7 @@ async def rejected(request: PageRequest) -> Response:
 
 
 async def query_rejected(request: PageRequest) -> Response:
-    """Have the site tell what lies in its box, from the beginning or from where the last answer ended."""
+    """Query the rejected box from the start or from the cursor of the last answer."""
     form = await request.form()
     return await _query(request, IntentKind.LIST_REJECTED, {"cursor": form.get("cursor", "")}, "rejected")
 
@@ -125,7 +125,7 @@ async def _query(request: PageRequest, kind: IntentKind, asked: Mapping[str, str
 
 
 async def _intent(request: PageRequest, name: str, kind: IntentKind) -> Intent | None:
-    """The look that the address names, or the last one; NotFound for one that is none of this site and page."""
+    """The intent in the URL, or the last one; NotFound for an intent of another site or page."""
     intent_id = request.http.query_params.get("intent")
     if not intent_id:
         return await request.backend.watch.sites.newest_look(name, kind)

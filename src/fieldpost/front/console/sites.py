@@ -1,7 +1,6 @@
-"""The sites page: all sites, those that need somebody first; and a new one, invited by one command to be pasted there.
+"""The sites page: all sites, those with issues first, and the form to add a site.
 
-A thousand sites are told by pages of a hundred. The list is made from one look that all visitors share, so a page costs
-what its own hundred rows cost; and since trouble comes first, the first page is nearly always the one that matters.
+The list has pages of 100. All users share one read of the fleet, so a page costs only its own rows.
 """
 
 import shlex
@@ -38,7 +37,7 @@ STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
     "new": ("not enrolled yet", lambda site: site.standing is SiteCondition.NEW),
     "revoked": ("revoked", lambda site: site.standing is SiteCondition.REVOKED),
 }
-"""What the list can be narrowed to: its words, and which sites fit."""
+"""The states to filter by: label and predicate."""
 
 
 async def page(request: PageRequest) -> Response:
@@ -98,7 +97,7 @@ async def _page(
 
 
 def fitting(sites: Sequence[SiteState], state: str, name: str) -> list[SiteState]:
-    """The sites in this state, or all, in whose names all these words occur; those that need somebody first."""
+    """The sites in this state whose names contain all these words, those with issues first."""
     if state and state not in STATES:
         raise InvalidInput("state.unknown", f"state must be one of {', '.join(STATES)}", field="state")
     words = name.casefold().split()
@@ -109,7 +108,7 @@ def fitting(sites: Sequence[SiteState], state: str, name: str) -> list[SiteState
 
 
 def credentials_page(request: PageRequest, given: Invitation | AddedSite, central: str, folder: str) -> Response:
-    """What is to be pasted at the site; a page that cannot be asked for again."""
+    """The command to run at the site; this page is shown only once."""
     if isinstance(given, Invitation):
         command = f"fieldpost site join {shlex.quote(f'{given.code}@{central}')} --folder {shlex.quote(folder)}"
         token, expires_at = None, given.expires_at
@@ -137,7 +136,7 @@ def valid_of(form: Mapping[str, str]) -> timedelta:
 
 
 def central_of(request: PageRequest, form: Mapping[str, str]) -> str:
-    """Central's address as the site reaches it, as the form says it."""
+    """The URL of central as seen from the site, from the form."""
     text = form.get("central", "").strip() or own_address(request)
     try:
         parts = urlsplit(text)
@@ -152,7 +151,7 @@ def central_of(request: PageRequest, form: Mapping[str, str]) -> str:
 
 
 def own_address(request: PageRequest) -> str:
-    """Where this console is reached: sites may have another way, but often have not."""
+    """The URL of this console, which is usually also the one that sites use."""
     url = request.http.url
     return request.backend.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
 
@@ -170,7 +169,4 @@ def _whole(text: str | None) -> int:
 MENU = MenuLine(
     "Sites", PATH, "Now", "s", badge=(IssueCode.SITE_OFFLINE, IssueCode.SITE_LATE), badge_label="not reporting"
 )
-ROUTES = (
-    PageRoute("GET", PATH, page, Access.VIEWER),
-    PageRoute("POST", PATH, add, Access.ADMIN),
-)
+ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER), PageRoute("POST", PATH, add, Access.ADMIN))

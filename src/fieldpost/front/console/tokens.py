@@ -1,4 +1,4 @@
-"""API tokens: programs act by them in somebody's name. All of them for an administrator, one's own for others."""
+"""API tokens: all of them for administrators, their own for other users."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -34,7 +34,7 @@ async def add(request: PageRequest) -> Response:
     except NotFound as error:
         return await _page(request, given=form, errors=errors_at("owner", error))
     except (InvalidInput, Conflict) as error:
-        # What a token may do depends on whose it is; its name must differ from that user's others.
+        # The role is limited by the owner's; the name must be unique per owner.
         return await _page(
             request, given=form, errors=errors_at("role" if error.code == "token.role" else "name", error)
         )
@@ -76,7 +76,7 @@ def _life(form: Mapping[str, str]) -> timedelta | None:
 
 
 def _show(request: PageRequest, added: AddedToken) -> Response:
-    """This once, in the answer to the form itself."""
+    """The new token, shown only in this response."""
     return request.page(
         "token_added.html",
         added=added,

@@ -1,4 +1,4 @@
-"""Users: who may come in, and as what. What an administrator does with their accounts."""
+"""Users: list, roles, sessions, password links, disabling and removal."""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
@@ -105,13 +105,13 @@ def role_of(form: Mapping[str, str]) -> Role:
 
 
 def errors_at(field: str, error: FieldpostError) -> dict[str, str]:
-    """What a form is told, at this field where the error names none."""
+    """The error by field, at `field` if it names none."""
     found = field_errors(error)
     return {field: found[""]} if "" in found else found
 
 
 def is_last_admin(user: UserRecord, users: Sequence[UserRecord]) -> bool:
-    """Whether nobody could set anything up any more without this one."""
+    """Whether this is the only enabled administrator."""
     return [one.name for one in users if one.role == Role.ADMIN and one.disabled_at is None] == [user.name]
 
 
@@ -126,7 +126,7 @@ async def _switch(request: PageRequest, *, is_disabled: bool) -> Response:
 
 
 def _show_link(request: PageRequest, link: Link, title: str) -> Response:
-    """This once, in the answer to the form itself: it stands in no address, and no page shows it again."""
+    """The password link, shown only in this response and in no URL."""
     base = request.backend.options.public_url.rstrip("/")
     return request.page(
         "password_link.html", title=title, link=link, base=base, own_path=own_path(link.name), path=PATH

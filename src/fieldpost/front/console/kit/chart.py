@@ -1,9 +1,8 @@
-"""Line charts as geometry: points of time in, what a template needs to draw them out.
+"""Geometry of line charts: samples in, paths and labels for the template out.
 
-The plot has coordinates of its own, WIDTH by HEIGHT, and is stretched to the room it gets; text stands beside it and
-is not stretched. The y axis begins at 0, always. Where samples are missing there is a gap and no line that nobody
-measured. A chart also tells its values as rows of a table, for those who cannot see it or want to read it exactly; the
-plot is cut into the same stretches of time, each of which says its row where one points at it.
+The plot is WIDTH by HEIGHT units and stretches to the available space; text is outside it. The y axis starts at 0.
+Missing samples leave a gap in the line. Each chart also has a table of its values, for screen readers and exact
+reading; the plot is divided into slices, one per table row, that show the row's values on hover.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,21 +26,21 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class ChartSpan:
-    """How far back one looks, and how fine."""
+    """A period that a chart can show, and its resolution."""
 
     name: str
     length: timedelta
     step: timedelta
-    """A point for each of these."""
+    """One point per step."""
     gap: timedelta
-    """Where nothing is known for longer than this, no line is drawn."""
+    """No line is drawn between samples further apart than this."""
     tick: timedelta
     row: timedelta
-    """A row of the table, and a stretch of the plot that tells it, for each of these."""
+    """Length of a table row and of its slice of the plot."""
 
     @property
     def is_of_days(self) -> bool:
-        """Whether the axis counts days rather than hours."""
+        """Whether the axis shows days instead of hours."""
         return self.tick >= _DAY
 
 
@@ -58,11 +57,11 @@ SPAN_DEFAULT = "day"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How values are said, and what a y axis may end at."""
+    """Formatting of values, and the possible ends of the y axis."""
 
     text: Callable[[float], str]
     tops: Sequence[float] = ()
-    """Ascending; beyond the last one, and where there are none, the axis ends at a round number."""
+    """Ascending; larger values end at a round number."""
 
 
 COUNT = Unit(number)
@@ -74,19 +73,19 @@ class Series:
     name: str
     points: ChartPoints
     tone: str = ""
-    """As a class of the style sheet; the first series has none."""
+    """Class of the style sheet."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnSeries:
-    """One series as it is drawn."""
+    """One series with its SVG paths."""
 
     name: str
     tone: str
     path: str
     area: str
     last: str | None
-    """The newest value, as it is said; None when there is none."""
+    """The newest value, formatted; None without samples."""
     peak: str | None
 
 
@@ -107,9 +106,9 @@ class Band:
 class TableRow:
     at: datetime
     values: Sequence[str]
-    """One for each series: the largest of this time."""
+    """The maximum of each series within the row."""
     band: Band
-    """Where this time is in the plot."""
+    """The slice of the plot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class Chart:
     end: datetime
     lines: Sequence[DrawnSeries]
     heights: Sequence[str]
-    """What the y axis says, from the top to 0."""
+    """Labels of the y axis, from the top to 0."""
     ticks: Sequence[Tick]
     bands: Sequence[Band]
     rows: Sequence[TableRow]
@@ -132,13 +131,13 @@ class Chart:
 
     @property
     def description(self) -> str:
-        """In words what the picture shows."""
-        told = [f"{line.name}: now {line.last}, max {line.peak}" for line in self.lines if line.last is not None]
+        """Text alternative of the plot."""
+        parts = [f"{line.name}: now {line.last}, max {line.peak}" for line in self.lines if line.last is not None]
         gaps = "; some data is missing" if self.has_gaps else ""
-        return f"{'; '.join(told) or 'no data'}{gaps}."
+        return f"{'; '.join(parts) or 'no data'}{gaps}."
 
-    def told(self, row: TableRow) -> str:
-        """In words what a row says."""
+    def describe(self, row: TableRow) -> str:
+        """Text of a slice."""
         values = [
             f"{line.name} {value}" for line, value in zip(self.lines, row.values, strict=True) if value != UNKNOWN
         ]
@@ -157,7 +156,7 @@ def draw(
     gap: timedelta | None = None,
     bands: Sequence[tuple[datetime, datetime]] = (),
 ) -> Chart:
-    """The chart of the span that ends at `end`. Stepped, a point's value holds until the next one, or for `gap`."""
+    """The chart of the span that ends at `end`. In a stepped chart a value holds until the next, at most for `gap`."""
     scale = _Scale(end - span.length, end)
     allowed = gap or span.gap
     shown = [_within(one.points, scale, span.step, is_stepped=is_stepped) for one in series]
@@ -182,7 +181,7 @@ def draw(
 
 
 def top_of(peak: float, unit: Unit = COUNT) -> float:
-    """Where the y axis ends: the first round number, with a round half, that is not below the peak."""
+    """The end of the y axis: the first number not below the peak whose half is round too."""
     for top in unit.tops:
         if peak <= top:
             return top
@@ -206,7 +205,7 @@ class _Scale:
 
 
 def _within(points: ChartPoints, scale: _Scale, step: timedelta, *, is_stepped: bool) -> list[tuple[datetime, float]]:
-    """The points of this time in their order; where a value holds until the next, also the last one before it."""
+    """The points within the scale; in a stepped chart also the last one before it."""
     found = [(at, value) for at, value in points if scale.begin <= at <= scale.end]
     if not is_stepped:
         return found
@@ -215,17 +214,17 @@ def _within(points: ChartPoints, scale: _Scale, step: timedelta, *, is_stepped: 
 
 
 def _thinned(points: ChartPoints, begin: datetime, step: timedelta) -> list[tuple[datetime, float]]:
-    """Of each step the largest value and the last one, which is what holds afterwards."""
+    """The largest and the last value of each step; the last one holds afterwards."""
     kept: dict[int, tuple[tuple[datetime, float], tuple[datetime, float]]] = {}
     for point in points:
-        place = (point[0] - begin) // step
-        largest = kept[place][0] if place in kept else point
-        kept[place] = (point if point[1] > largest[1] else largest, point)
+        index = (point[0] - begin) // step
+        largest = kept[index][0] if index in kept else point
+        kept[index] = (point if point[1] > largest[1] else largest, point)
     return [point for pair in kept.values() for point in dict.fromkeys(pair)]
 
 
 def _runs(points: ChartPoints, gap: timedelta) -> Iterator[list[tuple[datetime, float]]]:
-    """The points in stretches without a gap."""
+    """The points split at gaps."""
     run: list[tuple[datetime, float]] = []
     for point in points:
         if run and point[0] - run[-1][0] > gap:
@@ -257,7 +256,7 @@ def _line(
 
 
 def _path(run: ChartPoints, scale: _Scale, top: float, holds: timedelta | None) -> tuple[str, float, float]:
-    """The path of one stretch, and from where to where it goes. One point alone becomes a dot."""
+    """The path of one run, with its first and last x. A single point becomes a dot."""
     first = x = scale.x(run[0][0])
     parts = [f"M{first:g} {_y(run[0][1], top):g}"]
     for at, value in run[1:]:
@@ -285,7 +284,7 @@ def _ticks(scale: _Scale, step: timedelta) -> Iterator[Tick]:
 def _rows(
     shown: Sequence[ChartPoints], scale: _Scale, step: timedelta, unit: Unit, holds: timedelta | None
 ) -> Iterator[TableRow]:
-    """The newest first. A value that holds is told until it ends, so that a quiet time is not an unknown one."""
+    """Table rows, newest first. A value that holds counts until it ends, so quiet periods are not unknown."""
     begin = _EPOCH + (scale.begin - _EPOCH) // step * step
     count = ceil((scale.end - begin) / step)
     found: list[list[float | None]] = []
@@ -301,6 +300,6 @@ def _rows(
                 largest[place] = value if known is None else max(known, value)
         found.append(largest)
     for place in reversed(range(count)):
-        told = [unit.text(most) if (most := largest[place]) is not None else UNKNOWN for largest in found]
+        values = [unit.text(most) if (most := largest[place]) is not None else UNKNOWN for largest in found]
         at = begin + place * step
-        yield TableRow(at, told, scale.band(at, at + step))
+        yield TableRow(at, values, scale.band(at, at + step))

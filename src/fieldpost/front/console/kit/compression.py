@@ -1,9 +1,8 @@
-"""Pages and files made smaller on their way, without telling anyone what is in them.
+"""Compression of pages and files without leaking secrets.
 
-What is compressed and then encrypted still tells its length, and whoever can have his own words put beside a secret
-into one answer learns by that length whether they are alike (BREACH). So: the token of forms is masked anew in every
-answer (`forms`); nothing is compressed for a visit that another site began; and the length is blurred by some bytes of
-chance that mean nothing, for what a page fetches later by itself.
+The length of a compressed and encrypted response leaks whether attacker-controlled text in it resembles a secret
+(BREACH). Three measures prevent that: the CSRF token is masked differently in every response (`forms`), responses to
+requests started by another origin are not compressed, and a random number of bytes pads the length.
 """
 
 import secrets
@@ -14,20 +13,22 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 BYTES_MIN = 1000
-"""Less than this is one packet either way."""
+"""Smaller responses fit into one packet anyway."""
 LEVEL = 5
 BLUR_BYTES_MAX = 64
 
 _HEAD = b"\x1f\x8b\x08\x08" + bytes(4) + b"\x00\xff"
-"""RFC 1952: deflate, with a file's name, of no time, by an unknown system."""
+"""RFC 1952: deflate, file name present, no time, unknown system."""
 _NAME = bytes.maketrans(bytes(range(256)), bytes(97 + i % 26 for i in range(256)))
 
 
 def compress(request: Request, response: Response) -> Response:
-    """The page as this browser may have it: smaller, if it takes that and began the visit itself. Files
-    to keep and streams stay as they are."""
+    """Compress a page if the browser accepts gzip and the request was not started by another origin.
+
+    Downloads and streams are not compressed.
+    """
     is_page = isinstance(response, HTMLResponse) and len(response.body) >= BYTES_MIN
-    if is_page and takes_gzip(request.headers) and _is_own_visit(request):
+    if is_page and takes_gzip(request.headers) and _is_own_request(request):
         response.body = gzip(bytes(response.body), secrets.token_bytes(secrets.randbelow(BLUR_BYTES_MAX)))
         response.headers["Content-Length"] = str(len(response.body))
         response.headers["Content-Encoding"] = "gzip"
@@ -42,15 +43,17 @@ def takes_gzip(headers: Mapping[str, str]) -> bool:
 
 
 def gzip(content: bytes, blur: bytes = b"", level: int = LEVEL) -> bytes:
-    """In the format of that name. The blur makes a file's name of as many letters, which nobody looks at."""
+    """The content in gzip format, padded with a file name as long as `blur`."""
     packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = packer.compress(content) + packer.flush()
     end = zlib.crc32(content).to_bytes(4, "little") + (len(content) & 0xFFFF_FFFF).to_bytes(4, "little")
     return _HEAD + blur.translate(_NAME) + b"\x00" + packed + end
 
 
-def _is_own_visit(request: Request) -> bool:
-    """Whether the person, or a page of ours, asks. A browser that does not say so may be led here by anyone; over plain
-    HTTP, where browsers do not say so, there is no secret to guess at."""
+def _is_own_request(request: Request) -> bool:
+    """Whether the user or one of our pages started the request.
+
+    Over plain HTTP browsers do not send the header, and there is no encrypted secret to protect.
+    """
     where = request.headers.get("sec-fetch-site")
     return where in ("same-origin", "none") if where is not None else request.url.scheme == "http"

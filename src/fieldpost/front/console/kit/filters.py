@@ -1,7 +1,7 @@
-"""Filters in a page's address: what was asked for, field by field, and what is wrong with each.
+"""Filters in the URL of a page.
 
-A field that cannot be read is told at that field, and what was typed stays. The others are read all the same, so that
-the page can offer to go on with them; a list is not shown, since it would be one that nobody asked for.
+An invalid field gets an error next to its input, which keeps the typed text. The page then shows no results, because
+results without that filter would mislead, but links to itself with the valid fields only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ QueryFields = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[F]):
-    """A filter as an address says it."""
+class FilterQuery(Generic[F]):
+    """The filter of a URL, parsed field by field."""
 
     wanted: F
-    """Made of those fields that could be read."""
+    """The filter made of the valid fields."""
     read: dict[str, str | list[str]]
-    """These fields."""
+    """The valid fields."""
     given: dict[str, str]
-    """What was typed, for the form; times are as typed, in `zone`."""
+    """The submitted texts, for the form; times are in `zone`."""
     zone: str
     errors: dict[str, str]
 
@@ -48,10 +48,10 @@ def read_filter(
     parse: Callable[[QueryFields], F],
     *,
     defaults: Mapping[str, str] | None = None,
-) -> Asked[F]:
-    """What `parse` makes of the declared fields; values of a repeatable field may also be separated by commas.
+) -> FilterQuery[F]:
+    """Parse the declared fields; values of a repeatable field may also be separated by commas.
 
-    A field left empty says nothing. `defaults` are for fields that were not given.
+    Empty fields are ignored. `defaults` apply to missing fields.
     """
     names = [field.name for field in declared]
     given = {name: query[name].strip() for name in names if query.get(name, "").strip()}
@@ -64,7 +64,7 @@ def read_filter(
         zone = ""
     read: dict[str, str | list[str]] = {**(defaults or {}), **given}
     if errors:
-        # Times of an unknown zone are times that nobody meant.
+        # Without a valid zone the times are meaningless.
         read = {name: value for name, value in read.items() if name not in TIMES}
     for name in (field.name for field in declared if field.is_repeatable):
         values = [value.strip() for text in query.getlist(name) for value in text.split(",") if value.strip()]
@@ -80,7 +80,7 @@ def read_filter(
                 del read[name]
     while True:
         try:
-            return Asked(parse(read), read, given, zone, errors)
+            return FilterQuery(parse(read), read, given, zone, errors)
         except InvalidInput as error:
             if error.field not in read:
                 raise
@@ -89,11 +89,11 @@ def read_filter(
 
 
 def address(path: str, fields: QueryFields, **more: str | None) -> str:
-    """The page with these fields in its address."""
+    """The URL of a page with these fields."""
     query = urlencode({**fields, **{name: value for name, value in more.items() if value}}, doseq=True)
     return f"{path}?{query}" if query else path
 
 
 def typed(moment: datetime) -> str:
-    """A moment as it stands in an address: to the second, in UTC."""
+    """A time as a URL parameter: in seconds, UTC."""
     return to_text(moment)[:19] + "Z"

@@ -1,8 +1,8 @@
-"""Forms: what a browser sends, and the proof that it was sent from a page of ours.
+"""Forms and their CSRF protection.
 
-Each form carries a token made from the visitor's cookie, which another site cannot read (a synchronizer token without a
-table). It looks different in every answer, so that the length of a compressed page tells nothing of it. Beside it
-stands what the browser itself says of where the request comes from.
+Each form carries a token derived from the session cookie, which other origins cannot read: a synchronizer token without
+a table. The token is masked with fresh random bytes in every response, so that the length of a compressed page leaks
+nothing about it (BREACH). In addition, the Sec-Fetch-Site and Origin headers must name this server.
 """
 
 import hmac
@@ -23,14 +23,13 @@ _TOKEN_BYTES = 16
 
 
 def form_token(secret: str) -> str:
-    """The token that forms on a page carry, for the visitor whose cookie this is: a mask of chance, and what is behind
-    it."""
+    """A fresh CSRF token for this cookie: a random mask followed by the masked token."""
     mask = secrets.token_bytes(_TOKEN_BYTES)
     return (mask + _masked(_token(secret), mask)).hex()
 
 
 def is_form_token(given: str, secret: str) -> bool:
-    """Whether this is a token that the visitor with this cookie got from us."""
+    """Whether the CSRF token was made for this cookie."""
     try:
         shown = bytes.fromhex(given)
     except ValueError:
@@ -40,18 +39,17 @@ def is_form_token(given: str, secret: str) -> bool:
 
 
 def new_secret() -> str:
-    """The cookie of a visitor who has no session yet."""
+    """A cookie value for a browser without a session."""
     return secrets.token_urlsafe(32)
 
 
 async def read_form(request: Request, secret: str | None, bytes_max: int = FORM_BYTES_MAX) -> dict[str, str]:
-    """The form's fields, of one that was given more than once the last; Denied as `read_fields` is."""
+    """The fields of the form, the last value of each; Denied like `read_fields`."""
     return {name: values[-1] for name, values in (await read_fields(request, secret, bytes_max)).items()}
 
 
 async def read_fields(request: Request, secret: str | None, bytes_max: int = FORM_BYTES_MAX) -> dict[str, list[str]]:
-    """The form's fields, each with all its values; Denied unless it was sent from a page that this visitor got from
-    us."""
+    """All values of each field of the form; Denied unless it was submitted from a page of the same session."""
     check_origin(request)
     check_content_type(request, "application/x-www-form-urlencoded")
     data = await read_body(request, bytes_max)
@@ -77,7 +75,7 @@ def _masked(text: bytes, mask: bytes) -> bytes:
 
 
 def check_origin(request: Request) -> None:
-    """Denied when the browser says that another site sent this; browsers too old to say so are judged by the token."""
+    """Denied if the browser reports another origin. Old browsers send no such header; the token protects them."""
     where = request.headers.get("sec-fetch-site")
     if where is not None:
         if where not in ("same-origin", "none"):
@@ -97,7 +95,7 @@ def foreign() -> Denied:
 
 
 def version_of(form: Mapping[str, str]) -> int:
-    """The version of what was seen, which a form that changes it carries; InvalidInput if it names none."""
+    """The version of the object that the user saw; InvalidInput if the form has no valid one."""
     text = form.get("version", "")
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise InvalidInput("form.version", "version must be a whole number", field="version")
@@ -105,6 +103,6 @@ def version_of(form: Mapping[str, str]) -> int:
 
 
 def local_path(text: str | None) -> str:
-    """A path on this server to go on to; whatever else it may be becomes the first page."""
+    """The text if it is a path on this server, otherwise the path of the start page."""
     is_local = text is not None and text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
     return text if is_local and text is not None and len(text) < 2000 else "/"

@@ -1,7 +1,6 @@
-"""A guide as a page shows it: the little of Markdown that our guides use, as blocks of plain text.
+"""The subset of Markdown that adapter guides use, parsed into blocks of text.
 
-Only text comes out, in pieces that are plain, strong or code; the template gives each its element and escapes it.
-Whatever is not understood stays as it was typed.
+Pieces are plain, strong or code; the template adds elements and escapes the text. Other syntax is shown as plain text.
 """
 
 import re
@@ -67,7 +66,7 @@ def _kind(line: str) -> BlockKind:
 
 
 def _items(lines: Sequence[str]) -> list[str]:
-    """Each item as one line, with what goes on below it."""
+    """Each item with its continuation lines joined."""
     found: list[str] = []
     for line in lines:
         match = _ITEM.fullmatch(line)

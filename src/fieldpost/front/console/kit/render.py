@@ -1,4 +1,4 @@
-"""Templates to pages. Everything is escaped unless a template of ours says otherwise, and none does."""
+"""Rendering of templates. All values are escaped; no template opts out."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,12 +42,12 @@ class Renderer:
 
     def page(self, template: str, status: int, **values: object) -> Response:
         text = self._environment.get_template(template).render(values)
-        # A subject may hold what cannot be encoded only if the checks at the door failed; a page is still a page then.
+        # Ingest rejects text that cannot be encoded; if some slips through, the page must still render.
         return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
 class _Compiled(BytecodeCache):
-    """A template is compiled once in a process, however many applications that makes; its source is compared."""
+    """Compiles each template once per process, even if tests create many applications."""
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
@@ -73,7 +73,7 @@ def _clock(moment: datetime, as_of: datetime | None = None) -> str:
 
 
 def _axis(moment: datetime, is_of_days: bool) -> str:
-    """As short as an axis has it: `15 Nov` or `08:45`, in UTC."""
+    """Label of an axis: `15 Nov` or `08:45`, in UTC."""
     moment = moment.astimezone(UTC)
     return f"{moment.day} {moment.strftime('%b')}" if is_of_days else moment.strftime("%H:%M")
 

@@ -1,4 +1,4 @@
-"""One visit of a person's browser: who he is, and how pages answer."""
+"""A request of a browser: its user, and the responses that pages give."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,32 +25,32 @@ class PageRequest:
     renderer: Renderer
     visitor: Actor | None
     secret: str | None
-    """The cookie that forms are tied to: the session's, or the visitor's before he has one."""
+    """The cookie that CSRF tokens are derived from: of the session, or of the browser before login."""
     menu: "Sequence[MenuLine]" = ()
     issues: Sequence[Issue] = ()
     """The open issues, for the badges of the menu."""
 
     @property
     def actor(self) -> Actor:
-        assert self.visitor is not None, "the page serves people who are logged in"
+        assert self.visitor is not None, "only pages that require a login use the actor"
         return self.visitor
 
     @property
     def is_live_update(self) -> bool:
-        """Asked by the page itself to bring it up to date."""
+        """Whether a live region of an open page requests an update."""
         return self.http.headers.get("hx-request") == "true"
 
     @property
     def origin(self) -> Origin:
-        """Where the visitor comes from."""
+        """Address and browser of the client."""
         client = self.http.client
         return Origin(client.host if client else "", self.http.headers.get("user-agent", ""))
 
     @property
     def is_exposed(self) -> bool:
-        """Whether others can read what is sent here: it comes over plain HTTP, and not from this machine.
+        """Whether the request came over plain HTTP from another machine, so that others may read it.
 
-        A host that is not this machine's own name was reached by way of something, be it a proxy that nobody named.
+        A host name other than localhost means that the request passed a network or an undeclared proxy.
         """
         if self.http.url.scheme == "https" or self.backend.options.plain_login:
             return False
@@ -59,7 +59,7 @@ class PageRequest:
         return not (is_here and is_loopback(self.origin.address))
 
     def require_tls(self) -> None:
-        """Denied where a password would be read on its way."""
+        """Denied if a password in this request could be read on the network."""
         if self.is_exposed:
             raise Denied(
                 "login.plain",
@@ -74,14 +74,14 @@ class PageRequest:
         return await read_form(self.http, self.secret, bytes_max)
 
     async def fields(self) -> dict[str, list[str]]:
-        """The form with all values of each field, for those that may be repeated."""
+        """All values of each field of the form."""
         return await read_fields(self.http, self.secret)
 
     def may(self, role: Role) -> bool:
         return self.visitor is not None and self.visitor.role.includes(role)
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
-        """The template with what all pages need; what a page gives itself stands above that."""
+        """Render the template with the shared values; `values` override them."""
         shared: dict[str, object] = {
             "visitor": self.visitor,
             "may_operate": self.may(Role.OPERATOR),
@@ -116,18 +116,17 @@ class PageRequest:
         template: str = "confirm.html",
         **values: object,
     ) -> Response:
-        """A question before something that cannot be taken back; `why_not` says why it is not possible. The text may
-        begin with what somebody else wrote: `quoted`."""
+        """The confirmation of an action. `why_not`: why it is not possible; `quoted`: foreign text before `text`."""
         asked: dict[str, object] = {"title": title, "text": text, "action": action, "button": button, "back": back}
         asked |= {"hidden": hidden or {}, "is_danger": is_danger, "why_not": why_not, "quoted": quoted}
         return self.page(template, status, **asked | values)
 
     def notice(self, notices: Mapping[str, str]) -> str | None:
-        """What the page says of the act that led to it: the act's redirect ends in `?done=WORD`."""
+        """The notice about the action before this page, whose redirect ended in `?done=KEY`."""
         return notices.get(self.http.query_params.get("done", ""))
 
     def _menu(self) -> list[tuple[str, list["MenuLine"]]]:
-        """What this visitor may see, by group, in the order of the pages."""
+        """The menu lines that the user may see, by group."""
         groups: dict[str, list[MenuLine]] = {}
         for line in self.menu:
             if self.may(line.access.role):
@@ -136,7 +135,7 @@ class PageRequest:
 
     @property
     def here(self) -> str:
-        """This page's own address, without host, and without what the act before it came to."""
+        """Path and query of this page, without `done`."""
         kept = [(name, value) for name, value in self.http.query_params.multi_items() if name != "done"]
         return f"{self.http.url.path}?{urlencode(kept)}" if kept else self.http.url.path
 
@@ -146,7 +145,7 @@ PageHandler = Callable[[PageRequest], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """One row of the console's table."""
+    """A page: method, path, handler and who may open it."""
 
     method: str
     path: str
@@ -156,20 +155,20 @@ class PageRoute:
 
 @dataclass(frozen=True, slots=True)
 class MenuLine:
-    """A page that stands in the menu, for those who may see it."""
+    """A line of the menu."""
 
     title: str
     path: str
     group: str
     key: str
-    """Pressed after `g` it leads there."""
+    """Opens the page when pressed after `g`."""
     access: Access = Access.VIEWER
     badge: tuple[IssueCode, ...] = ()
     """The badge beside it counts the subjects of these issues."""
     badge_label: str = ""
     """What the number in the badge counts, for screen readers."""
     also: tuple[str, ...] = ()
-    """What the paths of other pages begin with that belong to it."""
+    """Path prefixes of pages that belong to this line."""
 
     def count(self, issues: Sequence[Issue]) -> int:
         """The number in its badge; the line of the Health page, which lists all issues, counts the issues."""
@@ -179,17 +178,14 @@ class MenuLine:
 
 
 def redirect(path: str, done: str | None = None) -> Response:
-    """After a form: the browser gets the next page by GET, so that reloading repeats nothing.
-
-    With `done` that page says what was done (`PageRequest.notice`).
-    """
+    """Redirect after a form, so that reloading does not submit it again. `done` selects the notice to show."""
     if done is not None:
         path += f"{'&' if urlsplit(path).query else '?'}done={done}"
     return RedirectResponse(path, 303)
 
 
 def field_errors(error: FieldpostError) -> dict[str, str]:
-    """What a form is told: the error at its field, or under the empty name where it belongs to none."""
+    """The error by its field; under the empty name if it has none."""
     text = error.message[:1].upper() + error.message[1:] + "."
     return {error.field or "": text if not error.hint else f"{text} {error.hint[:1].upper()}{error.hint[1:]}."}
 
@@ -199,13 +195,13 @@ THEMES = ("system", "light", "dark")
 
 
 def theme_of(request: Request) -> str:
-    """How this browser wants the console to look."""
+    """The theme that this browser chose."""
     theme = request.cookies.get(THEME_COOKIE, "")
     return theme if theme in THEMES else "system"
 
 
 def session_cookie_name(request: Request) -> str:
-    # Over plain HTTP, on loopback, browsers refuse the prefix that binds a cookie to this host and to TLS.
+    # Browsers refuse the __Host- prefix over plain HTTP, which is allowed on loopback.
     return "__Host-fieldpost-session" if request.url.scheme == "https" else "fieldpost-session"
 
 

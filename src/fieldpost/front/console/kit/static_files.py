@@ -1,4 +1,4 @@
-"""The console's own files, held in memory under names that change with their content."""
+"""Static files, held in memory and cached by browsers under a version that changes with the content."""
 
 import mimetypes
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fieldpost.front.console.kit.compression import gzip as compressed
 FOLDER = Path(__file__).parent.parent / "static"
 KINDS = {".css", ".js", ".svg"}
 STYLE = "style"
-"""The style sheets of this folder, in the order of their names, are served as one: `console.css`."""
+"""The style sheets in this folder are concatenated, in order of their names, into `console.css`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class StaticFile:
     media_type: str
     version: str
     small: bytes | None
-    """Compressed once for all, where that is worth it."""
+    """The compressed content, if that is worth it."""
 
 
 class StaticFiles:
-    """A file is found by its exact name only, so no name can lead elsewhere."""
+    """Serves files by exact name, so a path cannot escape the folder."""
 
     def __init__(self) -> None:
         self._files = {
@@ -38,7 +38,7 @@ class StaticFiles:
         self._files["console.css"] = _file("console.css", b"\n".join(sheet.read_bytes() for sheet in sheets))
 
     def url(self, name: str) -> str:
-        """Where a page finds the file; the browser keeps it until its content changes."""
+        """The URL of the file, which browsers cache until its content changes."""
         return f"/static/{name}?v={self._files[name].version}"
 
     def response(self, name: str, version: str | None, *, gzip: bool = False) -> Response | None:
@@ -55,7 +55,7 @@ class StaticFiles:
 
 @cache
 def _file(name: str, content: bytes) -> StaticFile:
-    """Once for each content, however many applications a process makes: the best compression takes its time."""
+    """Compress once per content and process; the best compression level is slow."""
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     small = compressed(content, level=9)
     is_worth_it = len(small) < 0.9 * len(content)

@@ -1,4 +1,4 @@
-"""Times that people type into a form: without a zone of their own, in the zone that the form names beside them."""
+"""Times in forms: local times in the time zone that the form submits with them."""
 
 import re
 from datetime import UTC, datetime, tzinfo
@@ -12,10 +12,10 @@ _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment_in(text: str, zone: str, field: str) -> datetime:
-    """The moment, in UTC, that a clock in this zone (an IANA name; empty for UTC) showed as this text.
+    """The UTC time of a local time in this zone (an IANA name; empty for UTC).
 
-    A text with a zone of its own keeps it. InvalidInput names the field. Of an hour that comes twice, when clocks are
-    put back, it is the first; one that was left out counts on from the hour before.
+    An explicit offset in the text wins. InvalidInput names the field. When clocks change, a repeated hour means its
+    first occurrence and a skipped hour continues from the hour before.
     """
     where = zone_of(zone)
     try:
@@ -34,7 +34,7 @@ def moment_in(text: str, zone: str, field: str) -> datetime:
 
 
 def local_text(moment: datetime | None, zone: str = "") -> str:
-    """The moment as a field of type `datetime-local` has it, in this zone; with seconds only where there are any."""
+    """The time as the value of a `datetime-local` input in this zone, with seconds only if not zero."""
     if moment is None:
         return ""
     local = moment.astimezone(zone_of(zone)).replace(tzinfo=None)
@@ -43,14 +43,14 @@ def local_text(moment: datetime | None, zone: str = "") -> str:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The zone of this name, UTC for none; InvalidInput when there is no such zone here."""
+    """The time zone of this name, UTC if empty; InvalidInput if the zone is unknown."""
     if not name:
         return UTC
     try:
         if not _ZONE.fullmatch(name):
             raise ValueError
         return ZoneInfo(name)
-    # A name may lead to a folder or a file that is no zone: whatever is wrong with it, there is none.
+    # The name may be a folder or a file that does not contain a zone.
     except (ValueError, OSError, KeyError):
         raise InvalidInput(
             "time.zone", f"unknown time zone {name[:64]!r}", field="zone", hint="leave it out for UTC"

@@ -1,12 +1,11 @@
-// Small comforts: local times, pages that bring themselves up to date, questions in a dialog, keys. Every page works
-// without this file.
+// Progressive enhancement: local times, live updates, dialogs, keyboard shortcuts. Every page works without this file.
 "use strict";
 
-// --- Times: yours, with UTC on hover -------------------------------------------------------------------------------
+// --- Local times, with UTC on hover --------------------------------------------------------------------------------
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-function tellLocalTimes(root) {
+function showLocalTimes(root) {
   const today = new Date();
   for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
     const moment = new Date(time.dateTime);
@@ -17,16 +16,16 @@ function tellLocalTimes(root) {
     const year = moment.getFullYear() === today.getFullYear() ? "" : ` ${moment.getFullYear()}`;
     if (!isToday || time.dataset.form) delete clock.second;
     time.title = `${time.dateTime.replace("T", " ").replace(/\.\d+Z$/, "").replace(/Z$/, "")} UTC`;
-    // On the axis of a chart there is room for the one thing that its ticks count.
+    // The axis of a chart has room for the day or the time, not both.
     const date = isToday || time.dataset.form === "minute" ? "" : `${day}${year} `;
     time.textContent = time.dataset.form === "day" ? day : date + moment.toLocaleTimeString("en-GB", clock);
     time.dataset.local = "";
   }
-  const told = document.getElementById("zone");
-  if (told) told.textContent = `times are yours (${zone}); hold the pointer over one for UTC`;
-  // A form that asks for times says whose they are, and shows them so; without scripts they are UTC.
+  const hint = document.getElementById("zone");
+  if (hint) hint.textContent = `times in ${zone}; hover over a time for UTC`;
+  // Forms with times submit the browser's time zone; without scripts times are UTC.
   for (const field of root.querySelectorAll("input[type=hidden][name=zone]")) field.value = zone;
-  for (const told of root.querySelectorAll("[data-zone]")) told.textContent = "";
+  for (const label of root.querySelectorAll("[data-zone]")) label.textContent = "";
   for (const field of root.querySelectorAll("input[data-moment]")) {
     const moment = new Date(field.dataset.moment);
     const local = new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString();
@@ -35,9 +34,9 @@ function tellLocalTimes(root) {
   }
 }
 
-// --- Live: the page is told that something changed, and fetches itself anew ------------------------------------------
+// --- Live updates: the event stream reports a change, the page reloads itself -----------------------------------------
 
-const REST_MS = 1500; // however much changes, a page fetches itself no more often
+const REST_MS = 1500; // minimum interval between reloads
 let stream = null;
 let rest = null;
 let isWaiting = false;
@@ -58,7 +57,7 @@ function refresh() {
   if (live && !document.hidden) htmx.trigger(live, "changed");
 }
 
-// A browser has few connections to one server: a tab that nobody looks at keeps none.
+// Browsers limit connections per server, so hidden tabs close their stream.
 function listen() {
   const live = liveRegion();
   if (document.hidden || !live) {
@@ -70,7 +69,7 @@ function listen() {
   stream = new EventSource("/live");
   for (const topic of live.dataset.topics.split(" ")) stream.addEventListener(topic, refresh);
   stream.addEventListener("error", () => {
-    // The browser tries again by itself unless it was refused; then the page asks every quarter of a minute.
+    // The browser reconnects unless the server refused; then the page polls every 15 s.
     if (stream && stream.readyState === EventSource.CLOSED) stream = null;
   });
 }
@@ -80,8 +79,7 @@ document.addEventListener("visibilitychange", () => {
   listen();
 });
 
-// A list must not move under the hand that points at it: rows change in place, and new ones wait until they are asked
-// for, or the hand is gone.
+// A list must not move under the pointer: rows change in place, and new ones wait for a click or until the pointer leaves.
 function isInUse(live) {
   const selection = document.getSelection();
   return (
@@ -108,7 +106,7 @@ if (window.Idiomorph) {
     node.classList.add("passed");
     return false;
   };
-  // What the visitor did to the page stays: local times, what is open, what is selected, and as what he saw it.
+  // Keep the user's state: local times, open details, selected rows with the versions seen.
   callbacks.beforeNodeMorphed = (old, fresh) => {
     if (old.nodeType !== 1) return true;
     if (old.localName === "time") return old.dateTime !== fresh.dateTime;
@@ -121,7 +119,7 @@ if (window.Idiomorph) {
     !(node.matches?.("input[data-select]") && (name === "checked" || node.checked));
 }
 
-function tellHeldBack(live) {
+function showHeldBack(live) {
   document.getElementById("held-back")?.remove();
   if (heldBack === 0) return;
   const button = document.createElement("button");
@@ -146,12 +144,12 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 });
 document.addEventListener("htmx:afterSwap", (event) => {
   setOffline(false);
-  tellLocalTimes(document);
+  showLocalTimes(document);
   prepareCharts();
   if (event.detail.target.id !== "live") return;
   const live = document.getElementById("live");
-  if (live) tellHeldBack(live);
-  tellSelection();
+  if (live) showHeldBack(live);
+  showSelection();
   isHolding = false;
   listen();
 });
@@ -164,7 +162,7 @@ document.addEventListener("htmx:responseError", () => setOffline(true));
 
 // --- Forms ---------------------------------------------------------------------------------------------------------
 
-// A link with data-dialog leads to a question. It is asked in a dialog on this page; without scripts it is a page.
+// A link with data-dialog opens a confirmation page as a dialog; without scripts, as a page.
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-dialog], a[data-close], [data-copy]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -192,7 +190,7 @@ async function openDialog(address) {
     const content = page.getElementById("confirm");
     if (!content) throw new Error("no confirmation on this page");
     dialog.replaceChildren(document.importNode(content, true));
-    tellLocalTimes(dialog);
+    showLocalTimes(dialog);
     dialog.showModal();
     const field = dialog.querySelector("input:not([type=hidden], [type=radio]), textarea, select");
     (field || dialog.querySelector("button, a"))?.focus();
@@ -208,15 +206,15 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     return;
   }
-  // A form with data-dialog leads to a question as a link does, with what was selected.
+  // A form with data-dialog opens its target as a dialog, with the selected rows.
   if (event.target.dataset.dialog !== undefined) {
     event.preventDefault();
     openDialog(`${event.target.action}?${new URLSearchParams(new FormData(event.target, button))}`);
     return;
   }
-  // One press is enough; the button comes back if the browser shows this page again.
+  // Prevent double submission; the button is enabled again when the browser returns to this page.
   if (event.target.method === "post" && button) setTimeout(() => (button.disabled = true));
-  // Fields left empty need not stand in the address.
+  // Leave empty fields out of the URL.
   if (event.target.method === "get") {
     for (const field of event.target.elements) if (field.name && field.value === "") field.disabled = true;
     const times = ["from", "to"].map((name) => event.target.elements[name]).filter((field) => field?.value);
@@ -227,14 +225,14 @@ window.addEventListener("pageshow", () => {
   for (const field of document.querySelectorAll("button:disabled, .filters :disabled")) field.disabled = false;
 });
 
-// What was selected in a list: how many, and all at once. The boxes are input[data-select], the head's one
-// input[data-select-all]; what tells of it is shown by [data-selected].
-function tellSelection() {
+// Row selection: boxes are input[data-select], the one in the header input[data-select-all]; [data-selected] shows the
+// count.
+function showSelection() {
   const boxes = [...document.querySelectorAll("input[data-select]")];
   const count = boxes.filter((box) => box.checked).length;
-  for (const told of document.querySelectorAll("[data-selected]")) {
-    told.hidden = count === 0;
-    for (const number of told.querySelectorAll("[data-selected-count]")) number.textContent = count;
+  for (const label of document.querySelectorAll("[data-selected]")) {
+    label.hidden = count === 0;
+    for (const number of label.querySelectorAll("[data-selected-count]")) number.textContent = count;
   }
   for (const all of document.querySelectorAll("input[data-select-all]")) {
     all.checked = count > 0 && count === boxes.length;
@@ -245,10 +243,10 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("input[data-select-all]")) {
     for (const box of document.querySelectorAll("input[data-select]")) box.checked = event.target.checked;
   }
-  if (event.target.matches("input[data-select], input[data-select-all]")) tellSelection();
+  if (event.target.matches("input[data-select], input[data-select-all]")) showSelection();
 });
 
-// A file may be chosen for a text (input[data-fill], the text's id) or dropped on it (textarea[data-drop]).
+// Load a file into a textarea: by input[data-fill] (the id of the textarea) or by drag and drop (textarea[data-drop]).
 function fill(text, file) {
   if (!text || !file) return;
   file.text().then((content) => {
@@ -269,9 +267,9 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   });
 }
 
-// --- Charts: what one points at, or comes to by the arrows, stands in the caption in place of the present --------------
+// --- Charts: the caption shows the values under the pointer or at the keyboard position ------------------------------
 
-// The slices of the plot are the rows of the chart's table: one for each, in the same order, the newest first.
+// Slices of the plot correspond to rows of the chart's table, newest first.
 function readOut(chart, slice) {
   const slices = [...chart.querySelectorAll(".slice")];
   const rows = chart.querySelectorAll("tbody tr");
@@ -280,7 +278,7 @@ function readOut(chart, slice) {
   const [begin, end] = [place, place - 1].map((one) => rows[one]?.querySelector("time").textContent ?? "now");
   const day = begin.slice(0, begin.lastIndexOf(" ") + 1);
   const said = [...rows[place].querySelectorAll("td.number")].map((cell) => cell.textContent);
-  // The plot must not move under the pointer because its caption has more or less to say.
+  // Fix the height of the caption, so that the plot does not move under the pointer.
   const caption = chart.querySelector("figcaption");
   caption.style.height ||= `${caption.getBoundingClientRect().height}px`;
   chart.classList.add("reading");
@@ -289,7 +287,7 @@ function readOut(chart, slice) {
     part.textContent = said[index] ?? `${begin} to ${end.startsWith(day) ? end.slice(day.length) : end}`;
   });
   for (const one of slices) one.classList.toggle("read", one === slice);
-  // What the browser would say by itself, in UTC, and later.
+  // Remove the native tooltip, which shows UTC.
   slice.replaceChildren();
 }
 
@@ -307,7 +305,7 @@ function prepareCharts() {
   for (const plot of document.querySelectorAll("svg.lines")) {
     plot.setAttribute("tabindex", "0");
     const chart = plot.closest(".chart");
-    // The page has come anew under the pointer.
+    // Restore the reading after a live update.
     const pointed = plot.querySelector(".slice:hover") || (document.activeElement === plot && plot.querySelector(".slice.read"));
     if (pointed) readOut(chart, pointed);
   }
@@ -378,19 +376,19 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// --- Begin -----------------------------------------------------------------------------------------------------------
+// --- Start -----------------------------------------------------------------------------------------------------------
 
-tellLocalTimes(document);
-tellSelection();
+showLocalTimes(document);
+showSelection();
 prepareCharts();
 for (const hint of document.querySelectorAll(".keys-hint, [data-file-hint]")) hint.hidden = false;
-// What an act came to is said once: the address keeps nothing of it.
+// Show the notice of an action once: remove it from the URL.
 const address = new URL(window.location.href);
 if (address.searchParams.has("done")) {
   address.searchParams.delete("done");
   history.replaceState(null, "", address);
 }
-// On a narrow screen the menu scrolls sideways: the page one is on must be seen in it.
+// On a narrow screen the menu scrolls sideways: scroll to the current page.
 const current = document.querySelector("#menu a[aria-current]");
 const menu = document.getElementById("menu");
 if (current && menu.scrollWidth > menu.clientWidth) menu.scrollLeft = current.offsetLeft - menu.clientWidth / 3;
