@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -80,6 +81,23 @@ def test_the_tree_shows_every_package_and_marks_the_empty_ones(project: Path) ->
     }
     assert {(depth, name) for depth, name, _ in shown} == set(packages)
     assert {(depth, name) for depth, name, mark in shown if mark} == empty
+
+
+def test_the_architecture_page_names_only_existing_modules_classes_and_functions(project: Path) -> None:
+    page = (project / "docs/explanation/architecture.md").read_text()
+    [walk] = re.findall(r"^## One notification through the code$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    packages = {path.stem for path in (project / "src/fieldpost").iterdir() if not path.name.startswith("_")}
+    spans = set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", FENCE.sub("", page)))
+    named = {span for span in spans if span.partition(".")[0] in packages and not span.endswith((".py", ".toml"))}
+    assert len([name for name in named if name in walk]) > 50, "the walk names the functions it describes"
+    assert sorted(name for name in named if not exists(f"fieldpost.{name}")) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["core.lifecycle.decide_all", "core.no_such_module.decide", "site.notify.ListSender.post", "centre"]
+)
+def test_the_check_of_names_finds_missing_ones(name: str) -> None:
+    assert not exists(f"fieldpost.{name}")
 
 
 def test_generated_pages_are_fresh(project: Path) -> None:
@@ -171,6 +189,25 @@ def test_the_docs_do_not_mention_the_workplace(project: Path) -> None:
         for match in WORKPLACE.finditer(page.read_text())
     ]
     assert found == []
+
+
+def exists(name: str) -> bool:
+    """Whether the dotted name is a module, or an attribute of one (a class, function, method or constant)."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ".".join(parts[:length])
+        try:
+            found: Any = import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise
+            continue
+        for part in parts[length:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
 
 
 def leaves(command: Any, path: str) -> Iterator[str]:

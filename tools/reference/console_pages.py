@@ -48,11 +48,11 @@ PAGES_OF: dict[str, tuple[str, ...]] = {
     "cached_calls_show": ("GET /cached-calls/{call_id}",),
     "intents_page": ("GET /intents",),
     "intents_create": (
-        "POST /cached-calls/give",
+        "POST /cached-calls/request",
         "POST /cached-calls/reconcile",
         "POST /cached-calls/parked",
         "POST /sites/{name:path}/rejected",
-        "POST /sites/{name:path}/rejected/act",
+        "POST /sites/{name:path}/rejected/decide",
         "POST /sites/{name:path}/events",
     ),
     "intents_show": ("GET /intents/{intent_id}",),
@@ -118,4 +118,4 @@ def gaps(endpoints: Collection[str]) -> list[tuple[str, set[str]]]:
 def _is_form(page: str, pages: Collection[str]) -> bool:
     """Whether the page only shows a form or asks for confirmation."""
     method, path = page.split()
-    return method == "GET" and (f"POST {path}" in pages or path.endswith("/ask") or path.startswith("/new/"))
+    return method == "GET" and (f"POST {path}" in pages or path.endswith("/confirm") or path.startswith("/new/"))
