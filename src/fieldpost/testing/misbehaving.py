@@ -1,19 +1,37 @@
-"""What the servers that misbehave on demand have in common: how an answer ends, and what it waits for."""
+"""Rules shared by the test servers: when to answer, and what happens to the connection afterwards."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from enum import Enum
 from typing import Any, Protocol, Self
 
 
+class PeerGone(Exception):
+    """The client disconnected, or the server stops: nobody waits for an answer."""
+
+
+async def wait_unless(ended: asyncio.Event, awaited: Coroutine[Any, Any, object]) -> None:
+    """Wait for `awaited`. Raises PeerGone if `ended` is set first."""
+    waiting, gone = asyncio.ensure_future(awaited), asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({gone, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise PeerGone
+        waiting.result()
+    finally:
+        waiting.cancel()
+        gone.cancel()
+
+
 class Waitable(Protocol):
-    """An `asyncio.Event`, a `Gate`, a `Tap`, or whatever else can be waited for."""
+    """An `asyncio.Event`, a `Gate`, a `Tap` or another object with `wait`."""
 
     def wait(self) -> Coroutine[Any, Any, object]: ...
 
 
 class Ending(Enum):
-    """What becomes of the connection after the answer."""
+    """The state of the connection after the answer."""
 
     STAY = "stay"
     CLOSE = "close"
@@ -22,7 +40,20 @@ class Ending(Enum):
 
 
 class Misbehaving(ABC):
-    """A rule of a server, told step by step what to do."""
+    """Base of the servers' rules; each method changes the reaction and returns the rule."""
+
+    def __init__(self) -> None:
+        self.hits = 0
+        """How often the rule was applied."""
+        self._is_withdrawn = False
+
+    def withdraw(self) -> None:
+        """Disable the rule."""
+        self._is_withdrawn = True
+
+    def raw(self, data: bytes) -> Self:
+        """Send these bytes instead of an answer."""
+        return self._do(raw=data)
 
     def close(self) -> Self:
         """Close without an answer."""
@@ -33,7 +64,7 @@ class Misbehaving(ABC):
         return self._do(is_silent=True, ending=Ending.RESET)
 
     def hang(self) -> Self:
-        """Never answer, until the client goes away."""
+        """Never answer; wait until the client disconnects."""
         return self._do(is_silent=True, ending=Ending.HANG)
 
     def then_close(self) -> Self:
@@ -41,21 +72,21 @@ class Misbehaving(ABC):
         return self._do(ending=Ending.CLOSE)
 
     def then_reset(self) -> Self:
-        """Reset the connection right after the answer, which the client may then never see."""
+        """Reset the connection right after the answer, which the client may not see."""
         return self._do(ending=Ending.RESET)
 
     def then_hang(self) -> Self:
-        """Answer, then say nothing any more."""
+        """Answer, then send nothing more."""
         return self._do(ending=Ending.HANG)
 
     def wait(self, event: Waitable) -> Self:
-        """Answer only once this event is set."""
+        """Answer after this event is set."""
         return self._do(event=event)
 
     def delay(self, seconds: float) -> Self:
-        """Answer after so many seconds of the server's clock."""
+        """Answer after this many seconds of the server's clock."""
         return self._do(delay_s=seconds)
 
     @abstractmethod
     def _do(self, **changes: Any) -> Self:
-        """Change what is done, by these fields of its act."""
+        """Change these fields of the reaction."""

@@ -23,15 +23,15 @@ def laid(*rules: MailRule) -> Rules:
 
 
 def codes(book: Rules, *moments: MailEvent) -> list[int | None]:
-    return [act.reply.code if (act := book.act(moment)).reply else None for moment in moments]
+    return [act.reply.code if (act := book.reaction(moment)).reply else None for moment in moments]
 
 
 def test_without_a_rule_the_server_behaves() -> None:
-    assert Rules().act(rcpt("a@x.example")) is BEHAVE
+    assert Rules().reaction(rcpt("a@x.example")) is BEHAVE
 
 
 def test_a_rule_that_is_not_told_what_to_do_does_nothing() -> None:
-    assert laid(MailRule("rcpt").times(1)).act(rcpt("a@x.example")) is BEHAVE
+    assert laid(MailRule("rcpt").times(1)).reaction(rcpt("a@x.example")) is BEHAVE
 
 
 def test_two_rules_in_a_row_make_a_sequence() -> None:
@@ -101,7 +101,7 @@ def test_counting_per_message_stays_small_over_a_long_run() -> None:
     rule = MailRule("dot").reply(451).times(1, per="message")
     book = laid(rule)
     for number in range(10_001):
-        book.act(dot(f"<{number}@x>"))
+        book.reaction(dot(f"<{number}@x>"))
     assert rule.hits == 10_001
     # The oldest is forgotten and is new again; the newest is not.
     assert codes(book, dot("<10000@x>"), dot("<0@x>")) == [None, 451]
@@ -120,7 +120,7 @@ def test_a_rule_that_could_never_match_is_refused() -> None:
         MailRule(cast(SmtpVerb, "expn"))
     with pytest.raises(ValueError, match="'ehlo' has no address"):
         MailRule("ehlo", "a@x.example")
-    with pytest.raises(ValueError, match="only 'dot'"):
+    with pytest.raises(ValueError, match="needs the verb 'dot'"):
         MailRule("rcpt").keep_mail()
     with pytest.raises(ValueError, match="no reply code"):
         MailRule("rcpt").reply(199)

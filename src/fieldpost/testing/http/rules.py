@@ -1,11 +1,11 @@
-"""How the server misbehaves: rules that a test lays before its client talks to the server, or while it does.
+"""Rules by which a test makes the server misbehave.
 
     server.on("POST", "/orders").answer(503, headers={"Retry-After": "2"}).times(2)
-    server.on(path="/orders").reset()             # it has the request, and the client never learns
+    server.on(path="/orders").reset()             # the server has the request, but the client gets no answer
     server.on().answer(200, b"x" * 100).drip(0.1)
 
-The rules are asked in the order in which they were laid; the first that matches, and still has turns, says what is
-done. A used-up rule is passed over, so two rules in a row make a sequence. No rule: 200 with an empty body.
+Rules are checked in the order in which they were added; the first that matches and is not used up decides. Used-up
+rules are skipped, so two rules in a row make a sequence. Without a rule the answer is 200 with an empty body.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from fieldpost.testing.misbehaving import Ending, Misbehaving, Waitable
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request, as it came."""
+    """One request as received."""
 
     number: int
     connection: int
@@ -40,7 +40,7 @@ class ReceivedRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReaction:
-    """What is done with one request. As it stands here: what a good server does."""
+    """The handling of one request. The defaults are those of a correct server."""
 
     status: int = 200
     body: bytes = b""
@@ -70,22 +70,20 @@ class HttpReaction:
 
 
 class HttpRule(Misbehaving):
-    """What to do with requests of one kind. It does nothing until it is told what: by `answer`, `close`, `delay` …
+    """A rule for matching requests. It has no effect until a method such as `answer`, `close` or `delay` is called.
 
-    The request was taken in, whatever is answered. With a `raw` half of an answer, `then_reset` breaks it off.
+    The request is recorded in any case. To cut an answer off, send half of it with `raw`, then `then_reset`.
     """
 
     def __init__(
         self, method: str | None, path: str | None, when: Callable[[ReceivedRequest], bool] | None = None
     ) -> None:
-        self.hits = 0
-        """How often it has acted."""
+        super().__init__()
         self._method = method
         self._path = path
         self._when = when
-        self._act: HttpReaction | None = None
+        self._reaction: HttpReaction | None = None
         self._times: int | None = None
-        self._is_withdrawn = False
 
     # -- the answer ----------------------------------------------------------------------------------------------------
 
@@ -95,45 +93,37 @@ class HttpRule(Misbehaving):
         return self._do(status=status, body=content, headers=dict(headers or {}))
 
     def redirect(self, location: str, status: int = 307) -> Self:
-        """Send the client elsewhere."""
+        """Answer with a redirect."""
         return self.answer(status, headers={"Location": location})
 
     def huge(self, body_bytes: int, status: int = 200) -> Self:
-        """Answer with a body of so many bytes."""
+        """Answer with a body of this size."""
         return self.answer(status, b"x" * body_bytes)
-
-    def raw(self, data: bytes) -> Self:
-        """Send these bytes in place of an answer."""
-        return self._do(raw=data)
 
     # -- the time ------------------------------------------------------------------------------------------------------
 
     def drip(self, seconds: float) -> Self:
-        """Let the answer out byte by byte, one in so many seconds of the server's clock."""
+        """Send the answer byte by byte, one per this many seconds of the server's clock."""
         return self._do(drip_s=seconds)
 
     # -- how often -----------------------------------------------------------------------------------------------------
 
     def times(self, count: int) -> Self:
-        """Act only so many times."""
+        """Apply the rule at most this many times."""
         self._times = count
         return self
 
-    def withdraw(self) -> None:
-        """Act no more."""
-        self._is_withdrawn = True
-
     def take(self, request: ReceivedRequest) -> HttpReaction | None:
-        """What to do now, if this rule has a word in it; its turn is then taken."""
-        if self._act is None or self._is_withdrawn or (self._times is not None and self.hits >= self._times):
+        """The reaction to this request if the rule matches; counts as one use."""
+        if self._reaction is None or self._is_withdrawn or (self._times is not None and self.hits >= self._times):
             return None
         if self._method not in (None, request.method) or self._path not in (None, request.path):
             return None
         if self._when is not None and not self._when(request):
             return None
         self.hits += 1
-        return self._act
+        return self._reaction
 
     def _do(self, **changes: Any) -> Self:
-        self._act = replace(self._act or HttpReaction(), **changes)
+        self._reaction = replace(self._reaction or HttpReaction(), **changes)
         return self

@@ -1,8 +1,8 @@
-"""How the server misbehaves: rules that a test lays before its client talks to the server, or while it does.
+"""Rules by which a test makes the server misbehave.
 
     server.on("rcpt", address="flaky@plant.example").reply(451, "4.2.1 busy").times(2, per="address")
     server.on("rcpt").after(50, per="transaction").reply(452, "4.5.3 too many recipients")
-    server.on("dot").keep_mail().close()          # it has the mail, and the client never learns
+    server.on("dot").keep_mail().close()          # the server has the mail, but the client gets no reply
     server.on("ehlo").hang()
 
 Theory of operation. Each verb that arrives becomes a `MailEvent`. The rules of that verb are checked in the order in
@@ -10,8 +10,8 @@ which they were added; the first one that matches and is not used up decides the
 skipped, so two rules in a row make a sequence: first 451, then 550. Without a rule the server behaves correctly. An
 invalid command (bad syntax, wrong order) gets the server's own error and uses up no rule.
 
-A positive answer given by a rule has the effect of the server's own (`reply(251)` at RCPT adds the recipient). After a
-negative one, or none, the command did not happen; only `keep_mail` takes the mail in all the same.
+A positive reply of a rule has the same effect as the server's own (`reply(251)` at RCPT adds the recipient). After a
+negative or missing reply the command has no effect; only `keep_mail` stores the mail in any case.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ from fieldpost.testing.mail.script import BEHAVE, VERBS, MailEvent, MailReaction
 from fieldpost.testing.misbehaving import Misbehaving
 
 Per = Literal["address", "message", "transaction", "connection"]
-"""What a rule counts apart: each address, each Message-ID, each MAIL, each connection."""
+"""The scope of a rule's counter: per address, Message-ID, MAIL or connection."""
 
 _VERBS_PER: dict[str | None, frozenset[str]] = {
     None: VERBS,
@@ -37,7 +37,7 @@ _COUNTERS_MAX = 10_000
 
 
 class MailRule(Misbehaving):
-    """What to do at one verb. It does nothing until it is told what: by `reply`, `close`, `delay` or any other act."""
+    """A rule for one verb. It has no effect until a method such as `reply`, `close` or `delay` is called."""
 
     def __init__(
         self,
@@ -49,77 +49,67 @@ class MailRule(Misbehaving):
             raise ValueError(f"no verb {verb!r}; there are {', '.join(sorted(VERBS))}")
         if address is not None and verb not in _VERBS_WITH_ADDRESS:
             raise ValueError(f"{verb!r} has no address; one of {', '.join(sorted(_VERBS_WITH_ADDRESS))} has")
+        super().__init__()
         self.verb: SmtpVerb = verb
-        self.hits = 0
-        """How often it has acted."""
         self._address = address.casefold() if isinstance(address, str) else address
         self._when = when
-        self._act: MailReaction | None = None
-        self._skips = _Turns(0)
-        self._turns: _Turns | None = None
-        self._is_withdrawn = False
+        self._reaction: MailReaction | None = None
+        self._skips = _Quota(0)
+        self._uses: _Quota | None = None
 
     # -- the answer ----------------------------------------------------------------------------------------------------
 
     def reply(self, code: int, text: str = "") -> Self:
-        """Answer with this code; a text of several lines makes a reply of several lines."""
+        """Reply with this code; a text with several lines makes a multi-line reply."""
         if not 200 <= code <= 599:
-            raise ValueError(f"{code} is no reply code; raw() sends anything")
+            raise ValueError(f"code must be between 200 and 599, got {code}; raw() sends anything")
         return self._do(reply=ScriptedReply(code, text))
 
     def unavailable(self, text: str = "4.3.2 Service not available") -> Self:
-        """Say 421 and close, as a server does that is shutting down or overloaded."""
+        """Reply 421 and close, like a server that is shutting down or overloaded."""
         return self.reply(421, text).then_close()
 
-    def raw(self, data: bytes) -> Self:
-        """Send these bytes in place of a reply; the command has no effect."""
-        return self._do(raw=data)
-
     def inject(self, data: bytes) -> Self:
-        """Send these bytes in one go with the reply, right after it."""
+        """Send these bytes right after the reply, in the same write."""
         return self._do(injected=data)
 
     def accept(self) -> Self:
-        """Behave: an exception that stands before a wider rule."""
+        """Behave correctly: an exception before a wider rule."""
         return self._do()
 
     def keep_mail(self) -> Self:
-        """At `dot`: take the mail in whatever is answered, and before any wait or delay."""
+        """At `dot`: store the mail regardless of the reply, before any wait or delay."""
         if self.verb != "dot":
-            raise ValueError(f"only 'dot' brings a mail that could be kept, not {self.verb!r}")
+            raise ValueError(f"keep_mail() needs the verb 'dot', not {self.verb!r}")
         return self._do(keeps_mail=True)
 
     # -- the time ------------------------------------------------------------------------------------------------------
 
     def drip(self, pace: Tap | float) -> Self:
-        """Let the answer out byte by byte: as the tap allows, or one byte in so many seconds of the server's clock."""
+        """Send the reply byte by byte: as the tap allows, or one per this many seconds of the server's clock."""
         return self._do(pace=pace)
 
     # -- how often -----------------------------------------------------------------------------------------------------
 
     def times(self, count: int, per: Per | None = None) -> Self:
-        """Act only so many times, in all or for each address, message (its Message-ID), transaction or connection."""
-        self._turns = _Turns(count, self._countable(per))
+        """Apply the rule at most `count` times, in total or per address, Message-ID, transaction or connection."""
+        self._uses = _Quota(count, self._countable(per))
         return self
 
     def after(self, count: int, per: Per | None = None) -> Self:
-        """Let the first so many through, in all or for each."""
-        self._skips = _Turns(count, self._countable(per))
+        """Skip the first `count` events, in total or per address, Message-ID, transaction or connection."""
+        self._skips = _Quota(count, self._countable(per))
         return self
 
-    def withdraw(self) -> None:
-        """Act no more."""
-        self._is_withdrawn = True
-
     def take(self, moment: MailEvent) -> MailReaction | None:
-        """What to do now, if this rule has a word in it; its turn is then taken."""
-        act = self._act
-        if act is None or self._is_withdrawn or not self._matches(moment):
+        """The reaction to this event if the rule matches; counts as one use."""
+        reaction = self._reaction
+        if reaction is None or self._is_withdrawn or not self._matches(moment):
             return None
-        if self._skips.take(moment) or not (self._turns is None or self._turns.take(moment)):
+        if self._skips.take(moment) or not (self._uses is None or self._uses.take(moment)):
             return None
         self.hits += 1
-        return act
+        return reaction
 
     def _matches(self, moment: MailEvent) -> bool:
         wanted = self._address
@@ -136,7 +126,7 @@ class MailRule(Misbehaving):
         return per
 
     def _do(self, **changes: Any) -> Self:
-        self._act = replace(self._act or BEHAVE, **changes)
+        self._reaction = replace(self._reaction or BEHAVE, **changes)
         return self
 
 
@@ -159,16 +149,16 @@ class Rules:
     def has(self, verb: SmtpVerb) -> bool:
         return verb in self._rules
 
-    def act(self, moment: MailEvent) -> MailReaction:
+    def reaction(self, moment: MailEvent) -> MailReaction:
         for rule in self._rules.get(moment.verb, ()):
-            act = rule.take(moment)
-            if act is not None:
-                return act
+            reaction = rule.take(moment)
+            if reaction is not None:
+                return reaction
         return BEHAVE
 
 
-class _Turns:
-    """So many turns, in all or for each of something. Only the newest keys are remembered: a long run stays small."""
+class _Quota:
+    """A number of uses, in total or per key. Only the newest keys are remembered, to bound memory."""
 
     def __init__(self, count: int, per: Per | None = None) -> None:
         self._count = count
@@ -176,7 +166,7 @@ class _Turns:
         self._taken: OrderedDict[object, int] = OrderedDict()
 
     def take(self, moment: MailEvent) -> bool:
-        """Take a turn; False when none is left."""
+        """Use one; returns False if none is left."""
         if not self._count:
             return False
         key = self._key(moment)
@@ -193,7 +183,7 @@ class _Turns:
             case "address":
                 return (moment.address or "").casefold()
             case "message":
-                # Without a Message-ID nothing tells a second try from another mail: the bytes have to.
+                # Without a Message-ID, compare the bytes to recognise a second attempt.
                 return moment.message_id or moment.raw
             case "transaction":
                 return moment.transaction

@@ -1,4 +1,4 @@
-"""The mail server for tests and for the demo: it behaves well unless it is told otherwise.
+"""The mail server for tests and the demo: it behaves correctly unless a rule says otherwise.
 
     async with MailServer() as server:
         server.on("rcpt", address="flaky@plant.example").reply(451, "4.2.1 busy").times(2)
@@ -6,7 +6,7 @@
         mails = await server.received(1)
         assert mails[0].subject == "Pump 3 is hot"
 
-What can be laid with `on` stands in `rules.py`; what is kept of a mail in `message.py`, of a connection in `record.py`.
+See `rules.py` for the rules of `on`, `message.py` for received mails and `record.py` for connections.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Literal, Self
+from typing import Literal
 
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.testing.kept_port import KeptPort
+from fieldpost.testing.loopback import LoopbackServer
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import EXTENSIONS, MECHANISMS, AuthCheck, Limits, MailHook, Offer
 from fieldpost.testing.mail.record import ConnectionRecord, Record
@@ -29,8 +29,8 @@ from fieldpost.testing.mail.wire import ServerWire
 _GRACE_S = 1.0
 
 
-class MailServer:
-    """An SMTP server on loopback; an async context manager, or `start` and `stop` as often as a test likes."""
+class MailServer(LoopbackServer):
+    """An SMTP server on loopback."""
 
     def __init__(
         self,
@@ -50,13 +50,12 @@ class MailServer:
         clock: Clock | None = None,
     ) -> None:
         """
-        `port` 0 takes a free one, which stays the server's over stop and start. `tls` holds the server's certificate,
-        used by STARTTLS or from the first byte. `auth` judges credentials; AUTH is offered when it is given, and where
-        there is STARTTLS only after it. `on_mail` is called, and awaited, before a mail's 250: if it raises, the client
-        hears 451 and the mail does not count. Without `keep_raw` only the header section of each mail is kept.
+        `port` 0 picks a free port, which the server keeps over stop and start. `tls` contains the certificate, used by
+        STARTTLS or from the first byte. `auth` checks credentials; AUTH is offered if it is given, and only after
+        STARTTLS if that is offered. `on_mail` is called, and awaited, before the 250 of a mail: if it raises, the
+        client gets 451 and the mail is not recorded. Without `keep_raw` only the header section of each mail is kept.
         """
-        self.host = host
-        self.port = port
+        super().__init__(host, port)
         self._offer = Offer(
             clock=clock or SystemClock(),
             hostname=hostname,
@@ -72,36 +71,15 @@ class MailServer:
         )
         self._rules = Rules()
         self._record = Record(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
-        self._listener: asyncio.Server | None = None
-        self._kept_port = KeptPort()
         self._sessions: dict[asyncio.Task[None], ServerWire] = {}
-        self._bugs: list[BaseException] = []
 
     # -- starting and stopping -----------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        await self.stop()
-        self._kept_port.give_up()
-        # A predicate or a check of the test's that raised would otherwise look like a server that hung up.
-        if self._bugs and error is None:
-            raise self._bugs[0]
-
     async def start(self) -> None:
-        """Listen. Raises OSError when the port is taken."""
-        loop = asyncio.get_running_loop()
-        kept = self._kept_port.come_back()
-        place = {"host": self.host, "port": self.port} if kept is None else {"sock": kept}
-        self._listener = await loop.create_server(
-            lambda: ServerWire(self._offer.limits.message_bytes, self._open), **place
-        )
-        self.port = self._listener.sockets[0].getsockname()[1]
+        await self._listen(lambda: ServerWire(self._offer.limits.message_bytes, self._open))
 
     async def stop(self) -> None:
-        """Listen no more, say 421 to whoever is connected, and hang up. What was received stays; `start` may follow."""
+        """Stop listening, send 421 to connected clients and close. Received mails stay; `start` may follow."""
         if self._listener is None:
             return
         self._kept_port.leave(self._listener)
@@ -112,7 +90,7 @@ class MailServer:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        # Newer Pythons wait here for the last byte of every connection, which a client that does not read never takes.
+        # Newer Python versions wait here until every connection is flushed, which a client that does not read prevents.
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
                 await self._listener.wait_closed()
@@ -127,7 +105,7 @@ class MailServer:
         address: str | Callable[[str], bool] | None = None,
         when: Callable[[MailEvent], bool] | None = None,
     ) -> MailRule:
-        """Lay a rule: at this verb, for this address (at MAIL the sender, else any recipient) and when this is so."""
+        """Add a rule for this verb, this address (at MAIL the sender, else any recipient) and this condition."""
         return self._rules.lay(MailRule(verb, address, when))
 
     def behave(self) -> None:
@@ -136,24 +114,24 @@ class MailServer:
 
     @property
     def extensions(self) -> list[str]:
-        """What the next EHLO tells. One that is removed is stripped (STARTTLS still works), one added may be a lie."""
+        """The extensions of the next EHLO reply. Changing them changes the reply, not the server's abilities."""
         return self._offer.extensions
 
     # -- what was seen -------------------------------------------------------------------------------------------------
 
     @property
     def mails(self) -> Sequence[ReceivedMail]:
-        """The accepted mails, the oldest first; of very many the newest (`Limits.mails_kept`)."""
+        """The accepted mails, oldest first; only the newest `Limits.mails_kept`."""
         return self._record.mails
 
     @property
     def mail_count(self) -> int:
-        """How many mails were accepted in all."""
+        """The total number of accepted mails."""
         return self._record.mail_count
 
     @property
     def connections(self) -> Sequence[ConnectionRecord]:
-        """All connections so far, the oldest first, open or not."""
+        """All connections so far, open or closed, oldest first."""
         return self._record.connections
 
     @property
@@ -162,11 +140,11 @@ class MailServer:
 
     @property
     def seen(self) -> Counter[str]:
-        """How often each verb came."""
+        """The number of occurrences of each verb."""
         return self._record.seen
 
     async def received(self, count: int = 1, *, to: str | None = None, timeout_s: float = 30) -> list[ReceivedMail]:
-        """All mails (with `to`, those that went to this recipient), once there are so many. Raises TimeoutError."""
+        """Wait for `count` mails (with `to`, to this recipient) and return them. Raises TimeoutError."""
         if count > self._record.mails_max:
             raise ValueError(f"{count} mails can never be there: Limits.mails_kept is {self._record.mails_max}")
 
@@ -180,15 +158,15 @@ class MailServer:
         return found()
 
     async def saw(self, verb: SmtpVerb, count: int = 1, *, timeout_s: float = 30) -> None:
-        """Return once this verb has come so many times, answered or not. Raises TimeoutError."""
+        """Wait until this verb was received `count` times, answered or not. Raises TimeoutError."""
         await self._record.until(lambda: self.seen[verb] >= count, timeout_s, f"{verb} x {count}")
 
     async def until(self, is_so: Callable[[], bool], *, timeout_s: float = 30, what: str = "it to be so") -> None:
-        """Return once it is so; asked again with each verb, mail, connection and end of one. Raises TimeoutError."""
+        """Wait for a condition, checked on each verb, mail, connection and disconnection. Raises TimeoutError."""
         await self._record.until(is_so, timeout_s, what)
 
     async def idle(self, *, timeout_s: float = 30) -> None:
-        """Return once no connection is open. Raises TimeoutError."""
+        """Wait until no connection is open. Raises TimeoutError."""
         await self._record.until(lambda: not self._sessions, timeout_s, "all connections to end")
 
     # -- connections ---------------------------------------------------------------------------------------------------

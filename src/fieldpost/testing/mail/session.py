@@ -1,4 +1,4 @@
-"""One conversation, verb by verb: what a good server does and says, unless a rule has another idea."""
+"""One SMTP session: the behaviour of a correct server for each verb, unless a rule overrides it."""
 
 import inspect
 import re
@@ -13,7 +13,8 @@ from fieldpost.testing.mail.record import ConnectionRecord, Record
 from fieldpost.testing.mail.rules import Rules
 from fieldpost.testing.mail.script import MailEvent, ScriptedReply, SmtpVerb
 from fieldpost.testing.mail.voice import Ended, Voice
-from fieldpost.testing.mail.wire import LineTooLong, MessageTooBig, PeerGone, ServerWire
+from fieldpost.testing.mail.wire import LineTooLong, MessageTooBig, ServerWire
+from fieldpost.testing.misbehaving import PeerGone
 
 _PATH = re.compile(r"(from|to): ?<([^<>]*)>(?: (.*))?", re.IGNORECASE)
 _OUT_OF_ORDER = ScriptedReply(503, "5.5.1 Bad sequence of commands")
@@ -23,7 +24,7 @@ _NEEDS_SMTPUTF8 = ScriptedReply(553, "5.6.7 Address needs SMTPUTF8")
 
 
 class SmtpServerSession:
-    """Speaks with one client until either side ends it."""
+    """Serves one client until either side ends the session."""
 
     def __init__(
         self, wire: ServerWire, connection: ConnectionRecord, offer: Offer, rules: Rules, record: Record
@@ -51,7 +52,7 @@ class SmtpServerSession:
         }
 
     async def run(self) -> None:
-        """Converse. What the network does ends the conversation; what is raised here is a bug, ours or a test's."""
+        """Run the session. Network failures end it; an exception is a bug in the server or the test."""
         try:
             if self._offer.implicit_tls is not None:
                 await self._shake_hands(self._offer.implicit_tls, is_first=True)
@@ -105,7 +106,7 @@ class SmtpServerSession:
         own = _NOT_OFFERED if context is None else ScriptedReply(220, "2.0.0 Ready to start TLS")
         if await self._voice.settle(self._moment("starttls", line), own) and context is not None:
             await self._shake_hands(context)
-            # What was said in clear counts no more (RFC 3207).
+            # Discard the state from before TLS (RFC 3207).
             self._is_greeted, self._transaction = False, None
 
     async def _auth(self, argument: str, line: str) -> None:
@@ -185,7 +186,7 @@ class SmtpServerSession:
     # -- what they need ------------------------------------------------------------------------------------------------
 
     async def _message(self, transaction: "_Transaction") -> None:
-        """Read the message to its dot, and answer that."""
+        """Read the message up to its dot and reply."""
         raw = b""
         refusal = None
         try:
@@ -227,7 +228,7 @@ class SmtpServerSession:
                 if inspect.isawaitable(done):
                     await done
             except Exception as error:
-                # Whatever the hook cannot do: the client must keep its mail, and hears why.
+                # The hook failed: the client must keep its mail and gets the reason.
                 reason = " ".join(f"{type(error).__name__}: {error}".split())
                 return ScriptedReply(451, f"4.3.0 The mail could not be kept: {reason}")
         self._connection.mail_count += 1
@@ -235,7 +236,7 @@ class SmtpServerSession:
         return ScriptedReply(250, f"2.0.0 Accepted as {mail.number}")
 
     def _refusal(self, address: str, parameters: list[str]) -> ScriptedReply | None:
-        """Why a MAIL with these parameters cannot be."""
+        """The reply that rejects a MAIL with these parameters, if any."""
         for parameter in parameters:
             name, _, value = parameter.partition("=")
             match name:

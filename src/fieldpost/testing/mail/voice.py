@@ -1,4 +1,4 @@
-"""How the server answers: it asks the rules, keeps the client waiting if they say so, speaks, and maybe hangs up."""
+"""Replies of the server: applies the rules, waits, sends the reply and possibly closes the connection."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from fieldpost.testing.misbehaving import Ending
 
 
 class Ended(Exception):
-    """The conversation is over."""
+    """The conversation has ended."""
 
 
 class Voice:
-    """The speaking half of a session."""
+    """The sending half of a session."""
 
     def __init__(self, wire: ServerWire, connection: ConnectionRecord, rules: Rules, clock: Clock) -> None:
         self._wire = wire
@@ -24,7 +24,7 @@ class Voice:
         self._clock = clock
 
     async def settle(self, moment: MailEvent, own: ScriptedReply) -> bool:
-        """Answer a command, as a rule wants or as we would ourselves; whether it has its effect. Raises Ended."""
+        """Reply to a command by its rule or with our own reply; returns whether it has its effect. Raises Ended."""
         act = self.ask(moment)
         if act is BEHAVE:
             self.tell(own)
@@ -34,17 +34,17 @@ class Voice:
         return act.lets_through(own)
 
     def ask(self, moment: MailEvent) -> MailReaction:
-        return self._rules.act(moment)
+        return self._rules.reaction(moment)
 
     async def hold(self, act: MailReaction) -> None:
-        """Let the client wait as long as the act says."""
+        """Wait as long as the reaction requires."""
         if act.event is not None:
             await self._wire.while_open(act.event)
         if act.delay_s:
             await self._wire.while_open(_Nap(self._clock, act.delay_s))
 
     async def speak(self, act: MailReaction, own: ScriptedReply) -> None:
-        """Say what the act says, in its pace. Raises Ended when it ends the conversation."""
+        """Send the reply at its pace. Raises Ended if the reaction ends the conversation."""
         answer = act.answer(own)
         if answer:
             self._connection.note("server", answer.decode("utf-8", "replace").rstrip())
@@ -65,7 +65,7 @@ class Voice:
         raise Ended
 
     def tell(self, reply: ScriptedReply) -> None:
-        """Say this, whatever the rules would like."""
+        """Send this reply regardless of rules."""
         self._connection.note("server", f"{reply.code} {reply.text}")
         self._wire.say(bytes(reply))
 

@@ -1,20 +1,18 @@
-"""One connection as bytes: lines and messages in, answers out, and every way to end it.
+"""One connection as bytes: reads lines and messages, writes replies, closes or resets.
 
-The session above reads as one coroutine; this protocol feeds it. Answers are collected and leave when the session would
-wait for input, so pipelined commands are answered in one packet, as RFC 2920 asks of a good server.
+The session is one coroutine fed by this protocol. Replies are buffered and sent when the session waits for input, so
+pipelined commands are answered in one packet, as RFC 2920 recommends.
 """
 
 import asyncio
-import socket
 import ssl
-import struct
 from collections.abc import Callable
 from typing import cast
 
-from fieldpost.testing.misbehaving import Waitable
+from fieldpost.testing.loopback import reset_connection
+from fieldpost.testing.misbehaving import PeerGone, Waitable, wait_unless
 
 LINE_BYTES_MAX = 4096
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _END_OF_MESSAGE = b"\r\n.\r\n"
 
 
@@ -26,18 +24,14 @@ class MessageTooBig(Exception):
     """A message beyond the limit; it has been skipped."""
 
 
-class PeerGone(Exception):
-    """The client left, or the server stops: nobody is there to answer."""
-
-
 class ServerWire(asyncio.Protocol):
-    """The server's end of one connection."""
+    """The server side of one connection."""
 
     def __init__(self, message_bytes_max: int, on_open: Callable[["ServerWire"], None]) -> None:
         self._on_open = on_open
         self._transport: asyncio.Transport
         self._message_bytes_max = message_bytes_max
-        # Dot-stuffing at most doubles a message; what is pipelined behind it is short.
+        # Dot-stuffing at most doubles a message; commands pipelined after it are short.
         self._buffer_bytes_max = 2 * message_bytes_max + 64 * 1024
         self._received = bytearray()
         self._answers: list[bytes] = []
@@ -53,7 +47,7 @@ class ServerWire(asyncio.Protocol):
     # -- in ------------------------------------------------------------------------------------------------------------
 
     async def line(self) -> bytes:
-        """The next line without its end. Raises PeerGone, LineTooLong."""
+        """Read the next line without its line end. Raises PeerGone, LineTooLong."""
         skipped = False
         while True:
             end = self._received.find(b"\n")
@@ -68,9 +62,9 @@ class ServerWire(asyncio.Protocol):
             await self._more()
 
     async def message(self) -> bytes:
-        """A message up to its dot, dot-stuffing undone. Raises PeerGone, MessageTooBig."""
-        # With the line end of DATA in front, an empty message ends like any other, and a dot at the very start is
-        # stuffed like any other. Only CRLF counts: taking a bare LF for a line end is how mails get smuggled.
+        """Read a message up to its dot and undo dot-stuffing. Raises PeerGone, MessageTooBig."""
+        # With the line end of DATA in front, an empty message and a leading dot need no special case. Only CRLF ends a
+        # line: accepting a bare LF allows SMTP smuggling.
         self._received[:0] = b"\r\n"
         scanned, is_skipped = 0, False
         while (end := self._received.find(_END_OF_MESSAGE, scanned)) < 0:
@@ -95,43 +89,34 @@ class ServerWire(asyncio.Protocol):
             self._transport.write(answers)
 
     async def drip(self, answer: bytes, pace: Waitable) -> None:
-        """Send byte by byte, each after one more wait."""
+        """Send byte by byte, waiting before each."""
         for byte in answer:
             await self.while_open(pace)
             self._transport.write(bytes([byte]))
 
     async def while_open(self, event: Waitable) -> None:
-        """Wait for this event as long as somebody waits for the answer. Raises PeerGone."""
+        """Wait for this event while the client is connected. Raises PeerGone."""
         self.flush()
-        waiting = asyncio.ensure_future(event.wait())
-        ended = asyncio.ensure_future(self._ended.wait())
-        try:
-            await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise PeerGone
-            waiting.result()
-        finally:
-            waiting.cancel()
-            ended.cancel()
+        await wait_unless(self._ended, event.wait())
 
     # -- TLS and the end -----------------------------------------------------------------------------------------------
 
     def hold_input(self) -> None:
-        """Leave what comes next to the TLS handshake."""
+        """Leave the next bytes to the TLS handshake."""
         self._transport.pause_reading()
 
     async def start_tls(self, context: ssl.SSLContext, timeout_s: float, *, is_first: bool = False) -> None:
-        """Shake hands; `is_first`: nothing was said before. Raises OSError (of which ssl.SSLError is one)."""
+        """Do the TLS handshake; `is_first`: before any other data. Raises OSError (including ssl.SSLError)."""
         if not is_first:
-            # What came in clear after STARTTLS is not the client's word: an attacker may have put it there.
+            # Drop clear text received after STARTTLS: an attacker may have injected it.
             self._received.clear()
         self.flush()
-        # No await may stand between the answer and the next line, or the client's hello would be read as a command.
+        # No await between the reply and the next line, or the client's hello would be read as a command.
         shaking = asyncio.get_running_loop().start_tls(
             self._transport, self, context, server_side=True, ssl_handshake_timeout=timeout_s
         )
         if is_first:
-            # uvloop begins to read before anybody can stop it, so the client's hello may be here already.
+            # uvloop starts reading before it can be paused, so the client's hello may already be here.
             asyncio.get_running_loop().call_soon(self._pass_on_hello, self._transport, 3)
         secured = await shaking
         if secured is None:
@@ -140,26 +125,26 @@ class ServerWire(asyncio.Protocol):
         self.is_tls = True
 
     def _pass_on_hello(self, plain: asyncio.Transport, turns: int) -> None:
-        """Give the loop's TLS protocol what was read before it was there, once it has been told of its transport."""
+        """Pass bytes read before the handshake to the loop's TLS protocol, once that has its transport."""
         if turns:
             asyncio.get_running_loop().call_soon(self._pass_on_hello, plain, turns - 1)
             return
         hello = self._take(len(self._received))
         protocol = cast(asyncio.BufferedProtocol, plain.get_protocol())
-        while hello and hasattr(protocol, "get_buffer"):  # uvloop's is of no class of asyncio's
-            room = memoryview(protocol.get_buffer(len(hello)))
-            count = min(len(room), len(hello))
-            room[:count] = hello[:count]
+        while hello and hasattr(protocol, "get_buffer"):  # uvloop's protocol is not an asyncio class
+            buffer = memoryview(protocol.get_buffer(len(hello)))
+            count = min(len(buffer), len(hello))
+            buffer[:count] = hello[:count]
             protocol.buffer_updated(count)
             hello = hello[count:]
 
     def stop(self) -> None:
-        """The server goes down: whoever waits for this client wakes."""
+        """Wake the session because the server stops."""
         self.is_stopping = True
         self._end()
 
     async def hang(self) -> None:
-        """Read and say nothing until the client goes away."""
+        """Ignore input and send nothing until the client disconnects."""
         self.flush()
         self._is_deaf = True
         self._transport.resume_reading()
@@ -171,9 +156,7 @@ class ServerWire(asyncio.Protocol):
 
     def reset(self) -> None:
         self.flush()
-        sock = cast(socket.socket, self._transport.get_extra_info("socket"))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self._transport.abort()
+        reset_connection(self._transport)
 
     @property
     def peer(self) -> str:
@@ -191,14 +174,14 @@ class ServerWire(asyncio.Protocol):
             return
         self._received += data
         if self._input is None and len(self._received) > self._buffer_bytes_max:
-            # Nobody reads at present and the client goes on sending: let it feel that.
+            # The session is not reading but the client keeps sending: apply back-pressure.
             self._is_paused = True
             self._transport.pause_reading()
         self._wake()
 
     def eof_received(self) -> bool:
         self._end()
-        # A client may pipeline all it has, close its side and still want the answers; TLS knows no such half.
+        # A client may pipeline everything, close its side and still read the replies; TLS has no half-close.
         return not self.is_tls
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -217,7 +200,7 @@ class ServerWire(asyncio.Protocol):
         self.flush()
         if not self._writable.is_set():
             await self._writable.wait()
-            return  # more may have come in the meantime
+            return  # more data may have arrived meanwhile
         if self._ended.is_set():
             raise PeerGone
         if self._is_paused:
