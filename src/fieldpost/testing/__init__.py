@@ -1,4 +1,4 @@
-"""What adapter and app authors need: a contract for adapters, a manual clock, servers that misbehave on demand."""
+"""Test tools for authors of adapters and applications: adapter contract, manual clock, misbehaving servers."""
 
 from fieldpost.testing.clock import ManualClock
 from fieldpost.testing.contract import AdapterContract

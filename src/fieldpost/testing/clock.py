@@ -1,9 +1,8 @@
-"""A clock that stands still until a test moves it.
+"""A clock that a test advances.
 
-Both its times are whole microseconds inside, so that ten steps of 0.1 s are exactly one second and a sleeper that is
-due then does wake. `advance` is one leap, as after a pause of the whole process: sleepers wake in the order in which
-they are due, and all of them see the time at the end of the leap. A test that wants a loop to go round n times advances
-n times, with `wait_sleepers` in between.
+Times are whole microseconds internally, so that ten steps of 0.1 s are exactly one second and wake a sleeper due then.
+`advance` is one jump, as after a pause of the whole process: sleepers wake in the order in which they are due, and all
+see the time at the end of the jump. To run a loop n times, advance n times with `wait_sleepers` in between.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class ManualClock:
-    """A `Clock` under a test's control. It may be moved from any thread."""
+    """A `Clock` controlled by a test. Any thread may advance it."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, 8, 0, tzinfo=UTC)) -> None:
         if start.tzinfo is None:
@@ -41,7 +40,7 @@ class ManualClock:
         with self._lock:
             sleeper = _Sleeper(self._elapsed_us + _microseconds(seconds), woken)
             self._sleepers.append(sleeper)
-            self._tell_watchers()
+            self._notify_watchers()
         try:
             await woken
         finally:
@@ -50,41 +49,41 @@ class ManualClock:
                     self._sleepers.remove(sleeper)
 
     def advance(self, seconds: float) -> None:
-        """Let this much time pass on both clocks and wake whoever is due, the first due first."""
+        """Advance both times and wake the sleepers that are due, in order of their due times."""
         moved_us = _microseconds(seconds)
         if moved_us < 0:
-            raise ValueError("time passes forwards only; step() moves the wall clock back")
+            raise ValueError("seconds must not be negative; use step() to move the wall clock back")
         with self._lock:
             self._elapsed_us += moved_us
             due = [sleeper for sleeper in self._sleepers if sleeper.due_us <= self._elapsed_us]
             self._sleepers = [sleeper for sleeper in self._sleepers if sleeper.due_us > self._elapsed_us]
-        # The sort is stable: whoever fell asleep first wakes first among those due at the same time.
+        # The sort is stable: among sleepers due at the same time, the first to sleep wakes first.
         for sleeper in sorted(due, key=lambda sleeper: sleeper.due_us):
             _resolve(sleeper.woken)
 
     def step(self, seconds: float) -> None:
-        """Move the wall clock alone, forwards or back, as when it is set: sleepers do not notice."""
+        """Move only the wall clock, forwards or back, as when it is set; sleepers are not affected."""
         self._stepped_us += _microseconds(seconds)
 
     @property
     def sleeping(self) -> int:
-        """How many tasks sleep on this clock."""
+        """The number of tasks that sleep on this clock."""
         return len(self._sleepers)
 
     def next_wake_in_s(self) -> float | None:
-        """After how many seconds the next sleeper is due; None when nobody sleeps."""
+        """Seconds until the next sleeper is due; None without sleepers."""
         with self._lock:
             if not self._sleepers:
                 return None
             return (min(sleeper.due_us for sleeper in self._sleepers) - self._elapsed_us) / 1_000_000
 
     async def wait_sleepers(self, count: int = 1, timeout_s: float = 30) -> None:
-        """Return once at least `count` tasks sleep on this clock. Raises TimeoutError (real time) so no test hangs."""
+        """Wait until at least `count` tasks sleep on this clock. Raises TimeoutError (in real time)."""
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watcher = _Watcher(count, reached)
         with self._lock:
             self._watchers.append(watcher)
-            self._tell_watchers()
+            self._notify_watchers()
         try:
             async with asyncio.timeout(timeout_s):
                 await reached
@@ -94,7 +93,7 @@ class ManualClock:
             with self._lock:
                 self._watchers.remove(watcher)
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher in self._watchers:
             if len(self._sleepers) >= watcher.count:
                 _resolve(watcher.reached)

@@ -1,4 +1,4 @@
-"""The suite that every adapter must pass, ours and third parties' alike.
+"""The test suite that every adapter must pass, including third-party adapters.
 
     class TestPagerContract(AdapterContract):
         good_targets = ("4711",)
@@ -13,8 +13,8 @@
             async with FakePager(behaviour) as pager:
                 yield World({"url": pager.url, "token": Secret("canary")}, ("4711", "4712"), pager.copies)
 
-It needs pytest and nothing else: each test runs a loop of its own. The world is yours to make, and it should be real: a
-server on loopback that behaves as it is told. What a test claims is told by its name; a failure says what was seen.
+It requires only pytest; each test runs its own event loop. Write the world as a real server on loopback that implements
+the behaviours. The name of a test states its claim; a failure shows the outcome.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ from fieldpost.testing.world import BEHAVIOURS, NASTY, Behaviour, World, envelop
 
 DEADLINE_S = 20.0
 SHORT_DEADLINE_S = 1.0
-"""For tests in which nobody answers."""
+"""For tests without an answer."""
 SENDING_DEADLINE_S = 3.0
-"""The same where the message must have been sent before, on a busy machine too."""
+"""For tests without an answer after the message was sent; long enough for a busy machine."""
 PATIENCE_S = 10.0
-"""How much longer than its deadline an adapter may take on a busy machine before a test fails."""
+"""How far an adapter may exceed its deadline on a busy machine before a test fails."""
 
 
 class AdapterContract:
@@ -50,14 +50,14 @@ class AdapterContract:
     good_targets: tuple[str, ...] = ()
     bad_targets: tuple[str, ...] = ()
     bad_settings: tuple[tuple[str, object], ...] = ()
-    """A field and a value that must be refused, put over settings that are otherwise right."""
+    """Fields and values that must be rejected in otherwise valid settings."""
 
     def make(self, deadline_s: float) -> Adapter:
-        """A fresh adapter that ends every attempt within this time."""
+        """A new adapter with this deadline for attempts."""
         raise NotImplementedError
 
     def world(self, behaviour: Behaviour) -> AbstractAsyncContextManager[World]:
-        """The other side, behaving so."""
+        """The service with this behaviour."""
         raise NotImplementedError
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
@@ -144,10 +144,10 @@ class AdapterContract:
         async def check(adapter: Adapter, world: World) -> None:
             task = asyncio.create_task(adapter.deliver(envelope(world)))
             await asyncio.wait([task], timeout=0.3)
-            assert not task.done(), f"it should hang and came to {seen(task.result())}"
+            assert not task.done(), f"the attempt should hang, but {seen(task.result())}"
             task.cancel()
             done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
-            assert done, "it goes on although it was cancelled"
+            assert done, "the attempt continues after its cancellation"
             assert task.cancelled(), "it must not turn a cancellation into an outcome"
 
         for behaviour in ("hangs", "silent"):
@@ -163,7 +163,7 @@ class AdapterContract:
             except ClaimLost:
                 pass
             else:
-                raise AssertionError(f"the gate was not asked, or not heard: {seen(outcome)}")
+                raise AssertionError(f"the gate was not called or its exception was ignored: {seen(outcome)}")
             assert not world.copies()
 
         self._run("accepts", check)
@@ -172,15 +172,15 @@ class AdapterContract:
         async def check(adapter: Adapter, world: World) -> None:
             arrived: list[int] = []
             await adapter.deliver(envelope(world, gate=lambda: arrived.append(len(world.copies()))))
-            assert arrived, "the gate was never asked"
-            assert arrived[0] == 0, "the gate was asked when it was too late"
+            assert arrived, "the gate was never called"
+            assert arrived[0] == 0, "the gate was called after the message was sent"
 
         self._run("accepts", check)
 
     # -- nothing kept that changes an outcome --------------------------------------------------------------------------
 
     def test_what_came_before_changes_no_outcome(self) -> None:
-        """One adapter through all behaviours and back comes to what fresh adapters come to."""
+        """One adapter used with all behaviours in turn has the same outcomes as new adapters."""
         there_and_back: tuple[Behaviour, ...] = ("accepts", "refuses", "later", "away", "refuses", "accepts")
 
         async def kinds(is_one: bool) -> list[str]:
@@ -225,7 +225,7 @@ class AdapterContract:
 
         async def check(adapter: Adapter, world: World) -> None:
             planted = world.canaries
-            assert planted or not adapter.secrets, "the world's settings must hold its secrets, as Secret"
+            assert planted or not adapter.secrets, "the world's settings must contain its secrets as Secret"
             canaries.update(planted)
             for transcript in (None, told.append):
                 told.append(repr(await adapter.deliver(envelope(world, transcript=transcript))))
@@ -240,14 +240,14 @@ class AdapterContract:
         finally:
             logging.getLogger().removeHandler(handler)
         for canary in canaries:
-            assert not any(canary in text for text in told), f"the secret {canary!r} was told: {told}"
+            assert not any(canary in text for text in told), f"the secret {canary!r} leaked: {told}"
 
     def test_a_refused_setting_does_not_repeat_a_secret(self) -> None:
         async def check(adapter: Adapter, world: World) -> None:
             for field, value in (*self.bad_settings, _UNKNOWN):
                 refused = _refusal(adapter, {**world.settings, field: value})
                 text = "".join(traceback.format_exception(refused)) if refused else ""
-                assert not any(canary in text for canary in world.canaries), f"{field}: a secret is told"
+                assert not any(canary in text for canary in world.canaries), f"{field}: the error contains a secret"
 
         self._run("accepts", check)
 
@@ -264,7 +264,7 @@ class AdapterContract:
         self._run("accepts", check)
 
     def test_what_it_says_of_its_settings_is_so(self) -> None:
-        """An adapter need not describe itself; people then get one field for all settings."""
+        """A description is optional; without one, forms have a single field for all settings."""
 
         async def check(adapter: Adapter, world: World) -> None:
             described: object = adapter
@@ -288,8 +288,8 @@ class AdapterContract:
             assert self.bad_settings, "bad_settings must give some examples"
             for field, value in (*self.bad_settings, _UNKNOWN):
                 refused = _refusal(adapter, {**world.settings, field: value})
-                assert refused is not None, f"{field}={value!r} was taken"
-                assert refused.field == field, f"{field}={value!r} was blamed on {refused.field!r}"
+                assert refused is not None, f"{field}={value!r} was accepted"
+                assert refused.field == field, f"the error for {field}={value!r} names the field {refused.field!r}"
 
         self._run("accepts", check)
 
@@ -309,17 +309,17 @@ class AdapterContract:
                 kept = adapter.check_target(target)
             except InvalidInput:
                 continue
-            raise AssertionError(f"{target!r} was taken as {kept!r}")
+            raise AssertionError(f"{target!r} was accepted as {kept!r}")
         for target in (*NASTY, *(nasty + good for good in self.good_targets for nasty in NASTY)):
             try:
                 kept = adapter.check_target(target)
             except InvalidInput:
                 continue
             assert adapter.check_target(kept) == kept, f"{kept!r} changes when it is checked again"
-            assert kept.isprintable(), f"{kept!r} holds what cannot be shown"
+            assert kept.isprintable(), f"{kept!r} contains unprintable characters"
 
     def test_stored_settings_that_are_not_valid_come_to_an_outcome(self) -> None:
-        """A row may hold what an older version took, or what somebody wrote there."""
+        """A stored row may contain values that an older version accepted."""
 
         async def check(adapter: Adapter, world: World) -> None:
             for field, value in self.bad_settings:
@@ -330,7 +330,7 @@ class AdapterContract:
 
     def test_it_says_what_it_is(self) -> None:
         adapter = self.make(DEADLINE_S)
-        assert re.fullmatch(r"[a-z][a-z0-9_]{0,31}", adapter.type), "type is a word in small letters"
+        assert re.fullmatch(r"[a-z][a-z0-9_]{0,31}", adapter.type), "type must be a lower-case identifier"
         assert adapter.deadline_s > 0
         assert isinstance(adapter.secrets, frozenset)
 
@@ -358,7 +358,7 @@ _UNKNOWN = ("no_such_setting_anywhere", 1)
 
 
 def seen(outcome: Outcome) -> str:
-    return f"it came to {outcome!r}"
+    return f"the outcome was {outcome!r}"
 
 
 def _refusal(adapter: Adapter, settings: Mapping[str, object]) -> InvalidInput | None:
@@ -370,7 +370,7 @@ def _refusal(adapter: Adapter, settings: Mapping[str, object]) -> InvalidInput |
 
 
 class _Lines(logging.Handler):
-    """What the standard library's logging is told meanwhile."""
+    """Collects messages of the standard library's logging."""
 
     def __init__(self, texts: list[str]) -> None:
         super().__init__()

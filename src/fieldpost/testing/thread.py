@@ -1,4 +1,4 @@
-"""A server on a loop and thread of its own, for tests without a loop: those that start real processes."""
+"""Runs a server in a separate thread, for tests without an event loop, such as those that start processes."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class ThreadedServer(Protocol):
-    """What a server needs to have for a thread to run it."""
+    """A server that `ServerThread` can run."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any, /
@@ -31,7 +31,7 @@ S = TypeVar("S", bound=ThreadedServer)
 
 
 class Gate:
-    """An event for `Rule.wait` that any thread may open."""
+    """An event for `wait` of a rule that any thread may open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,7 +45,7 @@ class Gate:
 
 
 class ServerThread(Generic[S]):
-    """Its children wait for their server by plain calls."""
+    """Base of the threaded servers, with blocking methods."""
 
     def __init__(self, server: S) -> None:
         self._server = server
@@ -76,7 +76,7 @@ class ServerThread(Generic[S]):
         self._run(self._server.start())
 
     def stop(self) -> None:
-        """Be away, as a server that is down; what was received stays."""
+        """Stop listening, like a server that is down; the record stays."""
         self._run(self._server.stop())
 
     def behave(self) -> None:
@@ -92,11 +92,11 @@ class ServerThread(Generic[S]):
         return self._run(run())
 
     def gate(self) -> Gate:
-        """A gate for `Rule.wait`."""
+        """A gate for `wait` of a rule."""
         return Gate(self._loop)
 
     def until(self, is_so: Callable[[], bool], *, timeout_s: float = 30, what: str = "it to be so") -> None:
-        """Wait until it is so; `is_so` is asked in the server's thread."""
+        """Wait until `is_so`, which runs in the server's thread, returns True."""
         self._run(self._server.until(is_so, timeout_s=timeout_s, what=what))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:

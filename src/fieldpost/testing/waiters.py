@@ -1,23 +1,23 @@
-"""Whoever waits until a server has seen something: what is seen wakes him, no clock does."""
+"""Waiting for a condition of a server without polling."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Waiters:
-    """They wait on the server's loop; the server says when anything has changed."""
+    """Conditions awaited on the server's loop; the server calls `wake` on every change."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     def wake(self) -> None:
-        """Wake those who wait for what is now so."""
+        """Wake the waiters whose condition is true now."""
         for is_so, waiter in self._waiting:
             if not waiter.done() and is_so():
                 waiter.set_result(None)
 
     async def until(self, is_so: Callable[[], bool], timeout_s: float, what: str, seen: Callable[[], object]) -> None:
-        """Return once it is so. Raises TimeoutError that tells what was `seen`."""
+        """Wait until `is_so` returns True. Raises TimeoutError with the text of `seen`."""
         if is_so():
             return
         entry = (is_so, asyncio.get_running_loop().create_future())

@@ -1,4 +1,4 @@
-"""The other side of an adapter in its contract: how it behaves, what it is told and what must never be told of it."""
+"""The fake service behind an adapter in its contract tests: its behaviour, its record and its secrets."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from fieldpost.core.ids import NotificationId
 from fieldpost.core.secret import Secret
 
 Behaviour = Literal["accepts", "refuses", "later", "away", "hangs", "silent", "repeats"]
-"""How the other side behaves: it *accepts*; *refuses* this message for good; asks to come *later*; is *away*, so that
-nobody answers a connection; *hangs* before it could have taken the message; takes it and stays *silent*; or refuses and
-*repeats* all that it was told, secrets included."""
+"""The behaviour of the service: *accepts*; *refuses* the message permanently; asks to try *later*; is *away* (refuses
+connections); *hangs* before it has the message; accepts it but stays *silent*; or refuses and *repeats* everything it
+received, including secrets."""
 
 BEHAVIOURS: tuple[Behaviour, ...] = ("accepts", "refuses", "later", "away", "hangs", "silent", "repeats")
 
@@ -31,28 +31,28 @@ NASTY = (
     "../..",
     "\x1b[2J",
 )
-"""Texts that come as targets all the same: each is refused, or kept in one form that can be shown."""
+"""Hostile targets: each must be rejected or stored in one printable form."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The other side of one test, listening on loopback."""
+    """The fake service of one test, listening on loopback."""
 
     settings: Mapping[str, object]
-    """Of a channel that leads there, secrets as `Secret`; each of them is a canary that must be seen nowhere."""
+    """Settings of a channel to this service, with secrets as `Secret`; the secrets must not leak anywhere."""
     targets: tuple[str, ...]
     """At least two."""
     copies: Callable[[], Sequence[tuple[str, str]]]
-    """What arrived so far: for each copy the target, and the id by which a second copy is recognised as one."""
+    """The copies received so far: target, and the id by which duplicates are recognised."""
 
     @property
     def canaries(self) -> list[str]:
-        """Its secrets as they are."""
+        """The secrets in plain text."""
         return [value.reveal() for value in self.settings.values() if isinstance(value, Secret)]
 
 
 def envelope(world: World, **changes: Any) -> Envelope:
-    """To all targets of this world."""
+    """An envelope to all targets of this world."""
     fields: dict[str, Any] = {
         "notification_id": NotificationId("0198c8a0-0000-7000-8000-000000000001"),
         "list_name": "operators",

@@ -22,7 +22,7 @@ from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
 from fieldpost.central.dispatch.holds import Holds
 from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.dispatch.results import Results
-from fieldpost.central.dispatch.view import View, load_view
+from fieldpost.central.dispatch.view import DispatchView, load_view
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import claims, due, lists
@@ -62,7 +62,7 @@ class Dispatcher:
         self._meter = meter or Unmetered()
         self._results = Results(store, node_id, clock, rng, self._options, self._ended, self._meter)
         self._holds = Holds(store, node_id, self._options)
-        self._view = View(is_stale=True)
+        self._view = DispatchView(is_stale=True)
         self._flights: dict[tuple[str, int], RunningAttempt] = {}
         self._busy: Counter[str] = Counter()
         self._freed = asyncio.Event()
@@ -224,7 +224,7 @@ class Dispatcher:
     async def _resolve_again(self, flight: RunningAttempt) -> None:
         """Resolve again with fresh data: the list may be newer than the view."""
         try:
-            fresh = View(directory=await self._store.read(lists.directory))
+            fresh = DispatchView(directory=await self._store.read(lists.directory))
         except Unavailable as error:
             raise ClaimLost(error.message) from error
         flight.route = fresh.route(flight.claimed.notification.list_name)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.central.dispatch.view import View
+from fieldpost.central.dispatch.view import DispatchView
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit, claims, records
 from fieldpost.central.store.notifications import breakers as breaker_rows
@@ -36,7 +36,7 @@ class Holds:
         self._options = options
         self._parked_at = float("-inf")
 
-    async def tend(self, view: View, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
+    async def tend(self, view: DispatchView, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
         """Hold, release and park notifications as needed; returns the claimed probes of open breakers."""
         probes = []
         for breaker in tuple(view.breakers.values()):  # a result written concurrently may add one
@@ -75,7 +75,7 @@ class Holds:
             lambda b: replace(b, probe_until=until) if b.probe_owner == self._node_id else b,
         )
 
-    async def _hold_due(self, view: View, breaker: Breaker) -> None:
+    async def _hold_due(self, view: DispatchView, breaker: Breaker) -> None:
         """Hold one batch per call: these keys are not claimed anyway, and other work should not wait."""
         keys = view.keys_behind(breaker.key)
         if not keys:

@@ -27,7 +27,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass
-class View:
+class DispatchView:
     """A snapshot used by sweeps. It includes retry policies, so changed policies apply after the next reload."""
 
     seen_at: float = 0.0
@@ -129,9 +129,9 @@ def _fixed(settings: Mapping[str, object]) -> tuple[Fixed, Sequence[str]]:
     return fixed_from_settings(*(settings.get(name, default) for name, default in _DEFAULTS.items()))
 
 
-def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> View:
+def load_view(conn: Connection, seen_at: float, *, now: datetime | None) -> DispatchView:
     """Load a new view."""
-    view = View(
+    view = DispatchView(
         seen_at=seen_at,
         now=database_time(conn, now),
         directory=lists.directory(conn),

@@ -1,4 +1,4 @@
-"""An HTTP server that takes every request by default and misbehaves on demand."""
+"""An HTTP server that accepts every request by default and misbehaves on demand."""
 
 from fieldpost.testing.http.rules import HttpReaction, HttpRule, ReceivedRequest
 from fieldpost.testing.http.server import HttpServer

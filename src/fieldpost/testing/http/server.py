@@ -96,7 +96,7 @@ class HttpServer(LoopbackServer):
             rule.withdraw()
         self._rules = []
 
-    # -- what was seen -------------------------------------------------------------------------------------------------
+    # -- record --------------------------------------------------------------------------------------------------------
 
     @property
     def requests(self) -> Sequence[ReceivedRequest]:

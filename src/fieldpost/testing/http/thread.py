@@ -1,4 +1,4 @@
-"""The HTTP server on a loop and thread of its own."""
+"""The HTTP server in its own thread."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from fieldpost.testing.thread import ServerThread
 
 
 class HttpServerThread(ServerThread[HttpServer]):
-    """An `HttpServer` (which takes the same options) whose waits are plain calls.
+    """An `HttpServer` (with the same options) for tests without an event loop.
 
     with HttpServerThread() as server:
         server.on("POST").answer(503).times(1)
@@ -31,7 +31,7 @@ class HttpServerThread(ServerThread[HttpServer]):
         *,
         when: Callable[[ReceivedRequest], bool] | None = None,
     ) -> HttpRule:
-        """Lay a rule. While requests already flow a half-told rule does nothing yet, which may be too late."""
+        """Add a rule. If requests are already arriving, add and configure it in one `call`."""
         return self._server.on(method, path, when=when)
 
     @property

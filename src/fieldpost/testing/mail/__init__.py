@@ -1,4 +1,4 @@
-"""A mail server that behaves well by default and misbehaves on demand; the demo's mail catcher is the same server."""
+"""A mail server that behaves correctly by default and misbehaves on demand; also the demo's mail catcher."""
 
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import Credentials, Limits

@@ -10,7 +10,7 @@ from fieldpost.testing.mail.offer import AuthCheck, Credentials
 from fieldpost.testing.mail.script import ScriptedReply
 
 Challenge = Callable[[str], Awaitable[str]]
-"""Sends a 334 with this challenge and returns what the client says to it."""
+"""Sends a 334 with this challenge and returns the client's response."""
 
 _WRONG = ScriptedReply(535, "5.7.8 Authentication credentials invalid")
 _MALFORMED = ScriptedReply(501, "5.5.2 Cannot decode the response")
@@ -20,7 +20,7 @@ _CANCELLED = ScriptedReply(501, "5.7.0 Authentication cancelled")
 async def authenticate(
     mechanism: str, initial: str | None, ask: Challenge, check: AuthCheck
 ) -> tuple[ScriptedReply, str | None]:
-    """Hold the dialogue; returns the last reply and whom it let in."""
+    """Run the dialogue; returns the last reply and the authenticated user."""
     try:
         credentials = await _credentials(mechanism, initial, ask)
     except _Cancelled:
@@ -33,7 +33,7 @@ async def authenticate(
     if verdict:
         return ScriptedReply(235, "2.7.0 Authentication successful"), credentials.user
     if mechanism == "XOAUTH2":
-        # The reason comes as a challenge, which a client has to answer by an empty line before it hears the 535.
+        # The reason is sent as a challenge; the client answers with an empty line and then gets the 535.
         reason = json.dumps({"status": "401", "schemes": "bearer", "scope": "https://mail.example/"})
         await ask(_encode(reason))
     return _WRONG, None

@@ -1,4 +1,4 @@
-"""A mail as the server took it in: its envelope, its bytes, and what a reader wants to know of them."""
+"""A received mail: envelope, bytes, and parsed headers and body."""
 
 import re
 from dataclasses import dataclass
@@ -15,49 +15,49 @@ _MESSAGE_ID = re.compile(rb"(?:\A|\n)message-id:[ \t]*(?:\r?\n[ \t]+)?([^\r\n]+)
 
 @dataclass(frozen=True)
 class ReceivedMail:
-    """One accepted mail. What it says is parsed when somebody asks, so that taking it in stays quick."""
+    """One accepted mail. Headers and body are parsed on access, so that receiving stays fast."""
 
     number: int
-    """Grows from mail to mail, over all connections."""
+    """Ascending over all connections."""
     connection: int
-    """The number of the connection it came by."""
+    """The number of the connection."""
     sender: str
     """MAIL FROM; empty for the null sender."""
     recipients: tuple[str, ...]
-    """The accepted RCPT TO, in their order; the headers may name others, or nobody."""
+    """The accepted RCPT TO addresses, in order; the headers may name others."""
     received_at: datetime
     raw: bytes
-    """The message, byte by byte, dot-stuffing undone; only its header section when the server keeps no more."""
+    """The message without dot-stuffing; only its header section if the server has `keep_raw=False`."""
     is_whole: bool = True
     parameters: tuple[str, ...] = ()
-    """What came after the address in MAIL, as `BODY=8BITMIME`, in capitals."""
+    """The parameters of MAIL in capitals, such as `BODY=8BITMIME`."""
 
     @cached_property
     def message_id(self) -> str | None:
-        """With its angle brackets, as it stands in the header."""
+        """The Message-ID header, with angle brackets."""
         return find_message_id(self.raw)
 
     @property
     def subject(self) -> str:
-        """Decoded; empty when there is none."""
+        """The decoded subject; empty without one."""
         return self.header("Subject") or ""
 
     @cached_property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """All of them in their order, decoded and unfolded; a line that is no header is left out."""
-        # By hand, since a test server sees headers that are wrong on purpose, and the library's parser may raise there.
+        """All headers in order, decoded and unfolded; invalid lines are left out."""
+        # Parsed by hand: tests send invalid headers on purpose, for which the library's parser may raise.
         lines = _FOLD.sub(" ", head_of(self.raw).decode("utf-8", "replace")).split("\n")
         parted = (line.partition(":") for line in lines)
         return tuple((name.strip(), _decoded(value.strip())) for name, colon, value in parted if colon)
 
     def header(self, name: str) -> str | None:
-        """The first header of this name, decoded and unfolded; None when there is none."""
+        """The first header of this name, decoded and unfolded, or None."""
         wanted = name.lower()
         return next((value for key, value in self.headers if key.lower() == wanted), None)
 
     @cached_property
     def body(self) -> str:
-        """The plain text, decoded, lines ended by LF; the last line keeps its end, as it travelled."""
+        """The decoded plain text with LF line ends, including that of the last line."""
         if not self.is_whole:
             raise LookupError(f"mail {self.number}: the body was not kept, since the server has keep_raw=False")
         parts = [part for part in message_from_bytes(self.raw).walk() if part.get_content_maintype() == "text"]
@@ -67,7 +67,7 @@ class ReceivedMail:
 
 
 def head_of(raw: bytes) -> bytes:
-    """The header section with the empty line that ends it."""
+    """The header section including the empty line after it."""
     end = raw.find(b"\r\n\r\n")
     return raw if end < 0 else raw[: end + 4]
 
@@ -83,7 +83,7 @@ def _decoded(value: str) -> str:
         return value
     try:
         return str(make_header(decode_header(value)))
-    except (MessageError, LookupError, ValueError):  # what cannot be decoded is shown as it came
+    except (MessageError, LookupError, ValueError):  # show undecodable values unchanged
         return value
 
 
@@ -92,5 +92,5 @@ def _text(part: Message) -> str:
     content = payload if isinstance(payload, bytes) else b""
     try:
         return content.decode(part.get_content_charset("utf-8"))
-    except (LookupError, ValueError):  # a charset nobody knows, or not the one it says
+    except (LookupError, ValueError):  # unknown or wrong charset
         return content.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What the server offers its clients, and where its patience ends."""
+"""Extensions, authentication and limits that the server offers."""
 
 import ssl
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ MECHANISMS = ("PLAIN", "LOGIN", "XOAUTH2")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client gave at AUTH."""
+    """Credentials that a client sent with AUTH."""
 
     mechanism: str
     user: str
@@ -27,23 +27,23 @@ MailHook = Callable[[ReceivedMail], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds, so that a client gone wild harms only itself."""
+    """Limits that protect the server from a faulty client."""
 
     connections: int = 1000
-    """Open at a time; one more hears 421."""
+    """Open connections; further ones get 421."""
     message_bytes: int = 10 * 1024 * 1024
     recipients: int = 1000
-    """Per transaction; one more hears 452."""
+    """Recipients per transaction; further ones get 452."""
     mails_kept: int = 20_000
     connections_kept: int = 2_000
     transcript_lines: int = 2_000
-    """Kept of each connection."""
+    """Transcript lines kept per connection."""
     tls_handshake_s: float = 30
 
 
 @dataclass(slots=True)
 class Offer:
-    """The server's settings; `extensions` may change while it runs and holds for the next EHLO."""
+    """The server's settings; a change of `extensions` applies from the next EHLO."""
 
     clock: Clock
     hostname: str
@@ -58,7 +58,7 @@ class Offer:
     keep_raw: bool = True
 
     def offers_auth(self, is_tls: bool) -> bool:
-        """A server that has TLS takes no password in clear."""
+        """Whether AUTH is offered; with STARTTLS only over TLS."""
         return self.auth is not None and "AUTH" in self.extensions and (is_tls or self.starttls is None)
 
     def ehlo_lines(self, is_tls: bool) -> str:

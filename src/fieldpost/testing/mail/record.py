@@ -1,4 +1,4 @@
-"""What the server has seen: connections with their transcripts, mails, counts; and waits for it, without polling."""
+"""The server's record: connections with transcripts, mails and counts, with waiting for conditions."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from fieldpost.testing.waiters import Waiters
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:
-    """One line of a conversation; secrets stand in it as they came."""
+    """One line of a conversation, including secrets in plain text."""
 
     speaker: Literal["client", "server"]
     text: str
@@ -24,7 +24,7 @@ class TranscriptLine:
 
 @dataclass(eq=False)
 class ConnectionRecord:
-    """One connection: what was said, and a hand on it for what a server does unasked."""
+    """One connection with its transcript, and methods for unsolicited actions of the server."""
 
     number: int
     peer: str
@@ -34,16 +34,16 @@ class ConnectionRecord:
     is_tls: bool = False
     tls_error: str | None = None
     user: str | None = None
-    """Whom AUTH let in."""
+    """The authenticated user."""
     mail_count: int = 0
 
     @property
     def commands(self) -> list[str]:
-        """What the client said, line by line; a message appears as its dot."""
+        """The lines sent by the client; a message appears as its dot."""
         return [line.text for line in self.transcript if line.speaker == "client"]
 
     def say(self, code: int, text: str = "") -> None:
-        """Say something unasked, as a server does that closes an idle connection."""
+        """Send an unsolicited reply, like a server that closes an idle connection."""
         reply = bytes(ScriptedReply(code, text))
         self.note("server", reply.decode("utf-8", "replace").rstrip())
         self.wire.say(reply)
@@ -62,8 +62,8 @@ class ConnectionRecord:
         return "\n".join(map(str, self.transcript))
 
 
-class Record:
-    """Everything seen so far, bounded; the newest stays."""
+class MailRecord:
+    """The newest mails and connections, and counters."""
 
     def __init__(self, mails_max: int, connections_max: int) -> None:
         self.mails_max = mails_max
@@ -89,7 +89,7 @@ class Record:
         self.changed()
 
     def next_mail_number(self) -> int:
-        """Taken before a hook may wait, so that no two mails share one."""
+        """Reserve a mail number before a hook waits, so that numbers are unique."""
         self._mail_number += 1
         return self._mail_number
 
@@ -103,11 +103,11 @@ class Record:
         self.changed()
 
     def changed(self) -> None:
-        """Wake whoever waits for what is now so."""
+        """Wake the waiters whose condition is true now."""
         self._waiters.wake()
 
     async def until(self, is_so: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Return once it is so. Raises TimeoutError that tells what was seen."""
+        """Wait until `is_so` returns True. Raises TimeoutError with a summary of the record."""
         await self._waiters.until(is_so, timeout_s, what, lambda: self)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The words of the server's script: the verb that arrives, the moment around it, and the act that answers it."""
+"""Types of the server's rules: the verb, the event around it, and the reaction to it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ VERBS: frozenset[str] = frozenset(get_args(SmtpVerb))
 
 @dataclass(frozen=True, slots=True)
 class MailEvent:
-    """What has just come in, as rules see it."""
+    """A received verb with its context, as seen by rules."""
 
     verb: SmtpVerb
     connection: int
     transaction: int = 0
-    """Which MAIL of this server, counted from 1, began the transaction."""
+    """The number of the transaction, counted from 1 per server."""
     line: str = ""
     sender: str | None = None
     recipients: tuple[str, ...] = ()
-    """Those accepted so far; at RCPT without the one that is asked for."""
+    """Recipients accepted so far; at RCPT without the current one."""
     address: str | None = None
     """The sender at MAIL, the recipient at RCPT."""
     raw: bytes = b""
@@ -38,13 +38,13 @@ class MailEvent:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Whom `address=` speaks of: the sender at MAIL, the recipient at RCPT, afterwards all accepted recipients."""
+        """The addresses that `address=` matches: the sender at MAIL, the recipient at RCPT, then all recipients."""
         return self.recipients if self.address is None else (self.address,)
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """A reply; each line of its text becomes a line of the reply."""
+    """A reply; a text with several lines makes a multi-line reply."""
 
     code: int
     text: str = ""
@@ -60,7 +60,7 @@ class ScriptedReply:
 
 
 class Tap:
-    """Lets a dripping answer out: `drop(3)` three bytes of it, `open()` all the rest."""
+    """Controls a dripping reply: `drop(3)` releases three bytes, `open()` the rest."""
 
     def __init__(self) -> None:
         self._drops = 0
@@ -76,7 +76,7 @@ class Tap:
         self._turned.set()
 
     async def wait(self) -> None:
-        """Return when the next byte may go."""
+        """Wait until the next byte may be sent."""
         while not self._is_open:
             if self._drops:
                 self._drops -= 1
@@ -87,7 +87,7 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class MailReaction:
-    """What is done with one command. As it stands here: what a good server does."""
+    """The handling of one command. The defaults are those of a correct server."""
 
     reply: ScriptedReply | None = None
     raw: bytes | None = None
@@ -98,11 +98,11 @@ class MailReaction:
     event: Waitable | None = None
     delay_s: float = 0
     pace: Waitable | float | None = None
-    """What each byte of the answer waits for: a tap, or so many seconds."""
+    """The wait before each byte of the reply: a tap, or seconds."""
 
     @property
     def has_answer(self) -> bool:
-        """Whether it stands in for the server's own answer."""
+        """Whether it replaces the server's own reply."""
         return self.reply is not None or self.raw is not None or self.is_silent
 
     def answer(self, own: ScriptedReply) -> bytes:
@@ -111,7 +111,7 @@ class MailReaction:
         return (bytes(self.reply or own) if self.raw is None else self.raw) + self.injected
 
     def lets_through(self, own: ScriptedReply) -> bool:
-        """Whether the command has its effect."""
+        """Whether the command takes effect."""
         return not self.is_silent and self.raw is None and (self.reply or own).is_positive
 
 

@@ -20,7 +20,7 @@ from fieldpost.clock import Clock, SystemClock
 from fieldpost.testing.loopback import LoopbackServer
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import EXTENSIONS, MECHANISMS, AuthCheck, Limits, MailHook, Offer
-from fieldpost.testing.mail.record import ConnectionRecord, Record
+from fieldpost.testing.mail.record import ConnectionRecord, MailRecord
 from fieldpost.testing.mail.rules import MailRule, Rules
 from fieldpost.testing.mail.script import MailEvent, SmtpVerb
 from fieldpost.testing.mail.session import SmtpServerSession
@@ -70,7 +70,7 @@ class MailServer(LoopbackServer):
             keep_raw=keep_raw,
         )
         self._rules = Rules()
-        self._record = Record(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
+        self._record = MailRecord(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
         self._sessions: dict[asyncio.Task[None], ServerWire] = {}
 
     # -- starting and stopping -----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class MailServer(LoopbackServer):
         """The extensions of the next EHLO reply. Changing them changes the reply, not the server's abilities."""
         return self._offer.extensions
 
-    # -- what was seen -------------------------------------------------------------------------------------------------
+    # -- record --------------------------------------------------------------------------------------------------------
 
     @property
     def mails(self) -> Sequence[ReceivedMail]:

@@ -1,4 +1,4 @@
-"""The mail server on a loop and thread of its own."""
+"""The mail server in its own thread."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from fieldpost.testing.thread import ServerThread
 
 
 class MailServerThread(ServerThread[MailServer]):
-    """A `MailServer` (which takes the same options) whose waits are plain calls.
+    """A `MailServer` (with the same options) for tests without an event loop.
 
     with MailServerThread() as server:
         server.on("dot").close().times(1)
@@ -34,7 +34,7 @@ class MailServerThread(ServerThread[MailServer]):
         address: str | Callable[[str], bool] | None = None,
         when: Callable[[MailEvent], bool] | None = None,
     ) -> MailRule:
-        """Lay a rule. While mails already flow a half-told rule might act: then lay it whole, by `call`."""
+        """Add a rule. If mails are already arriving, add and configure it in one `call`."""
         return self._server.on(verb, address=address, when=when)
 
     @property
