@@ -20,14 +20,15 @@ help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: $(DEV_READY) ## create .venv for running, testing and checking
+setup: $(DEV_READY) ## create .venv for running, testing and checking; install system packages for tests
 
-$(RUN_READY): requirements/setup.txt requirements/uv.txt requirements/run.txt pyproject.toml tools/setup
-	@tools/setup run
+$(RUN_READY): requirements/setup.txt requirements/uv.txt requirements/central.txt pyproject.toml tools/setup
+	@tools/setup central
 	@touch $@
 
-$(DEV_READY): requirements/setup.txt requirements/uv.txt requirements/dev.txt pyproject.toml tools/setup
+$(DEV_READY): $(wildcard requirements/*.txt) pyproject.toml tools/setup tools/wheels tools/browser tools/postfix tools/strace
 	@tools/setup dev
+	@tools/wheels
 	@tools/browser
 	@tools/postfix
 	@tools/strace

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from fieldpost.cli.main import app
+from fieldpost.cli.commands import app
 
 PROCESSES = {"central", "site", "demo"}
 """Commands that run a process and log."""

@@ -17,7 +17,8 @@ import typer
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.adapters.email.settings import EmailSettings
-from fieldpost.cli.main import EXIT_CODES, app
+from fieldpost.cli.commands import app
+from fieldpost.cli.main import EXIT_CODES
 from fieldpost.link import credentials
 from fieldpost.run.settings import CentralSettings
 from fieldpost.site.buffer.buffer import Buffer

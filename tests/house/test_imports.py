@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fieldpost.cli.main import CENTRAL_PACKAGES
+
 WRONG_IMPORTS = [
     pytest.param("site/__init__.py", "import fieldpost.central", id="site-uses-central"),
     pytest.param("core/__init__.py", "import asyncio", id="core-does-io"),
@@ -45,19 +47,32 @@ def test_a_wrong_import_breaks_the_contracts(project: Path, tmp_path: Path, modu
     assert "BROKEN" in result.stdout
 
 
-@pytest.mark.parametrize("package", ["fieldpost", "fieldpost.core", "fieldpost.outbox"])
+@pytest.mark.parametrize("package", ["fieldpost", "fieldpost.site", "fieldpost.core", "fieldpost.outbox"])
 def test_packages_for_applications_load_no_site_or_database_library(package: str) -> None:
-    heavy = ["apsw", "aiohttp", "sqlalchemy", "fastapi", "asyncpg", "structlog"]
-    program = f"import sys, {package}; print([name for name in {heavy} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    assert loaded(f"import {package}", ["apsw", "aiohttp", "structlog", "typer", *CENTRAL_PACKAGES]) == "[]"
 
 
-def test_a_script_that_only_notifies_loads_no_http_client_and_no_database_driver() -> None:
-    heavy = ["aiohttp", "yarl", "asyncpg", "sqlalchemy", "fastapi"]
-    program = f"import sys; from fieldpost import Site; print([name for name in {heavy} if name in sys.modules])"
+def test_script_that_only_notifies_loads_no_http_client_and_no_package_of_central() -> None:
+    heavy = ["aiohttp", "yarl", "structlog", "rich", "typer", "pydantic", *CENTRAL_PACKAGES]
+    assert loaded("from fieldpost import Site", heavy) == "[]"
+
+
+def test_agent_loads_no_package_of_central() -> None:
+    assert loaded("import fieldpost.run.site", ["typer", "pydantic", *CENTRAL_PACKAGES]) == "[]"
+
+
+def test_command_line_loads_no_package_of_central() -> None:
+    program = (
+        "from typer.main import get_command; from fieldpost.cli.commands import app; dict(get_command(app).commands)"
+    )
+    assert loaded(program, ["aiohttp", "apsw", "structlog", *CENTRAL_PACKAGES]) == "[]"
+
+
+def loaded(program: str, packages: list[str]) -> str:
+    """Which of these packages a program loads."""
+    program = f"import sys; {program}; print([name for name in {packages} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    return result.stdout.strip()
 
 
 def test_a_name_that_fieldpost_does_not_export_is_an_attribute_error() -> None:

@@ -46,7 +46,7 @@ async def test_a_forked_process_has_its_own_arguments_environment_folder_streams
     code, out, err = await run(tmp_path, "site", "parked", FIELDPOST_FOLDER="nowhere")
     assert (code, out, "site.no_folder" in err) == (8, "", True)
     make_site(tmp_path / "here").close()
-    assert await run(tmp_path, "site", "parked", FIELDPOST_FOLDER="here") == (0, "Nothing is parked here.\n", "")
+    assert await run(tmp_path, "site", "parked", FIELDPOST_FOLDER="here") == (0, "No parked calls.\n", "")
 
 
 async def test_a_forked_process_ends_with_the_one_that_asked_for_it_however_that_ends(

@@ -32,7 +32,9 @@ def test_every_module_has_a_docstring(project: Path) -> None:
 
 def test_requirements_are_pinned_with_hashes_and_name_no_registry(project: Path) -> None:
     files = sorted((project / "requirements").glob("*.txt"))
-    assert [file.name for file in files] == ["dev.txt", "run.txt", "setup.txt", "uv.txt"]
+    assert [file.name for file in files] == [
+        *("base.txt", "central.txt", "dev.txt", "setup.txt", "site-postgresql.txt", "uv.txt"),
+    ]
     for file in files:
         for line in file.read_text().splitlines():
             assert re.match(r"[a-z0-9-]+==\S+( ;.*)? \\$|    --hash=sha256:[0-9a-f]{64}( \\)?$", line), (
@@ -45,9 +47,20 @@ def test_the_project_file_names_no_registry(project: Path) -> None:
     assert not re.search(r"index-url|find-links|\[\[?tool\.uv\.(index|sources)|@ (https?|file):", text)
 
 
-def test_tests_run_with_the_versions_that_fieldpost_runs_with(project: Path) -> None:
-    run, dev = (pins(project / "requirements" / name) for name in ("run.txt", "dev.txt"))
+@pytest.mark.parametrize("variant", ["base", "central", "site-postgresql"])
+def test_tests_run_with_the_versions_that_fieldpost_runs_with(project: Path, variant: str) -> None:
+    run, dev = (pins(project / "requirements" / f"{name}.txt") for name in (variant, "dev"))
     assert {name: dev.get(name) for name in run} == run
+
+
+def test_base_install_holds_no_package_of_central(project: Path) -> None:
+    base, postgresql, central = (
+        pins(project / "requirements" / f"{name}.txt") for name in ("base", "site-postgresql", "central")
+    )
+    assert postgresql.keys() - base.keys() == {"asyncpg"}
+    assert base.keys() < central.keys(), "tools/wheels downloads the wheels of central for all variants"
+    server = {"sqlalchemy", "alembic", "starlette", "uvicorn", "asyncpg", "argon2-cffi", "prometheus-client", "jinja2"}
+    assert not base.keys() & (server | {"aiosmtplib", "cryptography", "websockets", "httptools", "fastapi"})
 
 
 @pytest.mark.req("CFG-14")

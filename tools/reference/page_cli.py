@@ -6,6 +6,7 @@ from typing import Any
 import typer
 from markdown import code, page, table
 
+from fieldpost.cli import commands
 from fieldpost.cli import main as cli
 from fieldpost.cli.local.doctor import UNWELL
 
@@ -37,7 +38,7 @@ def render(_root: Path) -> str:
     return page(
         "Command line",
         INTRODUCTION,
-        *_commands(typer.main.get_command(cli.app), ["fieldpost"]),
+        *_commands(typer.main.get_command(commands.app), ["fieldpost"]),
         EXIT_INTRODUCTION,
         table(("exit code", "meaning"), [(code(number), what) for number, what in sorted(exits)]),
     )

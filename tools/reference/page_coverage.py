@@ -9,7 +9,7 @@ import typer
 from markdown import code, page, table
 from page_api import who
 
-from fieldpost.cli import main as cli
+from fieldpost.cli import commands as cli
 from fieldpost.front.api import routes as api_routes
 from fieldpost.front.api.openapi import operation_id
 from fieldpost.link.http.openapi import plain_path

@@ -22,8 +22,11 @@ def render(root: Path) -> str:
     for name, module in source.modules(root):
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and _is_log(node):
-                for event in source.texts(node.args[0], {}):
+                for text in source.texts(node.args[0], {}):
+                    # Modules that scripts import use plain logging: "event name=%s".
+                    event, *values = text.split()
                     one = found[event]
+                    one["values"] |= {value.partition("=")[0] for value in values}
                     one["levels"].add("error" if source.called(node) == "exception" else source.called(node))
                     one["values"] |= {k.arg for k in node.keywords if k.arg and k.arg not in ("exc_info", "stack_info")}
                     one["modules"].add(name)

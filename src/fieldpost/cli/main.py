@@ -1,7 +1,4 @@
-"""The command `fieldpost`: where each command is implemented, and how errors are printed.
-
-A new noun is one module and one line in `CommandGroup`. The module is imported when the command is used; it imports
-only typer and the standard library at its top, the rest inside functions, so that `--help` stays fast.
+"""The entry point of `fieldpost`: runs a command, prints errors as one line and turns them into exit codes.
 
 Exit codes: 0 success, 1 bug, 2 wrong usage, 3 invalid input, 4 not found, 5 conflict, 6 denied, 7 unavailable (retry
 later), 8 wrong configuration, 9 a doctor check failed, 10 the target refused permanently, 130 interrupted.
@@ -9,13 +6,10 @@ later), 8 wrong configuration, 9 a doctor check failed, 10 the target refused pe
 
 import os
 import sys
-from typing import Annotated, ClassVar, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
-import typer
-
-import fieldpost
-from fieldpost.cli import options, output, profiles
-from fieldpost.cli.loading import CommandsOnDemand
 from fieldpost.core.errors import (
     ConfigError,
     Conflict,
@@ -26,6 +20,7 @@ from fieldpost.core.errors import (
     OperationFailed,
     Unavailable,
 )
+from fieldpost.core.text import printable
 
 EXIT_CODES: dict[type[FieldpostError], int] = {
     InvalidInput: 3,
@@ -37,92 +32,25 @@ EXIT_CODES: dict[type[FieldpostError], int] = {
     OperationFailed: 10,
 }
 
-
-class CommandGroup(CommandsOnDemand):
-    places: ClassVar = {
-        "login": "api.login:login",
-        "logout": "api.login:logout",
-        "profiles": "api.login:profiles",
-        "me": "api.login:me",
-        "central": "local.central:central",
-        "migrate": "local.central:migrate",
-        "doctor": "local.doctor:doctor",
-        "kpis": "api.kpis:kpis",
-        "nodes": "api.kpis:nodes",
-        "send": "local.script:send",
-        "call": "local.script:call",
-        "write": "local.script:write",
-        "status": "local.script:status",
-        "demo": "local.demo:demo",
-        "site": "local.site:app",
-        "notifications": "api.notifications:app",
-        "bulk-actions": "api.bulk_actions:app",
-        "lists": "api.lists:app",
-        "channels": "api.channels:app",
-        "secrets": "api.secrets:app",
-        "sites": "api.sites:app",
-        "users": "api.users:app",
-        "tokens": "api.tokens:app",
-        "cached-calls": "api.cached_calls:app",
-        "intents": "api.intents:app",
-        "breakers": "api.breakers:app",
-        "audit": "api.audit:app",
-        "settings": "api.settings:app",
-        "sessions": "api.login:sessions",
-    }
-
-
-HELP = "Store-and-forward notifications from field sites to people."
-
-app = typer.Typer(
-    cls=CommandGroup,
-    name="fieldpost",
-    help=HELP,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+CENTRAL_PACKAGES = (
+    *("aiosmtplib", "alembic", "argon2", "asyncpg", "cryptography", "httptools", "jinja2", "prometheus_client"),
+    *("sqlalchemy", "starlette", "uvicorn", "websockets"),
 )
-
-
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
-        print(fieldpost.__version__)
-        raise typer.Exit
-
-
-@app.callback(help=HELP)
-def root(
-    is_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
-    ] = False,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile", envvar="FIELDPOST_PROFILE", help="Profile to use, from `fieldpost login`.", show_default=False
-        ),
-    ] = None,
-) -> None:
-    profiles.choose(profile)
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    output.done({"version": fieldpost.__version__}, fieldpost.__version__)
+"""What `fieldpost[central]` adds to the base install, by the names of imports."""
 
 
 def main() -> NoReturn:
     """The entry point. A FieldpostError becomes one line on stderr and an exit code, never a traceback."""
-    options.reset()
     _open_standard_streams()
     out = sys.stdout
     try:
         try:
-            app()
+            with _missing_extras():
+                _run(sys.argv[1:])
         finally:
             out.flush()  # here, where a closed pipe is handled, not when the interpreter exits
     except FieldpostError as error:
-        print(output.one_line(f"fieldpost: {error} [{error.code}]"), file=sys.stderr)
+        print(printable(f"fieldpost: {error} [{error.code}]"), file=sys.stderr)
         sys.exit(exit_code(error))
     except (BrokenPipeError, SystemExit) as end:
         # The reader closed the pipe. Typer and the interpreter's exit would report that as an error.
@@ -139,6 +67,34 @@ def main() -> NoReturn:
         print("fieldpost: set FIELDPOST_TRACEBACK=1 for a traceback, and please report this bug", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
+
+
+def _run(arguments: list[str]) -> None:
+    from fieldpost.cli.local.agent import agent_options, run_agent
+
+    if (agent := agent_options(arguments)) is not None:
+        run_agent(agent.folder, agent.log_level, agent.log_json)
+        return
+    from fieldpost.cli import commands, options
+
+    options.reset()
+    commands.app()
+
+
+@contextmanager
+def _missing_extras() -> Iterator[None]:
+    """Turn the import error of a command whose extra is not installed into a ConfigError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in CENTRAL_PACKAGES:
+            raise
+        raise ConfigError(
+            "install.no_central",
+            f"this command needs the packages of central, and {package} is not installed",
+            hint='pip install "fieldpost[central]"',
+        ) from None
 
 
 def _open_standard_streams() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from fieldpost.cli.options import is_json
+from fieldpost.core.text import printable
 
 Record = Mapping[str, Any]
 Cell = str | Callable[[Any], object]
@@ -122,11 +123,6 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def one_line(text: str) -> str:
-    """The text as one printable line: a file name in it may hold line breaks and control characters."""
-    return _cell(text)
-
-
 def _value(record: Any, cell: Cell) -> object:
     if callable(cell):
         return cell(record)
@@ -139,4 +135,4 @@ def _cell(value: object) -> str:
         return ""
     text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
     # Text from a site must not move the cursor or change the colours of the operator's terminal.
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return printable(text)

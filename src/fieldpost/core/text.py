@@ -70,7 +70,12 @@ def truncate(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
 
 def printable_line(text: str, bytes_max: int) -> str:
     """Make foreign text safe to store and show on one line: replace unprintable characters and truncate."""
-    return truncate("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), bytes_max)
+    return truncate(printable(text), bytes_max)
+
+
+def printable(text: str) -> str:
+    """The text as one line for a terminal: line breaks and control characters become U+FFFD."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _check_name(value: object, field: str, bytes_max: int) -> str:

@@ -8,14 +8,13 @@ claim runs out and the agent takes it. In every case the operation's id tells wh
 """
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Generic
 from weakref import WeakSet
-
-import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, OperationFailed
@@ -40,7 +39,7 @@ from fieldpost.site.provenance import Labels, provenance_of
 CLOSE_S = 5.0
 NOT_AGAIN = "it is not tried again; see what the call or write holds"
 
-_log = structlog.stdlib.get_logger("fieldpost.site")
+_log = logging.getLogger("fieldpost.site")  # structlog would double the import time of a script
 
 
 class ExternalSystem:
@@ -233,7 +232,7 @@ class Caller(Generic[D]):
             if isinstance(decision, Fail):
                 raise _failed(message, decision) from error
             # The call is in the buffer all the same, and its claim runs out: the agent finds out what became of it.
-            _log.warning("call.not_settled", message_id=message.message_id, code=error.code, error=error.message)
+            _log.warning("call.not_settled message_id=%s code=%s error=%s", message.message_id, error.code, error.message)
             return
         # A claim that was lost meanwhile means that the agent has taken the call over: its word counts.
         if record is not None and isinstance(decision, Fail):

@@ -142,7 +142,7 @@ def test_wrong_usage_is_exit_code_2(folder: Path) -> None:
 def test_help_loads_none_of_the_libraries_that_only_running_needs() -> None:
     program = """
 import sys
-from fieldpost.cli import main
+from fieldpost.cli import commands, main
 heavy = ["apsw", "aiohttp", "sqlalchemy", "fastapi", "structlog", "msgspec", "asyncpg", "alembic"]
 print([name for name in heavy if name in sys.modules])
 """

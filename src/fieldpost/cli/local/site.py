@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.local import join, site_buffer, site_messages
+from fieldpost.cli.local.agent import run_agent
 from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
 from fieldpost.cli.options import is_json
 from fieldpost.cli.output import print_json
@@ -37,13 +38,7 @@ def run(
     if context.invoked_subcommand is not None:
         pass_folder_on(context, folder)
         return
-    import asyncio
-
-    from fieldpost.run import logs
-    from fieldpost.run.site import run_site
-
-    logs.configure(log_level, json=log_json)
-    asyncio.run(run_site(folder))
+    run_agent(folder, log_level, log_json)
 
 
 @app.command()

@@ -293,7 +293,7 @@ def no_driver(definition: Database) -> ConfigError:
     return ConfigError(
         "database.no_driver",
         f"database.{definition.name} is PostgreSQL, and its driver asyncpg is not installed",
-        hint="pip install fieldpost[site-postgresql]",
+        hint='pip install "fieldpost[site-postgresql]"',
         field=f"database.{definition.name}.url",
     )
 

@@ -1,9 +1,8 @@
 """One attempt of a cached call, the same in the agent and in its caller's own process: try, then decide."""
 
 import asyncio
+import logging
 from datetime import timedelta
-
-import structlog
 
 from fieldpost.clock import Clock
 from fieldpost.core.sites.forwarding import CallDecision, CallPolicy, NotNow, Park, decide_call
@@ -18,7 +17,7 @@ CLAIM_MARGIN_S = 15.0
 UNDEFINED_S = 10.0
 """The time-out where no definition gives one; nothing is called then."""
 
-_log = structlog.stdlib.get_logger("fieldpost.site")
+_log = logging.getLogger("fieldpost.site")  # not structlog: scripts import this module
 
 
 def claim_time(definition: D | None) -> timedelta:
@@ -42,7 +41,7 @@ async def attempt(
         answer = NotNow(f"no end after {limit_s:g} s; it may have been carried out all the same")
     except Exception as error:
         # What a carrier raises is a mistake of ours: trying it again would repeat it, so a person must see it.
-        _log.exception("call.crashed", message_id=message.message_id, category=message.category.value)
+        _log.exception("call.crashed message_id=%s category=%s", message.message_id, message.category.value)
         return Park(truncate(f"internal error: {type(error).__name__}: {error}"), not is_first)
     return decide_call(
         answer, policy, clock.now(), retry_count=message.retry_count, is_first=is_first, is_caller=is_caller
