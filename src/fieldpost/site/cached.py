@@ -232,7 +232,9 @@ class Caller(Generic[D]):
             if isinstance(decision, Fail):
                 raise _failed(message, decision) from error
             # The call is in the buffer all the same, and its claim runs out: the agent finds out what became of it.
-            _log.warning("call.not_settled message_id=%s code=%s error=%s", message.message_id, error.code, error.message)
+            _log.warning(
+                "call.not_settled message_id=%s code=%s error=%s", message.message_id, error.code, error.message
+            )
             return
         # A claim that was lost meanwhile means that the agent has taken the call over: its word counts.
         if record is not None and isinstance(decision, Fail):
