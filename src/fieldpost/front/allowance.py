@@ -1,8 +1,9 @@
-"""What one site may take of this node, so that none can crowd out the others: connections, items and bytes.
+"""Quotas per site and node, so that no site can crowd out the others: connections, items and bytes.
 
-Items and bytes are counted by buckets that fill at a steady rate. A message is taken while its site's buckets are not
-in debt, and charged afterwards, so that none is too large ever to pass; a site in debt is told how long to wait, and
-keeps what it has. Data and control are counted apart: a backlog must not keep a health report waiting.
+Items and bytes are counted by token buckets that fill at a steady rate. Central accepts a message while the buckets of
+its site are not in debt and charges it afterwards, so that no message is too large to ever pass. A site in debt gets
+the time to wait and keeps its messages. Data and control have separate buckets: a backlog must not delay a health
+report.
 """
 
 from collections import Counter
@@ -16,20 +17,20 @@ from fieldpost.core.errors import Unavailable
 from fieldpost.front.options import FrontOptions
 
 BUSY_S = 5.0
-"""How long to wait for a connection to come free."""
+"""The time to wait that a site with too many connections gets."""
 PAUSE_S = 1.0
-"""A connection whose site is in debt is not read for so long, however fast it sends."""
+"""How long central stops reading a connection whose site is in debt."""
 
 
 class LinkKind(StrEnum):
-    """What a connection of the link is for."""
+    """The purpose of a link connection."""
 
     DATA = "data"
     CONTROL = "control"
 
 
 class TooMuch(Unavailable):
-    """A site wants more than it may have now; after `wait_s` it may try again."""
+    """A site exceeds its quota; it may try again after `wait_s`."""
 
     def __init__(self, code: str, message: str, wait_s: float) -> None:
         super().__init__(code, message)
@@ -38,7 +39,7 @@ class TooMuch(Unavailable):
 
 @dataclass(slots=True)
 class Bucket:
-    """Fills by `rate` a second up to `burst`; `level` below nothing is debt. `now` is monotonic."""
+    """A token bucket: fills by `rate` per second up to `burst`; a negative level is debt. `now` is monotonic."""
 
     rate: float
     burst: float
@@ -46,7 +47,7 @@ class Bucket:
     at: float
 
     def debt_s(self, now: float) -> float:
-        """How long until nothing is owed; 0 when nothing is."""
+        """The seconds until the debt is paid; 0 without debt."""
         self.level = min(self.burst, self.level + self.rate * max(0.0, now - self.at))
         self.at = now
         return max(0.0, -self.level / self.rate)
@@ -56,7 +57,7 @@ class Bucket:
 
 
 class Allowances:
-    """One for a node; sites come by the name that their token gave."""
+    """The quotas of all sites at this node."""
 
     def __init__(self, options: FrontOptions, clock: Clock) -> None:
         self._options = options
@@ -65,40 +66,40 @@ class Allowances:
         self._buckets: dict[tuple[str, LinkKind], tuple[Bucket, Bucket]] = {}
 
     @contextmanager
-    def connection(self, site: str, lane: LinkKind = LinkKind.DATA) -> Iterator[None]:
-        """Held while a connection, or a request that is being read, is the site's; TooMuch when it has too many."""
-        count, count_max = self._connections[site, lane], self._options.connections_per_site
+    def connection(self, site: str, kind: LinkKind = LinkKind.DATA) -> Iterator[None]:
+        """Count a connection, or a request being read, while the block runs; TooMuch if the site has too many."""
+        count, count_max = self._connections[site, kind], self._options.connections_per_site
         if count >= count_max:
-            raise TooMuch("link.connections", f"the site has {count} connections, at most {count_max}", BUSY_S)
-        self._connections[site, lane] += 1
+            raise TooMuch("link.connections", f"the site has {count} connections; the maximum is {count_max}", BUSY_S)
+        self._connections[site, kind] += 1
         try:
             yield
         finally:
-            self._connections[site, lane] -= 1
-            if not self._connections[site, lane]:
-                del self._connections[site, lane]
+            self._connections[site, kind] -= 1
+            if not self._connections[site, kind]:
+                del self._connections[site, kind]
 
-    def check(self, site: str, lane: LinkKind = LinkKind.DATA) -> None:
+    def check(self, site: str, kind: LinkKind = LinkKind.DATA) -> None:
         """Raise TooMuch while the site is in debt."""
         now = self._clock.monotonic()
-        wait_s = max(bucket.debt_s(now) for bucket in self._of(site, lane))
+        wait_s = max(bucket.debt_s(now) for bucket in self._buckets_of(site, kind))
         if wait_s > 0:
-            raise TooMuch("link.quota", "the site has sent more than it may for now", wait_s)
+            raise TooMuch("link.quota", "the site has exceeded its quota", wait_s)
 
-    def charge(self, site: str, lane: LinkKind = LinkKind.DATA, *, items: int = 0, bytes: int = 0) -> None:
-        by_items, by_bytes = self._of(site, lane)
+    def charge(self, site: str, kind: LinkKind = LinkKind.DATA, *, items: int = 0, bytes: int = 0) -> None:
+        by_items, by_bytes = self._buckets_of(site, kind)
         by_items.charge(items)
         by_bytes.charge(bytes)
 
     async def pause(self) -> None:
         await self._clock.sleep(PAUSE_S)
 
-    def _of(self, site: str, lane: LinkKind) -> tuple[Bucket, Bucket]:
-        found = self._buckets.get((site, lane))
+    def _buckets_of(self, site: str, kind: LinkKind) -> tuple[Bucket, Bucket]:
+        found = self._buckets.get((site, kind))
         if found is None:
             rates = (self._options.items_per_s, self._options.bytes_per_s)
             now = self._clock.monotonic()
             bursts = [(rate, rate * self._options.burst_s) for rate in rates]
             items, bytes_ = (Bucket(rate, burst, burst, now) for rate, burst in bursts)
-            found = self._buckets[site, lane] = (items, bytes_)
+            found = self._buckets[site, kind] = (items, bytes_)
         return found

@@ -1,4 +1,4 @@
-"""The application that a central process serves: API, link and console."""
+"""The web application of central: API, link and console."""
 
 from http import HTTPStatus
 
@@ -35,7 +35,7 @@ def create_app(
     clock: Clock | None = None,
     effective_settings: EffectiveSettings | None = None,
 ) -> Starlette:
-    """One for a process, behind a `server.Server`, which keeps the limits that only a server can.
+    """Create the application of a process. `server.CentralServer` serves it and enforces the connection limits.
 
     `effective_settings` are the settings of the whole process, for display; the front itself reads its `options`.
     """
@@ -55,7 +55,7 @@ def create_app(
     console = Console(backend)
 
     async def http_error(request: Request, error: Exception) -> Response:
-        """An unknown path, or a method that it does not know."""
+        """Answer an unknown path or method."""
         assert isinstance(error, HTTPException)
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and request.url.path.startswith("/api/"):

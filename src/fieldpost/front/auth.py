@@ -1,6 +1,6 @@
-"""Who is calling: a program by its API token, a site by its site token, a person by the session cookie.
+"""Authentication of callers: programs by API token, sites by site token. People use the session cookie.
 
-Deny by default: every route declares its `Access`, and nothing is served by a route that does not.
+Deny by default: every route declares its `Access`.
 """
 
 from enum import StrEnum
@@ -15,32 +15,32 @@ from fieldpost.link.credentials import prefix_of
 
 
 class Access(StrEnum):
-    """Whom a route serves."""
+    """Who may call a route."""
 
     ANYONE = "anyone"
     SITE = "site"
     JOIN = "join"
-    """Whoever shows a code by which a site enrols; the room that takes it judges it."""
+    """Any caller with an enrolment code; the handler checks it."""
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
 
     @property
     def role(self) -> Role:
-        """The role a person or program needs."""
+        """The role that a person or program needs."""
         return Role(self.value)
 
 
 async def program(headers: Headers, accounts: Accounts) -> Actor:
-    """Whose API token this is; Denied when it is none."""
+    """The owner of the API token; Denied if the token is invalid."""
     actor = await accounts.by_api_token(bearer(headers))
     if actor is None:
-        raise Denied("auth.invalid", "the token is not valid here", hint="it may have been revoked or have expired")
+        raise Denied("auth.invalid", "the token is not valid", hint="it may be revoked or expired")
     return actor
 
 
 async def site(headers: Headers, accounts: Accounts) -> str:
-    """The site whose token this is; Denied when it is none."""
+    """The site that the token belongs to; Denied if the token is invalid."""
     token = bearer(headers)
     name = await accounts.by_site_token(token)
     if name is None:
@@ -49,7 +49,7 @@ async def site(headers: Headers, accounts: Accounts) -> str:
 
 
 def code(headers: Headers) -> str:
-    """A code by which a site enrols, or what looks like one; Denied when it is anything else."""
+    """The enrolment code, checked for its form only; Denied if it is anything else."""
     text = bearer(headers)
     if prefix_of(text, "join") is None:
         raise no_code()
@@ -57,11 +57,11 @@ def code(headers: Headers) -> str:
 
 
 def bearer(headers: Headers) -> str:
-    """The token that is shown, whatever it is; Denied when there is none."""
+    """The bearer token of the request, unchecked; Denied without one."""
     given = headers.getlist("authorization")
     if len(given) > 1:
-        raise InvalidInput("http.authorization", "there are two Authorization headers", field="Authorization")
+        raise InvalidInput("http.authorization", "more than one Authorization header", field="Authorization")
     scheme, _, token = (given[0] if given else "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise Denied("auth.required", "this needs a token", hint="send the header Authorization: Bearer TOKEN")
+        raise Denied("auth.required", "a token is required", hint="send the header Authorization: Bearer TOKEN")
     return token.strip()

@@ -1,4 +1,4 @@
-"""What stands behind the front."""
+"""The parts of central that the front uses."""
 
 from dataclasses import dataclass, field
 
@@ -23,6 +23,6 @@ class Backend:
     change_feed: ChangeFeed
     options: FrontOptions = field(default_factory=FrontOptions)
     effective_settings: EffectiveSettings = field(default_factory=EffectiveSettings)
-    """The settings that this node works by."""
+    """The settings of this node, for display."""
     polled: dict[str, PolledLink] = field(default_factory=dict)
     """The control connections of sites that poll by POST, by site."""

@@ -1,7 +1,6 @@
-"""Around every answer: headers that keep a browser from doing more than we mean, and the last resort.
+"""The outermost layer of the application: security headers, and the answer to unhandled exceptions.
 
-What nobody handled is a bug: its traceback goes to the log under a correlation id, and the caller gets that id and
-nothing else.
+An unhandled exception is a bug. Its traceback goes to the log with a correlation id, and the caller gets only that id.
 """
 
 import secrets
@@ -29,12 +28,12 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
-"""Whoever came by HTTPS comes by nothing else for a year; browsers heed it where the certificate is good."""
+"""HSTS: for a year, browsers that accepted the certificate use HTTPS only."""
 INTERNAL_CODE = "internal"
 
 
 class ResponseGuard:
-    """The outermost layer of the application."""
+    """Adds security headers to every answer and answers unhandled exceptions with 500."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -43,12 +42,12 @@ class ResponseGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_begun = False
+        is_started = False
 
         async def send_guarded(message: Message) -> None:
-            nonlocal has_begun
+            nonlocal is_started
             if message["type"] == "http.response.start":
-                has_begun = True
+                is_started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in (SECURITY_HEADERS | (TLS_HEADERS if scope["scheme"] == "https" else {})).items():
                     headers[name] = value
@@ -59,33 +58,33 @@ class ResponseGuard:
             await self._app(scope, receive, send_guarded)
         except Exception as error:
             correlation_id = report_bug(error, path=scope["path"], method=scope["method"])
-            if has_begun:
-                # Half an answer is out: ending the connection is the only way left to say that it is not whole.
+            if is_started:
+                # Part of the answer is sent: only closing the connection can show that it is incomplete.
                 raise
             wants_page = "text/html" in Headers(scope=scope).get("accept", "")
-            await _sorry(correlation_id, wants_page)(scope, receive, send_guarded)
+            await _internal_error(correlation_id, wants_page)(scope, receive, send_guarded)
 
 
 def report_bug(error: Exception, **where: object) -> str:
-    """Log what nobody expected, with its traceback; the id under which it can be found."""
+    """Log an unexpected exception with its traceback; returns the correlation id of the log line."""
     correlation_id = secrets.token_hex(8)
     log.error("request.failed", correlation_id=correlation_id, exc_info=error, **where)
     return correlation_id
 
 
 def internal_refusal(correlation_id: str, seq: int | None) -> bytes:
-    """The same on the link: the sender keeps what it has and tries again later."""
-    return encode(Refusal(INTERNAL_CODE, f"central made a mistake; see its log for {correlation_id}", seq, wait_s=30))
+    """The refusal for an unexpected exception on the link: the sender keeps its messages and retries later."""
+    return encode(Refusal(INTERNAL_CODE, f"internal error; see {correlation_id} in central's log", seq, wait_s=30))
 
 
-def _sorry(correlation_id: str, wants_page: bool) -> Response:
+def _internal_error(correlation_id: str, wants_page: bool) -> Response:
     if wants_page:
-        # Plain on purpose: whatever failed may be what pages are made with.
-        title, text = "Internal error", f"Central made a mistake. Its log tells more, under {correlation_id}."
+        # Plain HTML on purpose: the template engine itself may have failed.
+        title, text = "Internal error", f"Something went wrong in central. See {correlation_id} in its log."
         return HTMLResponse(f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{text}", 500)
     text = (
         f'{{"type":"{problem_type(INTERNAL_CODE)}","title":"Internal error","status":500,'
         f'"code":"{INTERNAL_CODE}",'
-        f'"detail":"central made a mistake; its log tells more","correlation_id":"{correlation_id}"}}'
+        f'"detail":"internal error; see the correlation id in the log of central","correlation_id":"{correlation_id}"}}'
     )
     return Response(text, 500, media_type="application/problem+json")

@@ -1,4 +1,4 @@
-"""What the front allows a caller, and for how long; and how it is reached."""
+"""Options of the front: limits for callers, TLS, proxies and the public address."""
 
 from dataclasses import dataclass, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -14,38 +14,40 @@ class FrontOptions:
     """[front]"""
 
     connections_max: int = 4000
-    """How many connections may be open at once; further ones are turned away with 503."""
+    """Maximum number of open connections; further ones get 503."""
     connections_per_site: int = 8
-    """How many of them one site's link may use; further ones are turned away with 429."""
+    """Maximum number of link connections per site; further ones get 429."""
     header_s: float = 10.0
-    """How long a request's head may take."""
+    """Deadline for a request head."""
     body_grace_s: float = 30.0
-    """How long a body or a frame may take beside the time that its bytes need at 500 a second."""
+    """Deadline for a body or a frame, in addition to the time that its bytes take at 500 bytes per second."""
     items_per_s: float = 50_000.0
-    """How many items a site may submit for long; what is beyond is put off, and the site keeps it. It is there for
-    floods: what a site that drains its backlog may send is said by its credits, and those by what the store takes."""
+    """Sustained rate of items per site; a site that exceeds it must wait and keeps its items. This limit is for floods:
+    credits, which follow the speed of the store, regulate a site that drains its backlog."""
     bytes_per_s: float = 64 * 1024 * 1024.0
-    """The same in bytes."""
+    """Sustained rate of bytes per site."""
     burst_s: float = 10.0
-    """How many seconds' worth of items and bytes may come at once."""
+    """Burst size: the items and bytes of this many seconds may arrive at once."""
     tls_cert: str = ""
-    """The file with the certificate and its chain, in PEM; with it central serves HTTPS."""
+    """PEM file with the certificate and its chain. If set, central serves HTTPS."""
     tls_key: str = ""
-    """The file with the certificate's private key, unless it stands in the same file."""
+    """PEM file with the private key, unless `tls_cert` contains it."""
     trusted_proxies: str = ""
-    """Addresses and networks, parted by spaces, whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """Addresses and networks, separated by spaces, whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
     public_url: str = ""
-    """Where people reach the console, e.g. https://fieldpost.example.org; for links that central itself makes."""
+    """The address of the console, e.g. https://fieldpost.example.org; used in links that central creates."""
     plain_login: bool = False
-    """Take passwords over plain HTTP from other machines too. Everybody on the way can read them then."""
+    """Accept passwords over plain HTTP from other machines. Anyone on the network path can then read them."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
-                raise ConfigError("settings.range", f"front.{one.name} must be above 0", field=f"front.{one.name}")
+                raise ConfigError(
+                    "settings.range", f"front.{one.name} must be above 0, got {value}", field=f"front.{one.name}"
+                )
         if self.tls_key and not self.tls_cert:
-            raise ConfigError("settings.tls", "front.tls_key needs front.tls_cert beside it", field="front.tls_key")
+            raise ConfigError("settings.tls", "front.tls_key requires front.tls_cert", field="front.tls_key")
         self.proxies()
         self._check_public_url()
 
@@ -74,6 +76,6 @@ class FrontOptions:
         if not is_good:
             raise ConfigError(
                 "settings.url",
-                "front.public_url must be http:// or https:// and a host, and nothing behind it",
+                "front.public_url must be http:// or https:// and a host, without path or query",
                 field="front.public_url",
             )

@@ -1,8 +1,8 @@
-"""Behind a proxy: who really calls, and over what, as far as the proxy may be believed.
+"""The address and scheme of callers behind a trusted proxy.
 
-Only a peer that the settings name as a proxy is believed, and of the addresses it passes on only the last that is no
-trusted proxy itself: whatever stands before that was written by the caller. `X-Forwarded-Host` and `Forwarded` are read
-from nobody; central makes no link from a host that a request names.
+Only peers that the settings name as proxies are trusted, and of the addresses they pass on only the last one that is
+not a trusted proxy: the caller may have written everything before it. `X-Forwarded-Host` and `Forwarded` are ignored;
+central never builds links from a host that a request names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from fieldpost.front.options import ProxyNetwork
 
 
 class Proxies:
-    """Tells the layers below who calls."""
+    """Middleware that sets client address and scheme from the headers of trusted proxies."""
 
     def __init__(self, app: ASGIApp, trusted: Sequence[ProxyNetwork]) -> None:
         self._app = app
@@ -22,17 +22,17 @@ class Proxies:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
-            scope = self._seen_through(scope)
+            scope = self._unwrapped(scope)
         await self._app(scope, receive, send)
 
-    def _seen_through(self, scope: Scope) -> Scope:
+    def _unwrapped(self, scope: Scope) -> Scope:
         client = scope.get("client")
         if client is None or not is_within(client[0], self._trusted):
             return scope
-        heads: list[tuple[bytes, bytes]] = scope["headers"]
-        address = caller(_parts(heads, b"x-forwarded-for"), client[0], self._trusted)
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        address = caller(_parts(headers, b"x-forwarded-for"), client[0], self._trusted)
         seen = {**scope, "client": (address, 0)}
-        protocol = _parts(heads, b"x-forwarded-proto")
+        protocol = _parts(headers, b"x-forwarded-proto")
         if protocol and protocol[-1].lower() in ("http", "https"):
             is_tls = protocol[-1].lower() == "https"
             plain, safe = ("ws", "wss") if scope["type"] == "websocket" else ("http", "https")
@@ -40,10 +40,10 @@ class Proxies:
         return seen
 
 
-def caller(passed_on: Sequence[str], peer: str, trusted: Sequence[ProxyNetwork]) -> str:
-    """The address that a chain of trusted proxies vouches for: the last one that is none of them."""
+def caller(forwarded: Sequence[str], peer: str, trusted: Sequence[ProxyNetwork]) -> str:
+    """The last address in the chain that is not a trusted proxy."""
     address = peer
-    for text in reversed(passed_on):
+    for text in reversed(forwarded):
         if not is_within(address, trusted):
             break
         try:
@@ -63,7 +63,7 @@ def is_within(address: str, networks: Iterable[ProxyNetwork]) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether the caller is this machine."""
+    """Whether the address is a loopback address."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -72,6 +72,6 @@ def is_loopback(address: str) -> bool:
 
 
 def _parts(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[str]:
-    """The header's values in order, however many lines they came in."""
+    """The comma-separated values of a header, over all its lines."""
     text = ",".join(value.decode("latin-1") for key, value in headers if key == name)
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""The server that central is reached by: uvicorn, bounded (`wire.py`), on a socket that is already open."""
+"""Central's HTTP server: uvicorn with limits on connections (`http_limits.py`), on an open socket."""
 
 import asyncio
 import socket
@@ -8,24 +8,26 @@ import structlog
 import uvicorn
 from starlette.applications import Starlette
 
+from fieldpost.front.http_limits import BoundedHttp, LimitedConfig
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.tls import Certificate
-from fieldpost.front.wire import WireConfig
+from fieldpost.front.websocket_limits import BoundedWebSocket
+from fieldpost.link.messages import FRAME_BYTES_MAX
 
 SPARE_FILES = 128
-"""What the rest of the process needs: database, log, connections to mail servers."""
+"""File descriptors for the rest of the process: database, log, connections to mail servers."""
 CONNECTIONS_MIN = 16
 GRACE_S = 5
-"""How long a stopping server waits for answers that are under way."""
+"""How long a stopping server waits for requests in progress."""
 PING_S = 12.0
 PONG_S = 15.0
-"""A site that does not answer a ping for so long is gone: noticed within half a minute, with the time between pings."""
+"""A site that does not answer a ping within 15 s is gone; with the ping interval, central notices within 27 s."""
 
 log = structlog.get_logger()
 
 
 class CentralServer(uvicorn.Server):
-    """Serves until told to stop (`should_exit`); signals are the process's affair, not the server's."""
+    """Serves until `should_exit` is set. The process handles signals, not the server."""
 
     def __init__(
         self,
@@ -41,13 +43,16 @@ class CentralServer(uvicorn.Server):
         self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         allowed = _within_file_limit(options or FrontOptions())
         self.connections_max = allowed.connections_max
-        """How many connections may be open at once, as the system allows it."""
+        """The maximum number of open connections, within the limits of the system."""
         super().__init__(
-            WireConfig(
+            LimitedConfig(
                 app,
                 allowed,
+                http=BoundedHttp,
+                ws=BoundedWebSocket,
+                ws_max_size=FRAME_BYTES_MAX,
                 ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
-                # uvicorn would believe any proxy on this machine; whom to believe is said in our own settings.
+                # uvicorn would trust any proxy on this machine; our own setting names the trusted proxies.
                 proxy_headers=False,
                 log_config=None,
                 access_log=False,
@@ -55,7 +60,7 @@ class CentralServer(uvicorn.Server):
                 date_header=False,
                 ws_ping_interval=PING_S,
                 ws_ping_timeout=PONG_S,
-                # The link compresses by itself where that pays; windows for each connection would only cost memory.
+                # The link compresses messages itself; a compression window per connection would cost memory.
                 ws_per_message_deflate=False,
                 timeout_graceful_shutdown=GRACE_S,
                 lifespan="off",
@@ -71,7 +76,7 @@ class CentralServer(uvicorn.Server):
         self._is_ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Pages that listen would be waited for until the grace time is over.
+        # Otherwise open event streams of the console would delay the shutdown until the grace time is over.
         self._app.state.backend.change_feed.close()
         await super().shutdown(sockets)
 
@@ -80,10 +85,10 @@ class CentralServer(uvicorn.Server):
 
 
 def _within_file_limit(options: FrontOptions) -> FrontOptions:
-    """The options with as many connections as the process may have files, so that callers never take the store's."""
+    """Reduce the maximum of connections to the limit of open files, so that callers never exhaust the store's share."""
     try:
         import resource
-    except ImportError:  # a system without such a limit
+    except ImportError:  # the system has no such limit
         return options
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = options.connections_max + SPARE_FILES

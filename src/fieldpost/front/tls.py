@@ -1,8 +1,8 @@
-"""The certificate that central serves HTTPS with. It is read again when its files change, and at SIGHUP.
+"""The TLS certificate of central, reloaded when its files change and on SIGHUP.
 
-The context stays the same for the whole life of the process; connections that are open keep what they began with. Files
-that do not fit together, as while they are being replaced, are refused by a trial context first, and the certificate
-from before stays in use until they do.
+The process uses one SSL context throughout; open connections keep their certificate. New files are loaded into a trial
+context first. If certificate and key do not match, for example while they are being replaced, the previous certificate
+stays in use.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.options import FrontOptions
 
-LOOK_S = 10.0
+CHECK_S = 10.0
 
 log = structlog.get_logger()
 
 
 class Certificate:
-    """Certificate and key in files. Raises ConfigError when they cannot be used at the start."""
+    """A certificate and its key in files. Raises ConfigError if they are unusable at start."""
 
     def __init__(self, options: FrontOptions) -> None:
         self._cert = Path(options.tls_cert)
@@ -35,32 +35,32 @@ class Certificate:
             self.context = self._load()
         except (OSError, ssl.SSLError, ValueError) as error:
             raise ConfigError("tls.unusable", f"front.tls_cert: {_reason(error)}", field="front.tls_cert") from None
-        self._seen = self._look()
+        self._seen = self._file_states()
 
     async def watch(self, clock: Clock) -> None:
-        """Read it again whenever it changes, until cancelled."""
-        asked = asyncio.Event()
+        """Reload the files whenever they change, until cancelled."""
+        requested = asyncio.Event()
         loop = asyncio.get_running_loop()
-        # Windows has no such signal; there the files are looked at all the same.
+        # Windows has no SIGHUP; the files are still checked.
         with suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
-            loop.add_signal_handler(signal.SIGHUP, asked.set)
+            loop.add_signal_handler(signal.SIGHUP, requested.set)
         try:
             while True:
-                await _first(asked.wait(), clock.sleep(LOOK_S))
-                self.renew(is_asked=asked.is_set())
-                asked.clear()
+                await _first(requested.wait(), clock.sleep(CHECK_S))
+                self.renew(is_requested=requested.is_set())
+                requested.clear()
         finally:
             with suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
                 loop.remove_signal_handler(signal.SIGHUP)
 
-    def renew(self, *, is_asked: bool = False) -> bool:
-        """Take the files as they are now, if they changed and are good; whether that was so."""
-        found = self._look()
-        if found == self._seen and not is_asked:
+    def renew(self, *, is_requested: bool = False) -> bool:
+        """Reload the files if they changed or it was requested; returns whether the new certificate is in use."""
+        found = self._file_states()
+        if found == self._seen and not is_requested:
             return False
         try:
             self._load()
-            self._into(self.context)
+            self._load_into(self.context)
         except (OSError, ssl.SSLError, ValueError) as error:
             log.error("certificate.refused", file=str(self._cert), error=_reason(error))
             return False
@@ -72,19 +72,19 @@ class Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        self._into(context)
+        self._load_into(context)
         return context
 
-    def _into(self, context: ssl.SSLContext) -> None:
-        # A key with a passphrase is refused: nobody sits at the terminal of a service.
+    def _load_into(self, context: ssl.SSLContext) -> None:
+        # A service cannot ask for a passphrase.
         context.load_cert_chain(self._cert, self._key, password=_no_passphrase)
 
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def _file_states(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_state(path) for path in (self._cert, self._key) if path is not None)
 
 
 async def _first(*awaited: Coroutine[Any, Any, object]) -> None:
-    """Until one of these is done; the others are given up."""
+    """Wait until one of these is done, and cancel the others."""
     tasks = [asyncio.ensure_future(one) for one in awaited]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +94,7 @@ async def _first(*awaited: Coroutine[Any, Any, object]) -> None:
 
 
 def _no_passphrase() -> str:
-    raise ValueError("the key is encrypted with a passphrase; central needs it without")
+    raise ValueError("the key has a passphrase; central needs a key without one")
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:

@@ -85,7 +85,7 @@ async def test_the_certificate_is_renewed_while_central_runs_and_bad_files_chang
             assert not certificate.renew()
         assert [line["event"] for line in logs] == ["certificate.refused"]
         papers.cert.unlink()
-        assert not certificate.renew(is_asked=True)
+        assert not certificate.renew(is_requested=True)
         assert await answers(url, newer), "what was good stays in use"
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from fieldpost.front import wire
+from fieldpost.front import http_limits
 from fieldpost.front.options import FrontOptions
 from fieldpost.link.messages import FRAME_BYTES_MAX
 from support.front import Front, served
@@ -137,7 +137,7 @@ async def test_a_body_longer_than_it_says_is_no_body_and_the_rest_no_request(lin
 async def test_a_body_too_large_is_refused_at_its_announcement_and_the_line_is_cut(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "LINGER_S", 0.3)
+    monkeypatch.setattr(http_limits, "LINGER_S", 0.3)
     for announced in (FRAME_BYTES_MAX + 1, 5_000_000_000, 2**62):
         async with line.raw() as raw:
             await raw.send(line.head(f"Content-Length: {announced}"))
@@ -183,10 +183,10 @@ async def test_what_stands_around_a_body_is_bounded_too(line: Line) -> None:
         async with line.raw() as raw:
             await raw.send(line.head(CHUNKED) + start)
             sent = 0
-            while not raw.has_heard and sent < 4 * wire.REQUEST_BYTES_MAX:
+            while not raw.has_heard and sent < 4 * http_limits.REQUEST_BYTES_MAX:
                 await raw.send(more)
                 sent += len(more)
-            assert (name, sent < 4 * wire.REQUEST_BYTES_MAX) == (name, True)
+            assert (name, sent < 4 * http_limits.REQUEST_BYTES_MAX) == (name, True)
 
 
 @pytest.mark.threat(1)

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import Unavailable
-from fieldpost.front import wire
+from fieldpost.front import http_limits, websocket_limits
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions
 from fieldpost.link.client import LinkClient
@@ -131,7 +131,7 @@ async def test_between_two_requests_nobody_may_linger(hasty: Line) -> None:
 
 @pytest.mark.threat(2)
 async def test_a_head_has_a_limit(line: Line) -> None:
-    much = "x" * (wire.HEAD_BYTES_MAX + 1)
+    much = "x" * (http_limits.HEAD_BYTES_MAX + 1)
     heads = {
         "one header": line.head(f"X-Much: {much}"),
         "many headers": line.head(*["X-Some: some"] * 2000),
@@ -206,12 +206,12 @@ async def test_a_peer_in_the_middle_of_a_long_frame_need_not_answer_pings(
     front: Front, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a slow line one frame takes longer than a ping may."""
-    init = wire.WireConfig.__init__
+    init = http_limits.LimitedConfig.__init__
 
-    def quick_pings(self: wire.WireConfig, *args: object, **settings: object) -> None:
+    def quick_pings(self: http_limits.LimitedConfig, *args: object, **settings: object) -> None:
         init(self, *args, **settings | {"ws_ping_interval": 0.1, "ws_ping_timeout": 1.2})  # type: ignore[arg-type]
 
-    monkeypatch.setattr(wire.WireConfig, "__init__", quick_pings)
+    monkeypatch.setattr(http_limits.LimitedConfig, "__init__", quick_pings)
     async with serving(front, caplog, FrontOptions()) as line:
         content = frame(submit_of(front.centre.item(body="x" * 3000)))
         async with opened(line) as slow, opened(line) as gone:
@@ -235,7 +235,7 @@ async def test_a_message_in_very_many_parts_is_bounded(line: Line) -> None:
     async with opened(line) as raw:
         await raw.send(frame(b"", BINARY))
         nothing, sent = frame(b"", CONTINUATION) * 10_000, 0
-        while not raw.is_ended and sent < 4 * wire.MESSAGE_BYTES_MAX:
+        while not raw.is_ended and sent < 4 * websocket_limits.MESSAGE_BYTES_MAX:
             await raw.send(nothing)
             sent += len(nothing)
         assert raw.is_ended

@@ -35,12 +35,12 @@ log = structlog.get_logger()
 
 
 async def welcome(
-    websocket: WebSocket, lane: LinkKind, backend: Backend, converse: Callable[[str], Awaitable[None]]
+    websocket: WebSocket, kind: LinkKind, backend: Backend, converse: Callable[[str], Awaitable[None]]
 ) -> None:
     """Accept the connection and converse with the site it is of; who is not welcome gets an answer of HTTP instead."""
     try:
         site = await auth.site(websocket.headers, backend.operate.accounts)
-        with backend.allowances.connection(site, lane):
+        with backend.allowances.connection(site, kind):
             await websocket.accept()
             with suppress(WebSocketDisconnect):
                 await converse(site)
@@ -53,19 +53,19 @@ async def welcome(
 class SiteConversation:
     """An accepted connection of this site, whose messages are given to `answering`."""
 
-    def __init__(self, websocket: WebSocket, site: str, lane: LinkKind, backend: Backend, answering: Answering) -> None:
+    def __init__(self, websocket: WebSocket, site: str, kind: LinkKind, backend: Backend, answering: Answering) -> None:
         self._websocket = websocket
         self._site = site
-        self._lane = lane
-        self._rooms = backend
+        self._kind = kind
+        self._backend = backend
         self._answering = answering
         self._is_over = False
 
     async def run(self) -> None:
         """Greet, and answer until either end hangs up; what is under way then is finished, and nobody told."""
-        credits = self._rooms.ingest.credits
+        credits = self._backend.ingest.credits
         await self._websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, credits, accepts=(ZLIB,))))
-        free = asyncio.Semaphore(FRAMES_AT_ONCE[self._lane])
+        free = asyncio.Semaphore(FRAMES_AT_ONCE[self._kind])
         before: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as group:
             while not self._is_over:
@@ -76,15 +76,15 @@ class SiteConversation:
                     return
                 content = frame.get("bytes")
                 try:
-                    self._rooms.allowances.check(self._site, self._lane)
+                    self._backend.allowances.check(self._site, self._kind)
                 except TooMuch as error:
                     # Neither read nor judged: a flood must not cost more than it takes to put it off.
                     await self._say(encode(refusal(error, content)), before)
-                    await self._rooms.allowances.pause()
+                    await self._backend.allowances.pause()
                     free.release()
                     continue
                 size = len(frame.get("text") or content or b"")
-                self._rooms.allowances.charge(self._site, self._lane, items=1, bytes=size)
+                self._backend.allowances.charge(self._site, self._kind, items=1, bytes=size)
                 before = group.create_task(self._serve(content, before))
                 before.add_done_callback(lambda _: free.release())
 
@@ -108,8 +108,8 @@ class SiteConversation:
             if content is None:
                 raise InvalidInput(UNFIT, "only binary frames are taken")
             plain = decompress(content)
-            await auth.site(self._websocket.headers, self._rooms.operate.accounts)
-            self._rooms.allowances.charge(self._site, self._lane, bytes=max(0, len(plain) - len(content)))
+            await auth.site(self._websocket.headers, self._backend.operate.accounts)
+            self._backend.allowances.charge(self._site, self._kind, bytes=max(0, len(plain) - len(content)))
             message = await self._answering(*_read(plain))
             if message is None:
                 return None
