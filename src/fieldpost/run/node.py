@@ -1,0 +1,99 @@
+"""The parts of a central node, assembled from its settings; `run.central` runs them."""
+
+import os
+import random
+import secrets
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fieldpost.central import adapters
+from fieldpost.central.access.oidc import Oidc
+from fieldpost.central.commands.sender import CommandSender
+from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.ingest.submit import Ingest
+from fieldpost.central.operate.operate import Operate
+from fieldpost.central.secrets.key_files import load_keyring
+from fieldpost.central.store.engine.store import Store
+from fieldpost.central.upkeep.upkeep import CentralUpkeep
+from fieldpost.central.watch.metrics import Metrics
+from fieldpost.central.watch.watch import Watch
+from fieldpost.clock import Clock, SystemClock
+from fieldpost.core.adapter import Adapter
+from fieldpost.core.errors import ConfigError
+from fieldpost.core.ids import new_id
+from fieldpost.core.setting import EffectiveSettings
+from fieldpost.front.app import create_app
+from fieldpost.front.server import CentralServer
+from fieldpost.front.tls import Certificate
+from fieldpost.outbound.outbound import Outbound
+from fieldpost.run import logs
+from fieldpost.run.effective_settings import Origins, effective_settings
+from fieldpost.run.settings import CentralSettings
+
+
+@dataclass(frozen=True, slots=True)
+class CentralNode:
+    """One central process: its loops, its server and the resources to close."""
+
+    node_id: str
+    store: Store
+    clock: Clock
+    outbound: Outbound
+    adapters: dict[str, Adapter]
+    operate: Operate
+    commands: CommandSender
+    dispatcher: Dispatcher
+    upkeep: CentralUpkeep
+    server: CentralServer
+    certificate: Certificate | None
+
+
+async def assemble(settings: CentralSettings, store: Store, folder: Path, origins: Origins | None) -> CentralNode:
+    """Build a node on an open store and bind its listening socket. Raises ConfigError for settings that do not work."""
+    clock = SystemClock()
+    node_id = new_id(clock.now(), os.urandom(10))
+    outbound = Outbound(settings.outbound)
+    loaded = adapters.load(outbound)
+    keyring = await load_keyring(store, settings.secrets, folder, clock.now())
+    logs.scrub_with(keyring.scrub)
+    operate = Operate.over(store, loaded, clock, keyring, settings.intents, settings.accounts)
+    if settings.oidc.issuer:
+        public_url = settings.front.public_url
+        oidc = Oidc(store, clock, operate.logins, outbound.admin_http, settings.oidc, public_url)
+        operate = replace(operate, oidc=oidc)
+    metrics = Metrics(clock)
+    ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror)
+    commands = CommandSender(store, ingest.mirrors, settings.mirror.reconcile_interval_s, clock)
+    rng = random.Random(secrets.randbits(64))
+    dispatcher = Dispatcher(store, loaded, node_id, clock, rng, settings.dispatch, keyring, metrics)
+    sweep_interval_s = settings.dispatch.interval_s
+    upkeep = CentralUpkeep.over(
+        store,
+        node_id,
+        clock,
+        settings.watch.thresholds(sweep_interval_s),
+        settings.upkeep,
+        settings.watch.freshness,
+    )
+    watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
+    shown = EffectiveSettings(node_id, effective_settings(settings, origins))
+    app = create_app(operate, watch, ingest, commands, settings.front, clock, shown)
+    certificate = Certificate(settings.front) if settings.front.has_tls else None
+    server = CentralServer(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
+    return CentralNode(
+        node_id, store, clock, outbound, loaded, operate, commands, dispatcher, upkeep, server, certificate
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024
+        )
+    except OSError as error:
+        raise ConfigError(
+            "central.listen",
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            hint="another process may be using it; choose one with --port",
+        ) from None
