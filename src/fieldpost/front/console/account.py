@@ -23,23 +23,19 @@ THEME_S = 5 * 365 * 86400
 NOTICES = {"password": "Password changed. Your other sessions have ended.", "ended": "Session ended."}
 
 
-async def page(request: PageRequest) -> Response:
-    return await _page(request, notice=request.notice(NOTICES))
-
-
 async def change_password(request: PageRequest) -> Response:
     form = await request.form()
     request.require_tls()
     if form.get("password", "") != form.get("again", ""):
-        return await _page(request, 422, error="the new passwords do not match")
+        return await page(request, 422, "the new passwords do not match")
     try:
         session = await request.backend.operate.logins.change_password(
             request.actor, form.get("old", ""), form.get("password", ""), request.origin
         )
     except (Denied, InvalidInput) as error:
-        return await _page(request, 422, error=error.message)
+        return await page(request, 422, error.message)
     except TooManyLogins as error:
-        return await _page(request, 429, error=error.message)
+        return await page(request, 429, error.message)
     response = redirect("/account", "password")
     set_session(response, request.http, session)
     return response
@@ -71,9 +67,7 @@ async def log_out_everywhere(request: PageRequest) -> Response:
     return logged_out(request)
 
 
-async def _page(
-    request: PageRequest, status: int = 200, notice: str | None = None, error: str | None = None
-) -> Response:
+async def page(request: PageRequest, status: int = 200, error: str | None = None) -> Response:
     logins = request.backend.operate.logins
     return request.page(
         "account.html",
@@ -84,7 +78,7 @@ async def _page(
         as_of=logins.now(),
         browser=browser_of,
         themes=THEMES,
-        notice=notice,
+        notice=request.notice(NOTICES),
         error=error,
         length_min=PASSWORD_LENGTH_MIN,
         is_unsafe=request.is_exposed,

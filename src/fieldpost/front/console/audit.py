@@ -64,7 +64,7 @@ async def page(request: PageRequest) -> Response:
     is_view = any(is_current for *_, is_current in views) and not ranged
     return request.page(
         "audit.html",
-        200 if parsed.is_readable else 422,
+        parsed.form,
         found=found,
         lines=lines,
         wanted=parsed.wanted,
@@ -80,8 +80,6 @@ async def page(request: PageRequest) -> Response:
         is_filtered=bool(parsed.given),
         has_more=not is_view and bool(parsed.given.keys() - {"actor", "target", "site", "about"}),
         zone=parsed.zone,
-        given=parsed.given,
-        errors=parsed.errors,
         link_with=lambda **more: address(PATH, zoned, **more),
         here=address(PATH, zoned, cursor=cursor, open=query.get("open")),
     )

@@ -26,23 +26,17 @@ async def page(request: PageRequest) -> Response:
     return request.page("bulk_actions.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=_older)
 
 
-async def one(request: PageRequest) -> Response:
-    return await _one(request, notice=request.notice(NOTICES))
-
-
 async def cancel(request: PageRequest) -> Response:
     await request.form()
     action_id = request.path("action_id")
     try:
         await request.backend.operate.bulk_actions.cancel(request.actor, action_id)
     except Conflict as error:
-        return await _one(request, 409, warning=f"Not cancelled: {error.message}.")
+        return await one(request, 409, f"Not cancelled: {error.message}.")
     return redirect(f"{PATH}/{action_id}", "cancelled")
 
 
-async def _one(
-    request: PageRequest, status: int = 200, notice: str | None = None, warning: str | None = None
-) -> Response:
+async def one(request: PageRequest, status: int = 200, warning: str | None = None) -> Response:
     query = request.http.query_params
     outcome, cursor = query.get("outcome") or None, query.get("cursor") or None
     action_id = request.path("action_id")
@@ -74,7 +68,7 @@ async def _one(
         rows_path=lambda **more: address(path, {}, outcome=outcome, **more),
         errors=errors,
         here=address(path, {}, outcome=outcome, cursor=cursor),
-        notice=notice,
+        notice=request.notice(NOTICES),
         warning=warning,
     )
 

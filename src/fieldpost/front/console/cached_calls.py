@@ -23,7 +23,15 @@ from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import QueryFields, address, read_filter
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    MenuLine,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+    redirect,
+)
 
 PATH = "/cached-calls"
 KINDS = {"retry": IntentKind.RETRY, "discard": IntentKind.DISCARD}
@@ -51,7 +59,7 @@ async def page(request: PageRequest) -> Response:
     zoned: QueryFields = parsed.read | ({"zone": parsed.zone} if parsed.zone else {})
     return request.page(
         "cached_calls.html",
-        200 if parsed.is_readable else 422,
+        parsed.form,
         found=found,
         as_of=found.as_of if found else fleet.as_of,
         cursor=cursor,
@@ -60,8 +68,6 @@ async def page(request: PageRequest) -> Response:
         stuck=_stuck(request, found),
         wanted=parsed.wanted,
         zone=parsed.zone,
-        given=parsed.given,
-        errors=parsed.errors,
         figures=figures,
         statuses=[status.value for status in CallStatus],
         categories=[category.value for category in Category if category.is_tracked],
@@ -120,7 +126,7 @@ async def create_requests(request: PageRequest) -> Response:
     try:
         await request.backend.operate.intents.create_each(request.actor, kind, chosen, reason=reason or None)
     except InvalidInput as error:
-        return await _confirm(request, verb, chosen, form.get("next"), given=form, errors=field_errors(error))
+        return await _confirm(request, verb, chosen, form.get("next"), SubmittedForm(form, field_errors(error)))
     return redirect(local_path(form.get("next") or PATH), verb)
 
 
@@ -144,8 +150,7 @@ async def _confirm(
     verb: str,
     chosen: Sequence[tuple[str, str]],
     next_path: str | None,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
+    form: SubmittedForm = EMPTY_FORM,
 ) -> Response:
     kind = _kind(verb)
     calls = await request.backend.watch.cached_calls.these(chosen)
@@ -154,7 +159,7 @@ async def _confirm(
     count = f"{len(chosen)} calls" if len(chosen) != 1 else "this call"
     is_discard = kind is IntentKind.DISCARD
     return request.confirm(
-        status=422 if errors else 200,
+        form=form,
         template="cached_calls_confirm.html",
         title=f"{kind.value.capitalize()} {count}?",
         text="The site gives the parked calls up permanently. Their records are kept."
@@ -174,8 +179,6 @@ async def _confirm(
         moved_on=sum(call.report.status is not CallStatus.PARKED for call in calls),
         away=sorted({site for site, _ in chosen} & away),
         path=PATH,
-        given=given or {},
-        errors=errors or {},
     )
 
 

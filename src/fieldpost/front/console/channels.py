@@ -1,6 +1,7 @@
 """Channels: list, settings, breaker and test."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -17,7 +18,15 @@ from fieldpost.front.auth import Access
 from fieldpost.front.console import channel_form
 from fieldpost.front.console.kit.forms import version_of
 from fieldpost.front.console.kit.markdown import read_guide
-from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    MenuLine,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+    redirect,
+)
 
 PATH = "/channels"
 NEW_PATH = "/new/channel"
@@ -51,7 +60,7 @@ async def one(request: PageRequest) -> Response:
         case "reset":
             return await _confirm_reset(request)
         case _:
-            return await _one(request, notice=request.notice(NOTICES))
+            return await _one(request)
 
 
 async def new(request: PageRequest) -> Response:
@@ -64,7 +73,7 @@ async def add(request: PageRequest) -> Response:
     type_, name = form.get("type", ""), form.get("name", "").strip()
     kind = channels.types().get(type_)
     if kind is None:
-        return _new(request, type_, 422, form)
+        return _new(request, type_, SubmittedForm(form))
     try:
         given = channel_form.read(kind, form)
         await channels.add(
@@ -77,9 +86,9 @@ async def add(request: PageRequest) -> Response:
             retry=form.get("retry", "").strip() or None,
         )
     except InvalidInput as error:
-        return _new(request, type_, 422, form, channel_form.errors_of(error, kind))
+        return _new(request, type_, SubmittedForm(form, channel_form.errors_of(error, kind)))
     except Conflict as error:
-        return _new(request, type_, 409, form, {"name": field_errors(error)[""]})
+        return _new(request, type_, SubmittedForm(form, {"name": field_errors(error)[""]}, 409))
     return redirect(path_of(name), "added")
 
 
@@ -104,13 +113,13 @@ async def change(request: PageRequest) -> Response:
             retry=KEEP if retry == (to_text(found.retry) if found.retry else "") else retry or None,
         )
     except InvalidInput as error:
-        return await _one(request, 422, form, channel_form.errors_of(error, kind))
+        return await _one(request, SubmittedForm(form, channel_form.errors_of(error, kind)))
     except Conflict as error:
         differs = [
             (setting, channel_form.as_text(found.settings.get(setting)), channel_form.as_text(value))
             for setting, value in given.settings.items()
         ]
-        return await _one(request, 409, form, conflict=error.message, differs=differs)
+        return await _one(request, SubmittedForm(form, status=409), conflict=error.message, differs=differs)
     return redirect(path_of(name), "changed")
 
 
@@ -135,27 +144,27 @@ async def test(request: PageRequest) -> Response:
     try:
         tested = await request.backend.operate.channels.test(request.actor, request.path("name"), to)
     except InvalidInput as error:
-        return await _one(request, 422, to=to, test_error=next(iter(field_errors(error).values())))
+        return await _one(request, SubmittedForm(), to=to, test_error=next(iter(field_errors(error).values())))
     return await _one(request, to=to, tested=tested)
 
 
 async def _one(
-    request: PageRequest,
-    status: int = 200,
-    form: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-    *,
-    tested: Trial | None = None,
-    **values: object,
+    request: PageRequest, form: SubmittedForm = EMPTY_FORM, *, tested: Trial | None = None, **values: object
 ) -> Response:
     state, as_of = await request.backend.watch.channels.one(request.path("name"))
     channel, channels = state.channel, request.backend.operate.channels
     kind = channels.types().get(channel.type)
-    shared: dict[str, object] = {"conflict": None, "differs": (), "notice": None, "to": "", "test_error": None}
-    given = channel_form.kept(form) if form else {}
+    shared: dict[str, object] = {
+        "conflict": None,
+        "differs": (),
+        "notice": request.notice(NOTICES),
+        "to": "",
+        "test_error": None,
+    }
+    form = replace(form, given=channel_form.kept(form.given))
     return request.page(
         "channel.html",
-        status,
+        form,
         state=state,
         channel=channel,
         kind=kind,
@@ -163,7 +172,7 @@ async def _one(
         secrets=channels.shown_secrets(channel),
         warnings=channels.warnings(channel),
         retry_text=to_text(channel.retry) if channel.retry else "",
-        is_default=given.get("is_default") == "true" if given else channel.is_default,
+        is_default=form.given.get("is_default") == "true" if form.given else channel.is_default,
         guide=read_guide(kind.guide) if kind else (),
         tested=tested,
         steps=channel_form.steps(kind, channel, tested) if kind and tested else (),
@@ -173,35 +182,25 @@ async def _one(
         as_of=as_of,
         path=PATH,
         here=path_of(channel.name),
-        given=given,
-        errors=errors or {},
         **shared | values,
     )
 
 
-def _new(
-    request: PageRequest,
-    type_: str,
-    status: int = 200,
-    form: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-) -> Response:
+def _new(request: PageRequest, type_: str, form: SubmittedForm = EMPTY_FORM) -> Response:
     kinds = request.backend.operate.channels.types()
     kind = kinds.get(type_) or (next(iter(kinds.values())) if len(kinds) == 1 else None)
-    given = channel_form.kept(form) if form else {}
+    form = replace(form, given=channel_form.kept(form.given))
     return request.page(
         "new_channel.html",
-        status,
+        form,
         kind=kind,
         types=list(kinds),
         values={},
         secrets={},
         retry_text="",
-        is_default=given.get("is_default") == "true",
+        is_default=form.given.get("is_default") == "true",
         guide=read_guide(kind.guide) if kind else (),
         path=PATH,
-        given=given,
-        errors=errors or {},
     )
 
 

@@ -47,7 +47,7 @@ async def page(request: PageRequest) -> Response:
     ended = await watch.cached_calls.intents(site=site, states=states or ENDED, cursor=cursor) if is_of_ended else None
     return request.page(
         "intents.html",
-        200 if parsed.is_readable else 422,
+        parsed.form,
         by_site=_by_site(opened),
         more_open=len(opened) == LIMIT_MAX,
         ended=ended.intents if ended else (),
@@ -57,8 +57,6 @@ async def page(request: PageRequest) -> Response:
         sites=[one.record.name for one in fleet.sites],
         states=[one.value for one in IntentState],
         is_filtered=bool(parsed.given),
-        given=parsed.given,
-        errors=parsed.errors,
         as_of=fleet.as_of,
         cursor=cursor,
         path=CALLS_PATH,

@@ -17,7 +17,15 @@ from fieldpost.core.quantities import number
 from fieldpost.core.retry import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import version_of
-from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    MenuLine,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+    redirect,
+)
 
 PATH = "/lists"
 NEW_PATH = "/new/list"
@@ -54,7 +62,7 @@ async def one(request: PageRequest) -> Response:
     found = await request.backend.operate.lists.get(request.path("name"))
     if request.http.query_params.get("confirm") == "remove":
         return await _confirm_remove(request, found)
-    return await _one(request, found, notice=request.notice(NOTICES))
+    return await _one(request, found)
 
 
 async def new(request: PageRequest) -> Response:
@@ -70,9 +78,9 @@ async def add(request: PageRequest) -> Response:
             ListSpec(name=form.get("name", "").strip(), type=form.get("type", "email"), **_properties(form, targets)),
         )
     except InvalidInput as error:
-        return await _form(request, None, 422, form, _errors(error, targets))
+        return await _form(request, None, SubmittedForm(form, _errors(error, targets)))
     except Conflict as error:
-        return await _form(request, None, 409, form, {"name": field_errors(error)[""]})
+        return await _form(request, None, SubmittedForm(form, {"name": field_errors(error)[""]}, 409))
     return redirect(path_of(added.name), "added")
 
 
@@ -83,10 +91,16 @@ async def change(request: PageRequest) -> Response:
         await request.backend.operate.lists.change(request.actor, name, version_of(form), **_properties(form, targets))
     except InvalidInput as error:
         found = await request.backend.operate.lists.get(name)
-        return await _one(request, found, 422, form, _errors(error, targets))
+        return await _one(request, found, SubmittedForm(form, _errors(error, targets)))
     except Conflict as error:
         found = await request.backend.operate.lists.get(name)
-        return await _one(request, found, 409, form, conflict=error.message, differs=_differs(found, form, targets))
+        return await _one(
+            request,
+            found,
+            SubmittedForm(form, status=409),
+            conflict=error.message,
+            differs=_differs(found, form, targets),
+        )
     return redirect(path_of(name), "changed")
 
 
@@ -99,13 +113,10 @@ async def remove(request: PageRequest) -> Response:
 async def _one(
     request: PageRequest,
     found: NotificationList,
-    status: int = 200,
-    form: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
+    form: SubmittedForm = EMPTY_FORM,
     *,
     conflict: str | None = None,
     differs: ListChange | None = None,
-    notice: str | None = None,
 ) -> Response:
     waiting, parked = await request.backend.watch.notifications.of_list(found.name)
     values = {
@@ -113,24 +124,18 @@ async def _one(
         "parked": _count_text(parked, "parked"),
         "conflict": conflict,
         "differs": differs,
-        "notice": notice,
+        "notice": request.notice(NOTICES),
     }
-    return await _form(request, found, status, form, errors, **values)
+    return await _form(request, found, form, **values)
 
 
 async def _form(
-    request: PageRequest,
-    found: NotificationList | None,
-    status: int = 200,
-    form: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-    **values: object,
+    request: PageRequest, found: NotificationList | None, form: SubmittedForm = EMPTY_FORM, **values: object
 ) -> Response:
     ways = await request.backend.watch.channels.all()
-    given = dict(form or {})
     return request.page(
         "list.html" if found else "new_list.html",
-        status,
+        form,
         found=found,
         own_path=path_of(found.name) if found else PATH,
         retry_text=to_text(found.retry) if found and found.retry else "",
@@ -141,9 +146,7 @@ async def _form(
         as_of=ways.as_of,
         path=PATH,
         here=path_of(found.name) if found else NEW_PATH,
-        given=given,
-        is_parking=given.get("park_uncertain") == "true" if given else bool(found and found.park_uncertain),
-        errors=errors or {},
+        is_parking=form.given.get("park_uncertain") == "true" if form.given else bool(found and found.park_uncertain),
         **values,
     )
 

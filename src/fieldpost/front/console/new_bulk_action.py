@@ -18,7 +18,7 @@ from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.times import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, SubmittedForm, field_errors, redirect
 from fieldpost.front.console.notifications import PATH as NOTIFICATIONS
 from fieldpost.front.console.notifications import fields_of
 
@@ -83,7 +83,9 @@ async def _question(request: PageRequest, given: BulkFields, error: InvalidInput
     said = f"{'' if found.is_whole else 'at least '}{number(found.count)}"
     action_id = _one(given, "action_id") or request.backend.operate.bulk_actions.new_action_id()
     return request.confirm(
-        status=422 if error else 200,
+        form=SubmittedForm(
+            {"reason": _one(given, "reason")}, field_errors(error) if error else {}, 422 if error else 200
+        ),
         template="new_bulk_action.html",
         title=f"{verb.value.capitalize()} {said} parked notification{'' if found.count == 1 else 's'}?",
         text=_TEXTS[verb],
@@ -96,14 +98,12 @@ async def _question(request: PageRequest, given: BulkFields, error: InvalidInput
         back=back,
         why_not=_NOTHING_FITS if found.is_whole and not found.count else None,
         pace=_one(given, "pace") or "all",
-        given={"reason": _one(given, "reason")},
-        errors=field_errors(error) if error else {},
     )
 
 
 def _none_selected(request: PageRequest, verb: BulkVerb, back: str) -> Response:
     return request.confirm(
-        status=422,
+        form=SubmittedForm(),
         title="No notifications selected",
         text=f"Select the notifications to {verb.value}, or use the buttons for all matching ones.",
         action=PATH,

@@ -15,7 +15,14 @@ from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, Si
 from fieldpost.core.sites.intent import IntentState
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
-from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+    redirect,
+)
 from fieldpost.front.console.sites import METHODS, central_of, credentials_page, own_address
 
 OPEN = (IntentState.WAITING, IntentState.SENT)
@@ -60,16 +67,12 @@ async def page(request: PageRequest) -> Response:
     )
 
 
-async def confirm_rotate(request: PageRequest) -> Response:
-    return await _confirm_rotate(request)
-
-
 async def rotate(request: PageRequest) -> Response:
     form, name, operate = await request.form(), request.path("name"), request.backend.operate.sites
     try:
         central, overlap = central_of(request, form), _overlap_of(form)
     except InvalidInput as error:
-        return await _confirm_rotate(request, 422, form, field_errors(error))
+        return await confirm_rotate(request, SubmittedForm(form, field_errors(error)))
     rotate_one = operate.rotate_token if form.get("by") == "token" else operate.rotate
     return credentials_page(request, await rotate_one(request.actor, name, overlap), central, "ITS-FOLDER")
 
@@ -95,16 +98,11 @@ async def revoke(request: PageRequest) -> Response:
     return redirect(site_path(revoked.name), "revoked")
 
 
-async def _confirm_rotate(
-    request: PageRequest,
-    status: int = 200,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-) -> Response:
+async def confirm_rotate(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
     access = await request.backend.watch.sites.access(request.path("name"))
     name, has_tokens = access.record.name, any(token.is_valid(access.as_of) for token in access.tokens)
     return request.confirm(
-        status=status,
+        form=form,
         template="site_rotate.html",
         title=f"New code or token for {name}",
         text="You get a command to run at the site; it is shown only once."
@@ -117,8 +115,6 @@ async def _confirm_rotate(
         overlaps=OVERLAPS,
         methods=METHODS,
         central=own_address(request),
-        given=given or {},
-        errors=errors or {},
     )
 
 

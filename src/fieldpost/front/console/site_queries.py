@@ -15,7 +15,14 @@ from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.times import from_text, to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.intents import rows
-from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+    redirect,
+)
 from fieldpost.front.console.kit.times import moment_in
 
 ROWS_MAX = 100
@@ -67,12 +74,8 @@ async def decide(request: PageRequest) -> Response:
             request.actor, name, _kind(verb), message_ids=ids, reason=reason or None
         )
     except InvalidInput as error:
-        return await _confirm(request, verb, ids, 422, form, field_errors(error))
+        return await _confirm(request, verb, ids, SubmittedForm(form, field_errors(error)))
     return redirect(f"{site_path(name)}/rejected", verb)
-
-
-async def events(request: PageRequest) -> Response:
-    return await _events(request)
 
 
 async def query_events(request: PageRequest) -> Response:
@@ -84,33 +87,27 @@ async def query_events(request: PageRequest) -> Response:
                 asked[name] = to_text(moment_in(asked[name], form.get("zone", ""), name))
         return await _query(request, IntentKind.QUERY_EVENTS, asked, "events")
     except InvalidInput as error:
-        return await _events(request, 422, form, field_errors(error))
+        return await events(request, SubmittedForm(form, field_errors(error)))
 
 
-async def _events(
-    request: PageRequest,
-    status: int = 200,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-) -> Response:
+async def events(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
     state, as_of = await request.backend.watch.sites.one(request.path("name"))
     intent = await _intent(request, state.record.name, IntentKind.QUERY_EVENTS)
     arguments = {name: str(value) for name, value in (intent.arguments if intent else {}).items()}
     return request.page(
         "site_events.html",
-        status,
+        form,
         as_of=as_of,
         site=state,
         intent=intent,
         rows=rows(intent) if intent else [],
         arguments={name: arguments[name] for name in EVENT_FIELDS if name in arguments},
-        begin=None if given else from_text(arguments.get("from", "")),
-        end=None if given else from_text(arguments.get("to", "")),
-        zone=(given or {}).get("zone", ""),
+        begin=None if form.given else from_text(arguments.get("from", "")),
+        end=None if form.given else from_text(arguments.get("to", "")),
+        zone=form.given.get("zone", ""),
         severities=SEVERITIES,
         own_path=site_path(state.record.name),
-        given=given if given is not None else {n: v for n, v in arguments.items() if n not in ("from", "to")},
-        errors=errors or {},
+        given=form.given or {n: v for n, v in arguments.items() if n not in ("from", "to")},
         notice=request.notice(NOTICES),
     )
 
@@ -135,21 +132,14 @@ async def _intent(request: PageRequest, name: str, kind: IntentKind) -> Intent |
     return intent
 
 
-async def _confirm(
-    request: PageRequest,
-    verb: str,
-    ids: Sequence[str],
-    status: int = 200,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-) -> Response:
+async def _confirm(request: PageRequest, verb: str, ids: Sequence[str], form: SubmittedForm = EMPTY_FORM) -> Response:
     is_discard = _kind(verb) is IntentKind.DISCARD_REJECTED
     state, _ = await request.backend.watch.sites.one(request.path("name"))
     chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
     what, them = ("this notification", "it") if len(chosen) == 1 else (f"{len(chosen)} notifications", "them")
     own_path = f"{site_path(state.record.name)}/rejected"
     return request.confirm(
-        status=status,
+        form=form,
         template="site_rejected_confirm.html",
         title=f"Discard {what}?" if is_discard else f"Forward {what} again?",
         text=f"The site deletes {them}; nobody receives {them}."
@@ -162,8 +152,6 @@ async def _confirm(
         back=own_path,
         why_not=None if chosen else "No notifications selected.",
         site=state,
-        given=given or {},
-        errors=errors or {},
     )
 
 

@@ -17,7 +17,14 @@ from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.sites.health import SiteCondition
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import address
-from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    MenuLine,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+)
 
 PATH = "/sites"
 PAGE_SIZE = 100
@@ -40,10 +47,6 @@ STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
 """The states to filter by: label and predicate."""
 
 
-async def page(request: PageRequest) -> Response:
-    return await _page(request)
-
-
 async def add(request: PageRequest) -> Response:
     form = await request.form()
     name, operate = form.get("name", "").strip(), request.backend.operate.sites
@@ -55,17 +58,12 @@ async def add(request: PageRequest) -> Response:
             request, await operate.invite(request.actor, name, valid_of(form)), central, f"./{name}"
         )
     except InvalidInput as error:
-        return await _page(request, 422, given=form, errors=field_errors(error))
+        return await page(request, SubmittedForm(form, field_errors(error)))
     except Conflict as error:
-        return await _page(request, 409, given=form, errors={"name": field_errors(error)[""]})
+        return await page(request, SubmittedForm(form, {"name": field_errors(error)[""]}, 409))
 
 
-async def _page(
-    request: PageRequest,
-    status: int = 200,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-) -> Response:
+async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
     query = request.http.query_params
     state, name = query.get("state", ""), query.get("name", "").strip()
     fleet = await request.backend.watch.sites.all()
@@ -75,7 +73,7 @@ async def _page(
     fields = {key: value for key, value in (("state", state), ("name", name)) if value}
     return request.page(
         "sites.html",
-        status,
+        form,
         as_of=fleet.as_of,
         sites=found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE],
         count=len(found),
@@ -88,8 +86,6 @@ async def _page(
         name=name,
         states=[(key, words) for key, (words, _) in STATES.items()],
         here=address(PATH, fields, page=str(number) if number > 1 else None),
-        given=given or {},
-        errors=errors or {},
         central=own_address(request),
         valid_hours=VALID_HOURS,
         methods=METHODS,

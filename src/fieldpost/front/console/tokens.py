@@ -9,7 +9,15 @@ from fieldpost.central.access.tokens import LIFE_DEFAULT, AddedToken
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    MenuLine,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+    redirect,
+)
 from fieldpost.front.console.users import ROLES, errors_at, role_of
 
 PATH = "/tokens"
@@ -17,8 +25,22 @@ LIVES = (("7", "1 week"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"
 NOTICES = {"revoked": "Token revoked. It no longer works."}
 
 
-async def page(request: PageRequest) -> Response:
-    return await _page(request, notice=request.notice(NOTICES))
+async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
+    users = await request.backend.operate.users.all(request.actor) if request.may(Role.ADMIN) else []
+    tokens = await request.backend.operate.tokens.all(request.actor)
+    return request.page(
+        "tokens.html",
+        form,
+        tokens=sorted(tokens, key=lambda token: token.created_at, reverse=True),
+        users=sorted(user.name for user in users if user.disabled_at is None),
+        roles=ROLES,
+        lives=LIVES,
+        life=str(LIFE_DEFAULT.days),
+        as_of=request.backend.operate.logins.now(),
+        notice=request.notice(NOTICES),
+        path=PATH,
+        here=PATH,
+    )
 
 
 async def add(request: PageRequest) -> Response:
@@ -32,12 +54,11 @@ async def add(request: PageRequest) -> Response:
             life=_life(form),
         )
     except NotFound as error:
-        return await _page(request, given=form, errors=errors_at("owner", error))
+        return await page(request, SubmittedForm(form, errors_at("owner", error)))
     except (InvalidInput, Conflict) as error:
         # The role is limited by the owner's; the name must be unique per owner.
-        return await _page(
-            request, given=form, errors=errors_at("role" if error.code == "token.role" else "name", error)
-        )
+        field = "role" if error.code == "token.role" else "name"
+        return await page(request, SubmittedForm(form, errors_at(field, error)))
     return _show(request, added)
 
 
@@ -64,7 +85,7 @@ async def revoke(request: PageRequest) -> Response:
     try:
         await request.backend.operate.tokens.revoke(request.actor, request.path("token_id"))
     except NotFound as error:
-        return await _page(request, errors=field_errors(error), status=404)
+        return await page(request, SubmittedForm({}, field_errors(error), 404))
     return redirect(PATH, "revoked")
 
 
@@ -83,33 +104,6 @@ def _show(request: PageRequest, added: AddedToken) -> Response:
         url=request.backend.options.public_url.rstrip("/") or "CENTRAL",
         as_of=request.backend.operate.logins.now(),
         path=PATH,
-    )
-
-
-async def _page(
-    request: PageRequest,
-    notice: str | None = None,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-    status: int = 422,
-) -> Response:
-    is_admin = request.may(Role.ADMIN)
-    users = await request.backend.operate.users.all(request.actor) if is_admin else []
-    tokens = await request.backend.operate.tokens.all(request.actor)
-    return request.page(
-        "tokens.html",
-        status if errors else 200,
-        tokens=sorted(tokens, key=lambda token: token.created_at, reverse=True),
-        users=sorted(user.name for user in users if user.disabled_at is None),
-        roles=ROLES,
-        lives=LIVES,
-        life=str(LIFE_DEFAULT.days),
-        as_of=request.backend.operate.logins.now(),
-        notice=notice,
-        given=given or {},
-        errors=errors or {},
-        path=PATH,
-        here=PATH,
     )
 
 

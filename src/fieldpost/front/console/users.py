@@ -11,13 +11,21 @@ from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.front.auth import Access
 from fieldpost.front.console.account import browser_of
 from fieldpost.front.console.kit.forms import version_of
-from fieldpost.front.console.kit.request import MenuLine, PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import (
+    EMPTY_FORM,
+    MenuLine,
+    PageRequest,
+    PageRoute,
+    SubmittedForm,
+    field_errors,
+    redirect,
+)
 
 PATH = "/users"
 ROLES = (
-    (Role.VIEWER.value, "viewer: reads everything except bodies"),
-    (Role.OPERATOR.value, "operator: also retries, discards, closes breakers"),
-    (Role.ADMIN.value, "admin: also configures everything"),
+    (Role.VIEWER.value, "viewer: reads, except bodies"),
+    (Role.OPERATOR.value, "operator: also retries and discards"),
+    (Role.ADMIN.value, "admin: also configures"),
 )
 LAST_ADMIN = "this is the last active administrator; make another user admin first"
 NOTICES = {
@@ -29,8 +37,18 @@ NOTICES = {
 }
 
 
-async def page(request: PageRequest) -> Response:
-    return await _page(request, notice=request.notice(NOTICES))
+async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
+    return request.page(
+        "users.html",
+        form,
+        users=sorted(await request.backend.operate.users.all(request.actor), key=lambda user: user.name),
+        as_of=request.backend.operate.logins.now(),
+        own_path=own_path,
+        roles=ROLES,
+        notice=request.notice(NOTICES),
+        path=PATH,
+        here=PATH,
+    )
 
 
 async def add(request: PageRequest) -> Response:
@@ -38,12 +56,28 @@ async def add(request: PageRequest) -> Response:
     try:
         link = await request.backend.operate.users.add(request.actor, form.get("name", "").strip(), role_of(form))
     except (InvalidInput, Conflict) as error:
-        return await _page(request, given=form, errors=errors_at("name", error))
+        return await page(request, SubmittedForm(form, errors_at("name", error)))
     return _show_link(request, link, f"User {link.name} added")
 
 
-async def one(request: PageRequest) -> Response:
-    return await _one(request, notice=request.notice(NOTICES))
+async def one(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
+    users, name = request.backend.operate.users, request.path("name")
+    user = await users.get(request.actor, name)
+    return request.page(
+        "user.html",
+        form,
+        user=user,
+        is_last_admin=is_last_admin(user, await users.all(request.actor)),
+        why_last=LAST_ADMIN,
+        sessions=await users.sessions(request.actor, name),
+        tokens=[token for token in await request.backend.operate.tokens.all(request.actor) if token.owner == name],
+        browser=browser_of,
+        as_of=request.backend.operate.logins.now(),
+        own_path=own_path(name),
+        roles=ROLES,
+        notice=request.notice(NOTICES),
+        here=own_path(name),
+    )
 
 
 async def change_role(request: PageRequest) -> Response:
@@ -52,7 +86,7 @@ async def change_role(request: PageRequest) -> Response:
         role = role_of(form)
         await request.backend.operate.users.change(request.actor, request.path("name"), version_of(form), role=role)
     except (InvalidInput, Conflict) as error:
-        return await _one(request, errors=errors_at("role", error), given=form)
+        return await one(request, SubmittedForm(form, errors_at("role", error), 409))
     return redirect(own_path(request.path("name")), "role")
 
 
@@ -121,7 +155,7 @@ async def _switch(request: PageRequest, *, is_disabled: bool) -> Response:
     try:
         await request.backend.operate.users.change(request.actor, name, version_of(form), is_disabled=is_disabled)
     except Conflict as error:
-        return await _one(request, errors=field_errors(error))
+        return await one(request, SubmittedForm({}, field_errors(error), 409))
     return redirect(own_path(name), "disabled" if is_disabled else "enabled")
 
 
@@ -135,7 +169,7 @@ def _show_link(request: PageRequest, link: Link, title: str) -> Response:
 
 def _confirm_remove(request: PageRequest, name: str, why_not: str | None, status: int = 200) -> Response:
     return request.confirm(
-        status=status,
+        form=SubmittedForm(status=status),
         title=f"Remove {name}?",
         text="All sessions, tokens and links of this user end. The audit log keeps their actions."
         " To block the user temporarily, disable the account instead.",
@@ -144,54 +178,6 @@ def _confirm_remove(request: PageRequest, name: str, why_not: str | None, status
         back=own_path(name),
         why_not=why_not,
         path=PATH,
-    )
-
-
-async def _page(
-    request: PageRequest,
-    notice: str | None = None,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-) -> Response:
-    return request.page(
-        "users.html",
-        422 if errors else 200,
-        users=sorted(await request.backend.operate.users.all(request.actor), key=lambda user: user.name),
-        as_of=request.backend.operate.logins.now(),
-        own_path=own_path,
-        roles=ROLES,
-        notice=notice,
-        given=given or {},
-        errors=errors or {},
-        path=PATH,
-        here=PATH,
-    )
-
-
-async def _one(
-    request: PageRequest,
-    notice: str | None = None,
-    given: Mapping[str, str] | None = None,
-    errors: Mapping[str, str] | None = None,
-) -> Response:
-    users, name = request.backend.operate.users, request.path("name")
-    user = await users.get(request.actor, name)
-    return request.page(
-        "user.html",
-        409 if errors else 200,
-        user=user,
-        is_last_admin=is_last_admin(user, await users.all(request.actor)),
-        why_last=LAST_ADMIN,
-        sessions=await users.sessions(request.actor, name),
-        tokens=[token for token in await request.backend.operate.tokens.all(request.actor) if token.owner == name],
-        browser=browser_of,
-        as_of=request.backend.operate.logins.now(),
-        own_path=own_path(name),
-        roles=ROLES,
-        notice=notice,
-        given=given or {},
-        errors=errors or {},
-        here=own_path(name),
     )
 
 

@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.filters import FilterField
 from fieldpost.core.times import to_text
-from fieldpost.front.console.kit.request import field_errors
+from fieldpost.front.console.kit.request import SubmittedForm, field_errors
 from fieldpost.front.console.kit.times import moment_in, zone_of
 
 TIMES = ("from", "to")
@@ -40,6 +40,11 @@ class FilterQuery(Generic[F]):
     @property
     def is_readable(self) -> bool:
         return not self.errors
+
+    @property
+    def form(self) -> SubmittedForm:
+        """The filter form as submitted."""
+        return SubmittedForm(self.given, self.errors, 422 if self.errors else 200)
 
 
 def read_filter(

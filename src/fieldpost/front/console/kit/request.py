@@ -1,7 +1,7 @@
 """A request of a browser: its user, and the responses that pages give."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import Request
@@ -16,6 +16,18 @@ from fieldpost.front.backend import Backend
 from fieldpost.front.console.kit.forms import FORM_BYTES_MAX, form_token, read_fields, read_form
 from fieldpost.front.console.kit.render import Renderer
 from fieldpost.front.proxies import is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedForm:
+    """A rejected form, shown again with the user's input and the errors by field."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    status: int = 422
+
+
+EMPTY_FORM = SubmittedForm(status=200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +92,9 @@ class PageRequest:
     def may(self, role: Role) -> bool:
         return self.visitor is not None and self.visitor.role.includes(role)
 
-    def page(self, template: str, status: int = 200, **values: object) -> Response:
-        """Render the template with the shared values; `values` override them."""
+    def page(self, template: str, result: int | SubmittedForm = 200, /, **values: object) -> Response:
+        """Render the template with a status or a submitted form, and the shared values; `values` override them."""
+        form = SubmittedForm(status=result) if isinstance(result, int) else result
         shared: dict[str, object] = {
             "visitor": self.visitor,
             "may_operate": self.may(Role.OPERATOR),
@@ -94,11 +107,11 @@ class PageRequest:
             "theme": theme_of(self.http),
             "notice": None,
             "warning": None,
-            "errors": {},
-            "given": {},
+            "errors": form.errors,
+            "given": form.given,
             "store_trouble": None if self.visitor is None else self.backend.watch.health.store_trouble,
         }
-        return self.renderer.page(template, status, **shared | values)
+        return self.renderer.page(template, form.status, **shared | values)
 
     def confirm(
         self,
@@ -112,14 +125,14 @@ class PageRequest:
         is_danger: bool = True,
         why_not: str | None = None,
         quoted: str = "",
-        status: int = 200,
+        form: SubmittedForm = EMPTY_FORM,
         template: str = "confirm.html",
         **values: object,
     ) -> Response:
         """The confirmation of an action. `why_not`: why it is not possible; `quoted`: foreign text before `text`."""
         asked: dict[str, object] = {"title": title, "text": text, "action": action, "button": button, "back": back}
         asked |= {"hidden": hidden or {}, "is_danger": is_danger, "why_not": why_not, "quoted": quoted}
-        return self.page(template, status, **asked | values)
+        return self.page(template, form, **asked | values)
 
     def notice(self, notices: Mapping[str, str]) -> str | None:
         """The notice about the action before this page, whose redirect ended in `?done=KEY`."""
