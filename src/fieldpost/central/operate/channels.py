@@ -160,7 +160,7 @@ class ChannelActions:
 
     def shown_secrets(self, channel: Channel) -> dict[str, str]:
         """For each stored secret, whether this node can read it; never its value."""
-        is_readable = self._keyring.trouble_of(channel) is None
+        is_readable = self._keyring.problem_of(channel) is None
         return dict.fromkeys(sorted(channel.secrets), "set" if is_readable else "unreadable")
 
     def warnings(self, channel: Channel) -> list[str]:

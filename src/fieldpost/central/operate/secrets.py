@@ -71,8 +71,8 @@ class Secrets:
         return Rotated(key_id, count, self._troubles(left))
 
     def _troubles(self, channels: list[Channel]) -> tuple[str, ...]:
-        found = [self._keyring.trouble_of(channel) for channel in channels]
-        return tuple(trouble for trouble in [self._keyring.trouble, *found] if trouble is not None)
+        found = [self._keyring.problem_of(channel) for channel in channels]
+        return tuple(trouble for trouble in [self._keyring.problem, *found] if trouble is not None)
 
 
 @dataclass(frozen=True, slots=True)

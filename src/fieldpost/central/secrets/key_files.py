@@ -1,8 +1,8 @@
-"""Where the keys come from: the environment, or a file that the first start makes.
+"""Loading the keys: from the environment, or from a file that the first start creates.
 
-A wrong or missing key never stops central: what needs no secret goes on, and what does is held and says why. A key is
-made only while the store knows of none. A node that comes to a store whose keys it was not given must not make its own,
-or nobody could read what it seals.
+A wrong or missing key never stops central: channels without secrets go on, the others are held with the reason. A key
+is created only while the store knows none. A new node that lacks the keys of its store must not create its own: no
+other node could open the secrets that it seals.
 """
 
 import contextlib
@@ -32,15 +32,15 @@ class SecretsOptions:
     """[secrets]"""
 
     key_file: str = ""
-    """The file with the keys that secrets are encrypted under, one a line, the newest first; empty for `secret.key` in
-    central's folder, which the first start makes."""
+    """The file with the keys that encrypt secrets, one per line, the newest first; empty for `secret.key` in central's
+    folder, which the first start creates."""
     key: str = field(default="", repr=False)
-    """The keys themselves, between commas; given by the environment rather than in a file of settings. Stands above
-    `key_file`."""
+    """The keys themselves, separated by commas; better set in the environment than in the settings file. Takes
+    precedence over `key_file`."""
 
 
 async def load_keyring(store: Store, options: SecretsOptions, folder: Path, now: datetime) -> Keyring:
-    """The keys that this node is given; at the very first start a new one, in a file of its own."""
+    """The keys of this node; the very first start creates one in a key file."""
     file = Path(options.key_file) if options.key_file else folder / KEY_FILE
     try:
         if not options.key and not file.exists() and not await store.read(known_keys):
@@ -49,23 +49,23 @@ async def load_keyring(store: Store, options: SecretsOptions, folder: Path, now:
         keys = parse_keys(options.key or _read(file), "FIELDPOST_SECRETS__KEY" if options.key else str(file))
     except ConfigError as error:
         log.error("secrets.no_key", error=error.message)
-        return Keyring(trouble=error.message)
-    trouble = None if options.key else _exposure(file)
-    if trouble:
-        log.warning("secrets.key_exposed", file=str(file), error=trouble)
-    await store.write(_take_note, [key.key_id for key in keys], now)
-    return Keyring(keys, trouble)
+        return Keyring(problem=error.message)
+    problem = None if options.key else _exposure(file)
+    if problem:
+        log.warning("secrets.key_exposed", file=str(file), error=problem)
+    await store.write(_remember, [key.key_id for key in keys], now)
+    return Keyring(keys, problem)
 
 
 def known_keys(conn: Connection) -> set[str]:
-    """The ids of all keys that any node of this store was ever given."""
+    """The ids of all keys that nodes of this store have ever used."""
     return set(conn.execute(select(secret_keys.c.key_id)).scalars())
 
 
 def make_key_file(file: Path) -> None:
-    """Put a new key first in the file, the ones that stand there behind it; readable by its owner alone.
+    """Put a new key at the start of the file, before the existing ones; only its owner can read it.
 
-    Written beside it and then put in its place, so that no crash leaves half a key.
+    The new file replaces the old one by a rename, so that a crash never leaves half a key.
     """
     before = _read(file) if file.exists() else ""
     part = file.with_name(f"{file.name}.new")
@@ -86,25 +86,26 @@ def make_key_file(file: Path) -> None:
 def _read(file: Path) -> str:
     try:
         if file.stat().st_size > FILE_BYTES_MAX:
-            raise ConfigError("secrets.key_file", f"{file} is larger than a key file can be")
+            raise ConfigError("secrets.key_file", f"the key file {file} is larger than {FILE_BYTES_MAX} bytes")
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            "secrets.key_file", f"there is no key file {file}, and the store knows keys of other nodes or earlier days"
+            "secrets.key_file",
+            f"there is no key file {file}, but the store has used keys before: copy the file from another node",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not a text file"
         raise ConfigError("secrets.key_file", f"the key file {file} cannot be read: {reason}") from None
 
 
 def _exposure(file: Path) -> str | None:
-    """What is wrong with who may read the file."""
+    """The problem if others than its owner can read the file."""
     if os.name == "posix" and stat.S_IMODE(file.stat().st_mode) & 0o077:
-        return f"others than its owner may read the key file {file}; its mode should be 0600"
+        return f"others than its owner can read the key file {file}: set its mode to 0600"
     return None
 
 
-def _take_note(conn: Connection, key_ids: list[str], now: datetime) -> None:
+def _remember(conn: Connection, key_ids: list[str], now: datetime) -> None:
     fresh = [key_id for key_id in dict.fromkeys(key_ids) if key_id not in known_keys(conn)]
     if fresh:
         conn.execute(insert(secret_keys), [{"key_id": key_id, "added_at": now} for key_id in fresh])

@@ -1,13 +1,12 @@
-"""The keys that secrets are kept under, and how a secret is sealed and opened.
+"""The keyring: seals and opens the secrets of channels.
 
 Theory of operation. A secret leaves this process only sealed: AES-256-GCM under a key from outside the database, with a
-fresh nonce, bound to the channel and the setting it belongs to, so that a sealed text moved to another place does not
-open. The text names its key by an id that follows from the key, hence several keys can be in use: the first of the ring
-seals, all of them open. To change keys, put a new one first, seal everything anew (`fieldpost secrets rotate`), and
-take the old one away.
+new nonce, bound to its channel and setting, so that a sealed text copied to another setting does not open. The text
+names its key by an id derived from the key, so several keys can be in use: the first one seals, all of them open. To
+change keys, put a new one first, seal all secrets again (`fieldpost secrets rotate`) and remove the old one.
 
-What must hold: without the right key a secret is *unreadable*, which is trouble of its channel and of nothing else; no
-error of this module tells anything of a secret but where it stands and the id of its key.
+Invariants: without the right key a secret is *unreadable*, which stops its channel and nothing else. Errors of this
+module reveal nothing about a secret but its channel, its setting and the id of its key.
 """
 
 import base64
@@ -37,7 +36,7 @@ class SecretUnreadable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class SecretKey:
-    """One key; its id tells nothing of it."""
+    """One key; its id reveals nothing of it."""
 
     key_id: str
     cipher: AESGCM = field(repr=False)
@@ -49,69 +48,69 @@ class SecretKey:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A channel's settings with its secrets opened, and what takes these out of any text."""
+    """A channel's settings with its secrets opened, and the scrubber that removes these from texts."""
 
     settings: Mapping[str, object]
     scrub: Scrubber
 
 
 class Keyring:
-    """The keys that this process was given; none at all is lawful, and then no secret can be sealed or opened."""
+    """The keys of this process. Without any, no secret can be sealed or opened."""
 
-    def __init__(self, keys: Sequence[SecretKey] = (), trouble: str | None = None) -> None:
-        """`trouble` says why there are no keys, or what else is wrong with them, for whoever looks."""
+    def __init__(self, keys: Sequence[SecretKey] = (), problem: str | None = None) -> None:
+        """`problem` says why there are no keys, or what is wrong with them."""
         self._keys = {key.key_id: key for key in keys}
         self._first = keys[0] if keys else None
-        self.trouble = trouble
+        self.problem = problem
         self._known: dict[Secret, None] = {}
         self._scrub = Scrubber()
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The first one seals."""
+        """The ids of all keys; the first key seals."""
         return tuple(self._keys)
 
     def require_key(self) -> SecretKey:
-        """The key that seals, or Conflict saying why there is none."""
+        """The key that seals; Conflict with the reason if there is none."""
         if self._first is None:
             raise Conflict(
                 "secret.no_key",
-                f"this node has no key to keep secrets under: {self.trouble or 'none was given'}",
-                hint="see `[secrets]` in the settings, then start central again",
+                f"this node has no key to seal secrets with: {self.problem or 'none is configured'}",
+                hint="set `[secrets]` in the settings and restart central",
             )
         return self._first
 
     def seal(self, secret: Secret, channel_name: str, name: str, nonce: bytes) -> str:
-        """The secret as it may be stored. A nonce is used once."""
+        """The secret in the form that is stored. Use each nonce once."""
         key = self.require_key()
         self._learn(secret)
-        sealed = nonce + key.cipher.encrypt(nonce, secret.reveal().encode(), _place(channel_name, name))
+        sealed = nonce + key.cipher.encrypt(nonce, secret.reveal().encode(), _binding(channel_name, name))
         return f"{_FORMAT}.{key.key_id}.{base64.urlsafe_b64encode(sealed).decode('ascii')}"
 
     def open(self, sealed: object, channel_name: str, name: str) -> Secret:
-        """The secret again. Raises SecretUnreadable."""
+        """Open a sealed secret. Raises SecretUnreadable."""
         key_id = key_id_of(sealed)
         key = self._keys.get(key_id or "")
         if key_id is None:
-            raise _unreadable(channel_name, name, "what is stored is no sealed secret")
+            raise _unreadable(channel_name, name, "the stored text is not a sealed secret")
         if key is None:
-            mine = f"this node has {', '.join(self._keys)}" if self._keys else f"this node has none: {self.trouble}"
+            mine = f"this node has {', '.join(self._keys)}" if self._keys else f"this node has no keys: {self.problem}"
             raise _unreadable(channel_name, name, f"it was sealed with the key {key_id}; {mine}")
         try:
             data = base64.urlsafe_b64decode(str(sealed).rpartition(".")[2])
-            plain = key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _place(channel_name, name)).decode()
+            plain = key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _binding(channel_name, name)).decode()
         except (InvalidTag, binascii.Error, ValueError):
-            raise _unreadable(channel_name, name, "what is stored was damaged, or belongs somewhere else") from None
+            raise _unreadable(channel_name, name, "the stored text is damaged, or belongs to another setting") from None
         secret = Secret(plain)
         self._learn(secret)
         return secret
 
     def open_channel(self, channel: Channel) -> Opened:
-        """The channel's settings with its secrets among them. Raises SecretUnreadable."""
+        """The channel's settings, with its secrets opened. Raises SecretUnreadable."""
         opened = {name: self.open(sealed, channel.name, name) for name, sealed in channel.secrets.items()}
         return Opened({**channel.settings, **opened}, Scrubber(opened.values()))
 
-    def trouble_of(self, channel: Channel) -> str | None:
+    def problem_of(self, channel: Channel) -> str | None:
         """Why the channel's secrets cannot be read; None when they can."""
         try:
             self.open_channel(channel)
@@ -120,7 +119,7 @@ class Keyring:
         return None
 
     def scrub(self, text: str) -> str:
-        """The text without any secret that this process has seen: the last guard of what is logged."""
+        """The text without any secret that this process has seen: the last guard of the logs."""
         return self._scrub(text)
 
     def _learn(self, secret: Secret) -> None:
@@ -133,23 +132,23 @@ class Keyring:
 
 
 def key_id_of(sealed: object) -> str | None:
-    """The id of the key that it was sealed with; None for what is no sealed secret."""
+    """The id of the key that sealed this text; None if it is not a sealed secret."""
     found = _SEALED.fullmatch(sealed) if isinstance(sealed, str) else None
     return found[1] if found else None
 
 
 def parse_keys(text: str, where: str) -> list[SecretKey]:
-    """The keys of a file or a variable: one a line or between commas, the first one seals. Raises ConfigError."""
+    """Parse keys, separated by lines or commas; the first one seals. Raises ConfigError."""
     lines = (line.partition("#")[0] for line in text.splitlines())
-    words = [word for line in lines for word in re.split(r"[\s,]+", line) if word]
-    if not words:
+    items = [item for line in lines for item in re.split(r"[\s,]+", line) if item]
+    if not items:
         raise ConfigError("secrets.key", f"{where} holds no key")
-    if len(words) > KEYS_MAX:
+    if len(items) > KEYS_MAX:
         raise ConfigError("secrets.key", f"{where} holds more than {KEYS_MAX} keys")
     keys = []
-    for number, word in enumerate(words, 1):
+    for number, item in enumerate(items, 1):
         try:
-            raw = base64.b64decode(word.translate(_URLSAFE), validate=True)
+            raw = base64.b64decode(item.translate(_URLSAFE), validate=True)
         except (binascii.Error, ValueError):
             raw = b""
         if len(raw) != KEY_BYTES:
@@ -159,7 +158,7 @@ def parse_keys(text: str, where: str) -> list[SecretKey]:
 
 
 def key_text(raw: bytes) -> str:
-    """A key as it stands in a file."""
+    """A key in the form of a key file."""
     return base64.urlsafe_b64encode(raw).decode("ascii")
 
 
@@ -167,11 +166,11 @@ _SEALED = re.compile(rf"{_FORMAT}\.([0-9a-f]{{12}})\.[A-Za-z0-9_-]+=*", re.ASCII
 _URLSAFE = str.maketrans("-_", "+/")
 
 
-def _place(channel_name: str, name: str) -> bytes:
-    """What a sealed text is bound to. Lengths go first, so that no two places look alike."""
+def _binding(channel_name: str, name: str) -> bytes:
+    """The channel and setting that a sealed text is bound to. Length prefixes keep any two apart."""
     parts = [b"fieldpost channel", channel_name.encode(), name.encode()]
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-def _unreadable(channel_name: str, name: str, why: str) -> SecretUnreadable:
-    return SecretUnreadable("secret.unreadable", f"the {name} of channel {channel_name!r} cannot be read: {why}")
+def _unreadable(channel_name: str, name: str, reason: str) -> SecretUnreadable:
+    return SecretUnreadable("secret.unreadable", f"the {name} of channel {channel_name!r} cannot be read: {reason}")

@@ -76,7 +76,7 @@ class HealthReader:
 
     def key_problems(self, channels: Sequence[Channel]) -> list[str]:
         """Missing keys, and the channels whose secrets they would open."""
-        found = [self._keyring.trouble, *(self._keyring.trouble_of(channel) for channel in channels)]
+        found = [self._keyring.problem, *(self._keyring.problem_of(channel) for channel in channels)]
         return [problem for problem in found if problem is not None]
 
     async def counts(self) -> Mapping[Status, int]:

@@ -43,7 +43,7 @@ async def test_a_channel_whose_secrets_cannot_be_read_is_held_and_the_rest_works
     await centre.add_list("ops")
     await centre.add_list("night", channel_name="relay")
     if node_has == "no key":
-        centre.keyring = Keyring(trouble="there is no key file")
+        centre.keyring = Keyring(problem="there is no key file")
     held, delivered = await centre.send_many(12, "ops"), await centre.send("night")
     for _ in range(3):
         await centre.deliver()

@@ -139,11 +139,11 @@ async def test_standing_tells_who_sent_what_of_rows_and_of_purged_ones(centre: C
     await insert(centre, row)
     await centre.store.write(bury, purged, clock.now())
     ids = [one.notification_id for one in (row, purged, absent)]
-    assert await centre.store.read(arrivals.standing, ids) == {
+    assert await centre.store.read(arrivals.stored_content, ids) == {
         ids[0]: StoredContent(SITE, digest(row)),
         ids[1]: StoredContent("other", digest(purged)),
     }
-    assert await centre.store.read(arrivals.standing, []) == {}
+    assert await centre.store.read(arrivals.stored_content, []) == {}
 
 
 async def test_a_purged_id_is_not_inserted_again(centre: Centre, clock: ManualClock) -> None:

@@ -21,7 +21,7 @@ async def test_the_first_start_makes_a_key_that_its_owner_alone_may_read(centre:
     ring = await load(centre, tmp_path)
     file = tmp_path / "secret.key"
     assert file.stat().st_mode & 0o777 == 0o600
-    assert (len(ring.key_ids), ring.trouble) == (1, None)
+    assert (len(ring.key_ids), ring.problem) == (1, None)
     assert (await load(centre, tmp_path)).key_ids == ring.key_ids
     assert await centre.store.read(known_keys) == set(ring.key_ids)
 
@@ -34,7 +34,7 @@ async def test_a_key_that_is_gone_is_not_replaced_by_another(centre: Centre, tmp
         ring = await load(centre, tmp_path)
     assert not (tmp_path / "secret.key").exists()
     assert ring.key_ids == ()
-    assert "there is no key file" in (ring.trouble or "")
+    assert "there is no key file" in (ring.problem or "")
     assert [line["event"] for line in lines] == ["secrets.no_key"]
 
 
@@ -59,7 +59,7 @@ async def test_a_key_file_that_holds_no_key_leaves_the_node_without_one(
     (tmp_path / "mine.key").write_bytes(content)
     ring = await load(centre, tmp_path, key_file=str(tmp_path / "mine.key"))
     assert ring.key_ids == ()
-    assert "mine.key" in (ring.trouble or "")
+    assert "mine.key" in (ring.problem or "")
 
 
 @pytest.mark.threat(24)
@@ -70,7 +70,7 @@ async def test_a_key_file_that_others_may_read_is_told_of(centre: Centre, tmp_pa
     with capture_logs() as lines:
         ring = await load(centre, tmp_path)
     assert len(ring.key_ids) == 1
-    assert "0600" in (ring.trouble or "")
+    assert "0600" in (ring.problem or "")
     assert [line["event"] for line in lines] == ["secrets.key_exposed"]
 
 

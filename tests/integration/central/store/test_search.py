@@ -248,7 +248,7 @@ async def test_what_is_rare_is_found_to_its_end_by_its_status_and_not_by_the_his
 async def test_no_body_is_read_for_a_list(centre: Centre) -> None:
     await centre.send(body="secret " * 1000, subject="pump")
     await index_all(centre)
-    walks = [statement for walk in notifications._walks.values() for statement in walk]
+    walks = [statement for walk in notifications._statements.values() for statement in walk]
     statements = [*walks, notifications._these, notifications._whole, terms._arrived]
     for statement in statements:
         assert all("body" not in str(clause) for clause in statement._texts.values())

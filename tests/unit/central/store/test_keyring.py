@@ -72,7 +72,7 @@ def test_every_bit_of_a_sealed_secret_counts() -> None:
     ("ring", "sealed", "says"),
     [
         (Keyring([NEW]), sealed_by(OLD), f"sealed with the key {OLD.key_id}; this node has {NEW.key_id}"),
-        (Keyring(trouble="there is no key file k"), sealed_by(OLD), "this node has none: there is no key file k"),
+        (Keyring(problem="there is no key file k"), sealed_by(OLD), "this node has no keys: there is no key file k"),
         (Keyring([NEW]), CANARY, "no sealed secret"),
         (Keyring([NEW]), 7, "no sealed secret"),
         (Keyring([NEW]), sealed_by(NEW)[:-9], "damaged"),
@@ -89,7 +89,7 @@ def test_a_secret_that_cannot_be_read_says_where_it_stands_and_why(ring: Keyring
 
 def test_a_ring_without_keys_seals_nothing() -> None:
     with pytest.raises(Conflict, match="the file is gone") as refused:
-        Keyring(trouble="the file is gone").seal(Secret(CANARY), "mail", "password", NONCE)
+        Keyring(problem="the file is gone").seal(Secret(CANARY), "mail", "password", NONCE)
     assert refused.value.code == "secret.no_key"
 
 
@@ -99,8 +99,8 @@ def test_a_channels_settings_come_with_its_secrets_and_what_takes_them_out_of_te
     opened = ring.open_channel(channel)
     assert opened.settings == {"host": "mx", "password": Secret(CANARY)}
     assert opened.scrub(f"535 {CANARY}") == "535 ***"
-    assert ring.trouble_of(channel) is None
-    assert "cannot be read" in (Keyring([OLD]).trouble_of(channel) or "")
+    assert ring.problem_of(channel) is None
+    assert "cannot be read" in (Keyring([OLD]).problem_of(channel) or "")
 
 
 @pytest.mark.threat(23)

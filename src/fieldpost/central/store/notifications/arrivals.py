@@ -1,8 +1,7 @@
-"""Taking notifications in: insert-if-absent with the audit entry of the send, and what stood there already.
+"""Accepting notifications: insert if absent, with the audit entry of the send.
 
-Type and delivery key are fixed here, from the list as it is now. The audit entry's id is the notification's own, so
-that a send can never be recorded twice. One line for all that came together says that it is still to be indexed for
-search (terms.py).
+Type and delivery key are fixed here, from the current list. The audit entry has the id of the notification, so that a
+send is never recorded twice. One row of `search_backlog` per batch marks it as not yet indexed (terms.py).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +21,7 @@ from fieldpost.core.times import from_text, to_microseconds
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """Who sent what stands under an id already, and its content's digest (of a row, or of a purged one's tombstone)."""
+    """Sender and content digest of the notification (or the tombstone) that already has an id."""
 
     site: str
     digest: bytes
@@ -79,7 +78,7 @@ _insert_postgresql = Statement(
     # SQLite has no writing common table expressions, and bytes do not travel in JSON: see _insert_sqlite.
     sqlite="select 1",
     rows=_ROWS,
-    # Which of them, only where not all were inserted: hundreds of ids would cost more to read than to ask for.
+    # The inserted ids only if not all were inserted: reading hundreds of ids costs more than the statement.
     result={"inserted": ARRAY(Id)},
 )
 
@@ -93,7 +92,7 @@ _to_index_sqlite = Statement(
 )
 _audit_sqlite = Statement(f"{_AUDIT} from notifications where notification_id {{any:ids}}", lists={"ids": "id"})
 
-_standing = Statement(
+_stored = Statement(
     """
     select notification_id, source_site_id, digest from notifications where notification_id {any:ids}
     union all
@@ -107,7 +106,7 @@ _standing = Statement(
 def insert_if_absent(
     conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], *, now: datetime | None
 ) -> set[str]:
-    """Insert the site's submissions, each with its digest, whose id is new; each id at most once. The inserted ids."""
+    """Insert the site's submissions, each with its digest, whose id is new. Returns the inserted ids."""
     if conn.dialect.name == "sqlite":
         assert now is not None, "SQLite takes the time from the clock"
         return _insert_sqlite(conn, site, arrived, now)
@@ -123,15 +122,15 @@ def insert_if_absent(
     return {s.notification_id for s, _ in arrived} if inserted is None else set(inserted)
 
 
-def standing(conn: Connection, ids: Collection[str]) -> dict[str, StoredContent]:
-    """What stands under these ids already."""
-    found = _standing.run(conn, ids=list(ids)) if ids else []
+def stored_content(conn: Connection, ids: Collection[str]) -> dict[str, StoredContent]:
+    """The stored content under these ids."""
+    found = _stored.run(conn, ids=list(ids)) if ids else []
     return {row.notification_id: StoredContent(row.source_site_id, bytes(row.digest)) for row in found}
 
 
 def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], now: datetime) -> set[str]:
-    # The one writer sees what nobody else can change before its commit, so looking first is safe here.
-    taken = standing(conn, [s.notification_id for s, _ in arrived])
+    # No one else writes before the one writer commits, so checking first is safe here.
+    taken = stored_content(conn, [s.notification_id for s, _ in arrived])
     fresh = [(s, digest) for s, digest in arrived if s.notification_id not in taken]
     if not fresh:
         return set()
@@ -150,7 +149,7 @@ def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submissi
 
 def _row(s: Submission, digest: bytes) -> tuple[Any, ...]:
     p = s.provenance
-    # The site's time where it is one, else the text it wrote: shown to people and used for nothing else.
+    # The site's time if it can be parsed, else its text; only for display.
     enqueued_at = from_text(s.enqueued_at) if s.enqueued_at else None
     enqueued_text = s.enqueued_at if enqueued_at is None else None
     return (

@@ -1,4 +1,4 @@
-"""The audit log: append-only, written by the transactions that change something."""
+"""The audit log: append-only, written in the transaction of the change."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,16 +12,16 @@ from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatu
 
 
 class NotificationEntry(NamedTuple):
-    """An entry about a notification; provenance and target are taken from its row as it is written."""
+    """An entry about a notification; provenance and target are copied from its row."""
 
     event_id: str
     notification_id: str
     occurred_at: datetime | None
-    """None for the moment the row was created."""
+    """None: when the row was created."""
     kind: AuditKind
     status: AuditStatus
     actor: str | None
-    """None for the script that sent it."""
+    """None: the script that sent it."""
     duration_ms: int | None = None
     error: str | None = None
     response: str | None = None
@@ -65,7 +65,7 @@ def add_for_notifications(
 
 
 def add(conn: Connection, entries: Sequence[AuditEntry]) -> None:
-    """Append entries that stand on their own: conflicts, changes of lists, channels, sites."""
+    """Append entries about anything else: conflicts, changes of lists, channels, sites."""
     if entries:
         conn.execute(insert(audit), [_row(entry) for entry in entries])
 
@@ -79,7 +79,7 @@ def of_notification(conn: Connection, notification_id: str) -> list[AuditEntry]:
 
 
 def to_entry(row: dict[str, Any]) -> AuditEntry:
-    """The entry that stands in this row."""
+    """Convert a row to an entry."""
     row.pop("ingested_at", None)
     return AuditEntry(
         **row

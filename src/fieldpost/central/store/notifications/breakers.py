@@ -1,4 +1,4 @@
-"""Breakers' rows, changed by compare-and-set on their version, and the rows held behind them."""
+"""Breakers, changed by compare-and-set on their version, and the notifications held behind them."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -25,7 +25,7 @@ _IS_TO_HOLD = f"""
     and (lease_until is null or lease_until <= (select at from moment)) and orphan_count = 0
 """
 _hold_keys = Statement(
-    # Lane by lane and key by key, as the index of what may be claimed has them.
+    # By lane and key, like the index of claimable rows.
     f"""{_HOLD} = any(array(
         select due.notification_id
         from unnest(cast(:keys as text[])) as given(k) cross join (values ('pending'), ('retrying')) as lane(status)
@@ -44,7 +44,7 @@ _hold_keys = Statement(
     result={"notification_id": Id},
 )
 
-# Rows behind a breaker that closed come free at once; behind one that only counts, when their short hold is over.
+# Rows behind a closed breaker are released at once; behind one that counts failures, when their short hold is over.
 _RELEASE = """
     update notifications set held_by = null, held_reason = null, version = version + 1,
         due_at = case when due_at > {now} then {now} else due_at end
@@ -61,7 +61,7 @@ _release_held = Statement(
     result={"notification_id": Id},
 )
 
-# Rows of lists that have another way out now: the breaker they were held by is no longer theirs.
+# Rows of lists with another channel now: the breaker that holds them is no longer theirs.
 _free_keys = Statement(
     """
     update notifications set held_by = null, held_reason = null, version = version + 1,
@@ -118,7 +118,7 @@ def change(conn: Connection, key: str, rule: Callable[[Breaker], Breaker | None]
         wanted = rule(seen)
         if wanted is None or wanted is seen or _write(conn, seen, wanted):
             return wanted
-    raise RuntimeError(f"breaker {key} changed under {CHANGES_MAX} attempts to change it")
+    raise RuntimeError(f"breaker {key} was changed concurrently {CHANGES_MAX} times")
 
 
 def hold_keys(
@@ -136,12 +136,12 @@ def hold_keys(
 
 
 def release_held(conn: Connection, key: str, is_healthy: bool, limit: int, *, now: datetime | None) -> int:
-    """Let rows behind a breaker that no longer blocks come due again, a bounded batch; how many."""
+    """Release a bounded batch of rows behind a breaker that no longer blocks; how many."""
     return len(_release_held.run(conn, key=key, is_healthy=is_healthy, limit=limit, now=now))
 
 
 def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: datetime | None) -> None:
-    """Let rows of these delivery keys come free that are held behind another breaker than this, which is theirs now."""
+    """Release rows of these delivery keys that are held behind any other breaker than their present one."""
     if keys:
         _free_keys.run(conn, keys=list(keys), held_by=held_by, now=now)
 
@@ -152,7 +152,7 @@ def held_keys(conn: Connection) -> dict[str, datetime]:
 
 
 def held_counts(conn: Connection, count_max: int) -> dict[str, int]:
-    """How many rows are held behind each breaker that holds any; none is counted beyond `count_max`."""
+    """The number of rows behind each breaker that holds any, counted up to `count_max`."""
     return {row.k: row.held for row in _held_counts.run(conn, count_max=count_max)}
 
 

@@ -1,11 +1,11 @@
-"""Claims: a node's time-limited hold on rows that are due.
+"""Claims: a node's time-limited right to work on due rows.
 
-Theory of operation. A claim is taken in one short transaction: owner, token + 1, lease end by the database's clock, and
-the attempt row ("started") beside it. Nothing is open while an adapter talks. A claim ends with `apply` (attempts.py)
-or `release`; a crashed node's claims end when their lease runs out, and the next claim takes such rows like any other,
-so no leader is needed. A token only ever grows: whoever holds an older one changes nothing.
+Theory of operation. A claim is taken in one short transaction: owner, token + 1, lease end by the database's clock,
+and the attempt row ("started") beside it. No transaction is open while an adapter sends. A claim ends with
+`finishing.apply` or `release`; a crashed node's claims end when their lease runs out, and the next claim takes such
+rows like any other, so no leader is needed. A token only grows: the holder of an older one changes nothing.
 
-Which rows there are to take is another question, answered by `due.py`. A row orphaned twice is claimed only to be
+`due.py` finds the rows to take. A row orphaned twice is claimed only to be
 attempted while the node does nothing else; only the orphan of such a lone attempt is parked.
 """
 
@@ -30,16 +30,16 @@ from fieldpost.core.notification import Notification, Target, TargetStatus
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A row in this node's hands, until `lease_until` unless renewed."""
+    """A row that this node has claimed."""
 
     notification: Notification
     token: int
     claimed_at: datetime
-    """By the database's clock: with the monotonic time since, a node knows the database's time without asking."""
+    """By the database's clock. With the monotonic time since then a node knows the database's time without a query."""
     is_lone: bool
     """To be attempted while the node does nothing else."""
     is_orphan_of_lone: bool
-    """Its attempt alone on a node ended with that node: not to be attempted again."""
+    """The node died in the lone attempt: do not attempt it again."""
 
 
 _TAKE = f"""
@@ -52,7 +52,7 @@ _TAKE = f"""
     returning {NOTIFICATION_COLUMNS}, claim_token, orphan_count, {{now}} as claimed_at
 """
 _THESE = "{any:ids}"
-# Whom it goes to is fixed by the first claim that finds the list with targets; `fixed` is empty where it was before.
+# The first claim that finds the list with targets fixes the targets; `fixed` is empty if an earlier claim did.
 _TAKEN = """
     resolved as materialized (
         select taken.*, array(
@@ -87,7 +87,7 @@ _take = Statement(
     lists={"ids": "id"},
     result=_CLAIMED,
 )
-# What is due is found and taken by one statement, where that can be.
+# PostgreSQL finds and takes due rows in one statement.
 _take_due = Statement(
     f"""{due.WALK},
     due as materialized ({due.DUE}),
@@ -166,9 +166,9 @@ def claim_due(
     now: datetime | None,
     mine: Collection[str] = (),
 ) -> list[Claimed]:
-    """Take at most `limit` due rows of the lane, at most `per_key` of a key less those of it that are busy here.
+    """Take at most `limit` due rows of the lane, and at most `per_key` of a key less its busy ones.
 
-    `mine` are the ids in this node's hands already.
+    `mine` are the ids that this node already works on.
     """
     wanted = due.wanted(lane, limit=limit, per_key=per_key, busy=busy, after=after, mine=mine)
     if conn.dialect.name == "sqlite":
@@ -179,7 +179,7 @@ def claim_due(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How much of a lane may be taken: in all, of one key, and what of each key is taken already."""
+    """How much of a lane may be taken: in total and per key, with the rows of each key that are already taken."""
 
     lane: Lane
     limit: int
@@ -220,7 +220,7 @@ def claim_lanes(
             keys.update(one.notification.delivery_key for one in claimed)
             taken[share.lane] += claimed
             if not claimed and all(count < share.per_key for count in share.busy.values()):
-                empty.add(share.lane)  # every key had a free slot, so there is nothing for a second look to find
+                empty.add(share.lane)  # every key had a free slot, so another query would find nothing
     return taken
 
 
@@ -238,21 +238,21 @@ def claim_probe(
     now: datetime | None,
     mine: Collection[str] = (),
 ) -> list[Claimed]:
-    """Take one row that is held behind this breaker, to probe it."""
+    """Take one row that is held behind this breaker, as its probe."""
     return _take_all(conn, owner, due.find_probe(conn, breaker_key, mine=mine, now=now), lease_s, now)
 
 
 def renew(
     conn: Connection, owner: str, claims: Collection[tuple[str, int]], *, lease_s: float, now: datetime | None
 ) -> set[str]:
-    """Lengthen the leases of these (id, token); the ids that are still this owner's."""
+    """Extend the leases of these (id, token); the ids that this owner still has."""
     return {row.notification_id for row in _renew.run(conn, list(claims), owner=owner, lease_s=lease_s, now=now)}
 
 
 def release(
     conn: Connection, owner: str, claims: Collection[tuple[str, int]], reason: str, *, now: datetime | None
 ) -> set[str]:
-    """Give claims back unsent: the rows are as they were, the attempts say why they ended."""
+    """Give claims back unsent: the rows are as before, the attempts record the reason."""
     tokens = dict(claims)
     mine = {row.notification_id for row in _release.run(conn, list(claims), owner=owner)}
     _end_released.run(conn, [(i, tokens[i]) for i in mine], reason=reason, now=now)
@@ -260,7 +260,7 @@ def release(
 
 
 def void_all(conn: Connection) -> None:
-    """Let every claim run out now: on SQLite a new process knows that no other is left to hold one."""
+    """End every claim now: on SQLite a new process knows that no other process is left."""
     _void.run(conn)
 
 

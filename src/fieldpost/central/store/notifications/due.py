@@ -1,16 +1,16 @@
-"""Looking at what is due: which rows a claim may take, and when there will be more.
+"""Due rows: which ones a claim may take, and when the next is due.
 
-Theory of operation. A look walks the delivery keys that have live rows (one index probe each) and takes at most the
-free slots of each, so that two hundred thousand rows of one saturated key cost the others nothing. The walk starts
-behind the last key served, so that no key starves. Rows held behind a breaker are in another index and never seen here,
-except by `find_probe`.
+Theory of operation. The query walks the delivery keys that have live rows (one index probe each) and takes at most the
+free slots of each key, so that two hundred thousand rows of one saturated key cost the other keys nothing. The walk
+starts after the last key served, so that no key starves. Rows held behind a breaker are in another index; only
+`find_probe` reads them.
 
-A row whose claim ran out is an orphan. A row orphaned twice is a suspect: the ordinary look leaves it alone, and
-`find_lone` takes it when the node does nothing else.
+A row whose claim expired is an orphan. A row orphaned twice is a suspect: the ordinary query skips it, and `find_lone`
+takes it when the node does nothing else.
 
-On PostgreSQL plans are kept for any size of the tables (see `engine.py`), so each of these statements is written such
-that only its own index fits: it says the index's condition in the index's own words, and says of the status nothing
-that another partial index could be proven from, whatever the planner believes of the tables that moment.
+On PostgreSQL one plan serves tables of any size (see `postgres_store.py`), so each statement is written such that only
+its own index fits: it repeats the condition of that index literally, and has no condition on the status from which the
+planner could prove that another partial index applies.
 """
 
 import json
@@ -28,18 +28,18 @@ from fieldpost.core.lanes import Lane
 
 IS_OVERDUE = f"""due_at < :overdue_before and (created_at <= due_at or created_at < :overdue_before)
     and {IS_CLAIMABLE} and (lease_until is null or lease_until < :overdue_before)"""
-"""Free to be taken since before a moment, by the rule in `core.kpi`: a lease that ran out lately counts as the row's
-coming free. Its arrival is told such that no database takes the index on arrivals for the way to these rows."""
+"""Claimable since before a time, by the rule in `core.kpi`: a row whose lease expired became claimable then. The
+condition on the arrival is written such that no planner uses the index on arrivals for it."""
 
 # An expired lease is an orphan not yet counted; two make a suspect.
 ORPHANS = "(orphan_count + case when lease_until is null then 0 else 1 end)"
-# The time is asked for once, which keeps it fit for an index: a clock that may tell another time for every row is not.
+# The time is read once: an index condition needs a constant, which clock_timestamp() is not.
 _MOMENT = "moment as (select {now} as at)"
 _NOW = "(select at from moment)"
 _NOT_CLAIMED = f"(lease_until is null or lease_until <= {_NOW})"
 _IN_LANE = f"{IS_CLAIMABLE} and status = :status"
-# What the node itself still works on is not taken again: neither when its lease ran out by a step of the clock, nor
-# when another node has taken it over since and is done with it.
+# A node does not take a row again that it still works on: neither when the lease expired by a step of the clock, nor
+# when another node has taken the row over and finished it.
 _NOT_MINE = "not notification_id {any:mine}"
 
 WALK = f"""
@@ -79,9 +79,9 @@ DUE = f"""
     ) as due
     limit :limit
 """
-"""Which rows a claim takes on PostgreSQL, locked; it stands behind WALK, and both in the statement that takes them."""
-# SQLite has no lateral join and no column in a limit: each key gives its ids as one text, and what is over a key's
-# share is left out afterwards. Keys are walked only until there are enough.
+"""The rows that a claim takes on PostgreSQL, locked; follows WALK within the statement that takes them."""
+# SQLite has no lateral join and no column in a limit: each key returns its ids as one text, and ids beyond the key's
+# share are dropped afterwards. The walk ends when there are enough rows.
 _due_sqlite = Statement(
     f"""{WALK}
     select ids as notification_id, k as delivery_key from (
@@ -98,7 +98,7 @@ _due_sqlite = Statement(
     result=_FOUND,
 )
 
-# That it is not held is said so that only the small index of suspects fits.
+# "Not held" is written such that only the small index of suspects fits.
 _IS_FREE_SUSPECT = f"""
     {IS_SUSPECT} and {ORPHANS} >= 2 and coalesce(held_by, '') = '' and due_at <= {_NOW} and {_NOT_CLAIMED}
 """
@@ -124,7 +124,7 @@ _probe = Statement(
     result=_FOUND,
 )
 
-# The earliest due row of each key, walked like a claim; rows in somebody's hands are not waited for.
+# The earliest due row of each key, walked like a claim; claimed rows do not count.
 _next_due = Statement(
     f"""{WALK}
     select min((select due_at from notifications
@@ -139,14 +139,14 @@ _next_due = Statement(
 def wanted(
     lane: Lane, *, limit: int, per_key: int, busy: Mapping[str, int], after: str, mine: Collection[str]
 ) -> dict[str, Any]:
-    """What WALK and DUE are to look for: at most so many rows of the lane, of a key no more than its share less those
-    of it that are busy."""
+    """The parameters of WALK and DUE: at most `limit` rows of the lane, and at most `per_key` of a key less its busy
+    ones."""
     given: dict[str, Any] = {"status": lane.status.value, "after": after, "per_key": per_key, "limit": limit}
     return given | {"busy": json.dumps(busy), "mine": mine}
 
 
 def find_due(conn: Connection, given: Mapping[str, Any], busy: Mapping[str, int], *, now: datetime | None) -> list[str]:
-    """The same on SQLite, where rows are taken by another statement than the one that finds them."""
+    """The due rows on SQLite, where one statement finds the rows and another takes them."""
     taken: list[str] = []
     with closing(_due_sqlite.each(conn, **given, now=now)) as found:
         for row in found:
@@ -172,6 +172,6 @@ def has_suspects(conn: Connection, *, now: datetime | None) -> bool:
 
 
 def next_due(conn: Connection, *, now: datetime | None) -> datetime | None:
-    """When the next row that nobody holds is due; in the past where it is due already."""
+    """When the next unclaimed row is due; in the past if it is due already."""
     found = [_next_due.run(conn, status=lane.status.value, after="", now=now)[0].due_at for lane in Lane]
     return min((due_at for due_at in found if due_at is not None), default=None)

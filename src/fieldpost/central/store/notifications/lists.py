@@ -1,4 +1,4 @@
-"""Lists, their targets, and channels."""
+"""Lists with their targets, and channels."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -65,7 +65,7 @@ def add_list(conn: Connection, notification_list: NotificationList, now: datetim
 
 
 def change_list(conn: Connection, wanted: NotificationList, now: datetime) -> bool:
-    """Write all but its name and type, if nobody changed the list since `wanted.version` was read."""
+    """Write all fields except name and type, unless the list has changed since `wanted.version`."""
     changed = (
         update(lists)
         .where(lists.c.list_name == wanted.name, lists.c.version == wanted.version)
@@ -83,7 +83,7 @@ def change_list(conn: Connection, wanted: NotificationList, now: datetime) -> bo
 
 
 def remove_list(conn: Connection, name: str) -> bool:
-    """Remove a list; what was sent to it keeps the targets fixed at its first attempt."""
+    """Remove a list; its notifications keep the targets fixed at their first attempt."""
     conn.execute(delete(list_targets).where(list_targets.c.list_name == name))
     return conn.execute(delete(lists).where(lists.c.list_name == name)).rowcount == 1
 
@@ -99,7 +99,7 @@ def get_channel(conn: Connection, name: str) -> Channel | None:
 
 
 def add_channel(conn: Connection, channel: Channel, now: datetime) -> None:
-    """Add a channel; as the default of its type it takes that place from any other."""
+    """Add a channel; a new default replaces the present default of its type."""
     if channel.is_default:
         conn.execute(update(channels).where(channels.c.type == channel.type).values(is_default=False))
     conn.execute(
@@ -117,9 +117,9 @@ def add_channel(conn: Connection, channel: Channel, now: datetime) -> None:
 
 
 def change_channel(conn: Connection, channel: Channel, now: datetime) -> bool:
-    """Write all but its name and type, if nobody changed the channel since `channel.version` was read.
+    """Write all fields except name and type, unless the channel has changed since `channel.version`.
 
-    As the default of its type it takes that place from any other.
+    A new default replaces the present default of its type.
     """
     if channel.is_default:
         others = channels.c.channel_name != channel.name
@@ -144,7 +144,7 @@ def remove_channel(conn: Connection, name: str) -> bool:
 
 
 def channels_after(conn: Connection, name: str, limit: int) -> Sequence[Channel]:
-    """The next channels by name behind this one, for work that goes through all of them in batches."""
+    """The next channels after this name, for processing all of them in batches."""
     found = conn.execute(
         select(channels).where(channels.c.channel_name > name).order_by(channels.c.channel_name).limit(limit)
     ).mappings()
@@ -152,7 +152,7 @@ def channels_after(conn: Connection, name: str, limit: int) -> Sequence[Channel]
 
 
 def reseal_channel(conn: Connection, channel: Channel) -> bool:
-    """The same secrets under another key, if nobody changed the channel meanwhile; its version stays as it is."""
+    """Write the same secrets under another key, unless the channel has changed; its version stays."""
     changed = (
         update(channels)
         .where(channels.c.channel_name == channel.name, channels.c.version == channel.version)
@@ -187,7 +187,7 @@ def _list(row: Mapping[str, object], targets: tuple[str, ...] = ()) -> Notificat
         park_uncertain=bool(row["park_uncertain"]),
         version=int(str(row["version"])),
         retry=_retry(row["retry"]),
-        # What somebody wrote by hand and is no list must not let every site in.
+        # A value edited by hand that is not a list must not allow every site.
         allowed_sites=None if allowed is None else tuple(map(str, allowed)) if isinstance(allowed, list) else (),
     )
 
@@ -208,7 +208,7 @@ def _channel(row: Mapping[str, object]) -> Channel:
 
 
 def _retry(text: object) -> RetryPolicy | None:
-    """The stored policy; one that somebody wrote there by hand and that is none counts as not given."""
+    """The stored policy; None for an invalid one, edited by hand."""
     try:
         return None if text is None else parse(text)
     except InvalidInput as error:

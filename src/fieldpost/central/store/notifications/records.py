@@ -1,4 +1,4 @@
-"""Looking at notifications, and operators' changes to them. Arrivals, claims and attempts have their own modules."""
+"""Reading notifications, and changing them outside a claim."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -55,7 +55,7 @@ _change_many = Statement(
 
 
 def get(conn: Connection, notification_id: str, site: str | None = None) -> Notification | None:
-    """The notification with its targets; of another site than the one given there is none."""
+    """The notification with its targets; None if it is of another site than the given one."""
     query = select(*_COLUMNS).where(notifications.c.notification_id == notification_id)
     if site is not None:
         query = query.where(notifications.c.source_site_id == site)
@@ -66,7 +66,7 @@ def get(conn: Connection, notification_id: str, site: str | None = None) -> Noti
 
 
 def claim_of(conn: Connection, notification_id: str) -> ClaimState:
-    """Who holds the row, if anybody does."""
+    """The claim on the row, if any."""
     n = notifications.c
     query = select(n.claim_owner, n.lease_until, n.orphan_count).where(n.notification_id == notification_id)
     row = conn.execute(query).first()
@@ -74,14 +74,14 @@ def claim_of(conn: Connection, notification_id: str) -> ClaimState:
 
 
 def without_bodies(conn: Connection, ids: Sequence[str]) -> dict[str, Notification]:
-    """Those of these that are there, with their targets; their bodies, which may be large, are left empty."""
+    """The existing ones of these notifications, with targets but with empty bodies, which may be large."""
     found = _without_bodies.run(conn, ids=ids) if ids else []
     targets = targets_of(conn, [row.notification_id for row in found])
     return {row.notification_id: to_core.notification(row, targets.get(row.notification_id, ())) for row in found}
 
 
 def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[Notification]:
-    """Held rows, in nobody's hands, whose cycle began before the cutoff; with their targets."""
+    """Held, unclaimed rows whose cycle started before the cutoff, with their targets."""
     n = notifications.c
     found = conn.execute(
         select(*_COLUMNS)
@@ -94,12 +94,12 @@ def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[No
 
 
 def change(conn: Connection, seen: Notification, transition: Transition, now: datetime) -> bool:
-    """A transition outside a claim (an operator's, or the end of a long hold), if the row is still as seen."""
+    """Apply an operator's transition, or the end of a long hold, if the row is still as seen."""
     return bool(change_many(conn, [(seen, transition)], now))
 
 
 def change_many(conn: Connection, changes: Sequence[tuple[Notification, Transition]], now: datetime) -> set[str]:
-    """Such transitions of several rows; the ids of those that were still as seen, and so have changed."""
+    """`change` for several rows; the ids of the rows that changed."""
     if not changes:
         return set()
     rows = [(n.notification_id, n.status.value, n.version, *_change(t)) for n, t in changes]

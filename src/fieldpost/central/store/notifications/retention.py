@@ -1,7 +1,7 @@
-"""Deleting what has been kept long enough, in bounded batches.
+"""Purge of notifications and audit entries after their retention, in bounded batches.
 
-Every DELETE carries its whole condition itself, so that what an operator brought back a moment ago stays. A batch goes
-on behind the last one (`after`), so that it does not walk again over what is gone.
+Every DELETE repeats the whole condition, so that a notification that an operator has just retried stays. A batch starts
+after the last one (`after`), so that it does not scan dead rows again.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import DatedTable, PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import Statement
 
-_doomed = Statement(
+_expired = Statement(
     """
     select notification_id, terminal_at as at from notifications
     where terminal_at >= :after and terminal_at < :cutoff
@@ -22,23 +22,23 @@ _doomed = Statement(
     """,
     result={"notification_id": Id, "at": Moment},
 )
-# Beside a list of ids the index by terminal time is a trap: it may look empty to the planner and hold half a million.
-_IS_DOOMED = "notification_id {any:ids} and coalesce(terminal_at, null) < :cutoff"
-_bury = Statement(
+# With a list of ids the planner must not use the index by terminal time: its statistics may be empty for 500,000 rows.
+_IS_EXPIRED = "notification_id {any:ids} and coalesce(terminal_at, null) < :cutoff"
+_add_tombstones = Statement(
     f"""
     insert into tombstones (notification_id, source_site_id, digest, status, terminal_at, purged_at)
-    select notification_id, source_site_id, digest, status, terminal_at, {{now}} from notifications where {_IS_DOOMED}
+    select notification_id, source_site_id, digest, status, terminal_at, {{now}} from notifications where {_IS_EXPIRED}
     on conflict (notification_id) do nothing
     """,
     lists={"ids": "id"},
 )
 _delete = Statement(
-    f"delete from notifications where {_IS_DOOMED} returning notification_id",
+    f"delete from notifications where {_IS_EXPIRED} returning notification_id",
     lists={"ids": "id"},
     result={"notification_id": Id},
 )
 
-# What is told of a notification stays as long as its row, whatever its age.
+# Entries about a notification stay as long as its row, at any age.
 _old_entries = Statement(
     """
     select event_id, occurred_at as at from audit
@@ -56,18 +56,18 @@ _delete_entries = Statement(
 def purge_notifications(conn: Connection, span: PurgeRange) -> PurgedBatch:
     """Delete rows that became terminal before the cutoff, with their targets and attempts; leave tombstones.
 
-    The rows are locked from the first look on; one that somebody else works on is left for the next purge.
+    The first query locks the rows; rows that another transaction has locked are left for the next purge.
     """
-    found = _doomed.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
+    found = _expired.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
     ids = [row.notification_id for row in found]
     if not ids:
         return PurgedBatch(0, None)
-    _bury.run(conn, ids=ids, cutoff=span.cutoff, now=span.now)
+    _add_tombstones.run(conn, ids=ids, cutoff=span.cutoff, now=span.now)
     return PurgedBatch(len(_delete.run(conn, ids=ids, cutoff=span.cutoff)), _next(found, span))
 
 
 def purge_audit(conn: Connection, span: PurgeRange) -> PurgedBatch:
-    """Delete entries from before the cutoff, but for those of notifications that still have a row."""
+    """Delete entries from before the cutoff, except those of notifications that still have a row."""
     found = _old_entries.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
     deleted = _delete_entries.run(conn, ids=[row.event_id for row in found]) if found else []
     return PurgedBatch(len(deleted), _next(found, span))

@@ -1,19 +1,19 @@
-"""Finding notifications by any filter, newest first, without a body read and with an end to how much is looked at.
+"""Search for notifications by any filter, newest first, in bounded time and without reading bodies.
 
-Theory of operation. Every list has one order, by moment of arrival and id, and is walked from a place in it. Which way
-the walk goes depends on what was asked:
+Theory of operation. Results have one order, by time of arrival and id, and a search scans from a position (PageKey) in
+it. The filter decides which index is scanned:
 
-    statuses but delivered    the partial index on what was not delivered
-    overdue, if they are few  the index on what may be claimed, which is then all that has to be looked at
-    site, list, type, words   the places of the terms (terms.py), and before them the rows not yet indexed
-    nothing of that           the rows themselves, by the index on their arrival
+    undelivered statuses      the partial index on undelivered rows
+    overdue, if few           the index on claimable rows, of which all overdue ones are checked
+    site, list, type, tokens  the postings of the terms (terms.py), after the rows that are not indexed yet
+    no such filter            the rows themselves, by the index on their arrival
 
-Where both statuses and terms are asked for it begins with the statuses, of which there are mostly few, and after FEW
-rows goes on by the terms: a place is a place on either way. What the way does not answer is judged on each row, by the
-database as far as it can and then by its text. A walk that meets nothing that fits could be long, so a search looks at
-SCAN_MAX rows at most, of which those that the database leaves out count for less: then it gives what it has found and
-the place where it stopped, and whoever asked may go on from there. So every search ends soon, whatever is asked and
-however many rows there are.
+A filter with both statuses and terms starts with the statuses, which mostly match few rows, and continues with the
+terms after FEW rows; positions are valid in either index. Conditions that the index does not cover are checked on each
+row, in the database where possible and then on its text. A scan without matches could be long, so a search scans at
+most SCAN_MAX rows, of which those that the database filters out count less. It then returns the matches so far and the
+position where it stopped, and the caller may continue from there. So every search ends soon, for any filter and any
+number of rows.
 """
 
 import math
@@ -37,16 +37,16 @@ from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 
 SCAN_MAX = 2_500
-"""How many rows one search looks at: some tens of milliseconds, so that a page stays quick however rare it is."""
+"""How many rows one search scans: some tens of milliseconds, so that a page is quick even if matches are rare."""
 FEW = 2_000
-"""So many rows are looked at by their status before the terms are asked; of so many that are overdue each is. What was
-not delivered is looked at all the time and in memory; what terms lead to mostly has to come from the disk."""
+"""How many rows are scanned by status before the terms are used, and up to how many overdue rows are checked one by
+one. Undelivered rows are read all the time and in memory; rows found by terms mostly come from the disk."""
 _LEFT_OUT_PER_ROW = 10
-"""So many rows that the database leaves out count as one that it hands over. Of several statuses, which it has to put
-in order first, each counts as one."""
+"""How many rows that the database filters out count as one that it returns. With several statuses, which it has to
+merge in order, each row counts as one."""
 _STEP, _STEP_MAX = 200, 5_000
 _PLACES_PER_ROW = 5
-"""So many places cost about as much to read as one row to judge."""
+"""How many postings cost about as much to read as checking one row."""
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -58,9 +58,8 @@ IN_RANGE = "created_at >= :since and (created_at, notification_id) < (:at, :id)"
 _SOME: tuple[Status, ...] = tuple(status for status in Status if status is not Status.DELIVERED)
 
 _by_arrival = f"(select {{columns}} from notifications where {IN_RANGE} {NEWEST_FIRST} limit :step) as c"
-# The partial index's own condition stands there in its own words, and the status as a literal: else no database knows
-# that it may use it. Of one status the rows lie there as they are wanted. Of several there is one arm for each, since
-# only so are they in order without sorting them all.
+# The condition repeats that of the partial index literally, with the status as a literal: otherwise no planner uses the
+# index. The rows of one status are in order there. Several statuses get one arm each, which avoids sorting all rows.
 _OF_STATUS = (
     f"(select {{{{columns}}}} from notifications where {IS_UNDELIVERED} and status = '{{0}}' {{1}}"
     f" and {IN_RANGE} {NEWEST_FIRST} limit :step) as {{0}}_rows"
@@ -82,32 +81,32 @@ _FITS = f"""
     and (cast(:overdue_before as timestamptz) is null or ({IS_OVERDUE}))
 """
 _KEY = "created_at, notification_id"
-# What is looked at to judge a row by its text; the whole of it is read when it fits.
+# The columns for checking a row by its text; the whole row is read only if it matches.
 _TEXTS = "created_at, notification_id, subject, last_error"
 _TEXT_TYPES = {name: SUMMARY_TYPES[name] for name in _TEXTS.split(", ")}
 
 
-def _walking(way: str) -> Statement:
+def _scanning(index: str) -> Statement:
     columns = f"{_TEXTS}, status, source_site_id, list_name, type, due_at, held_by, lease_until"
     return Statement(
-        f"select {_TEXTS} from {way.format(columns=columns)} where {_FITS} {NEWEST_FIRST}",
+        f"select {_TEXTS} from {index.format(columns=columns)} where {_FITS} {NEWEST_FIRST}",
         lists={"statuses": "text"},
         result=_TEXT_TYPES,
     )
 
 
-def _ending(way: str) -> Statement:
-    """Where a step of the walk ended, nowhere when it came to less than it was to."""
+def _ending(index: str) -> Statement:
+    """The position where a step of the scan ended; no row if the scan reached its end."""
     return Statement(
-        f"select {_KEY} from {way.format(columns=_KEY)} {NEWEST_FIRST} limit 1 offset :step - 1",
+        f"select {_KEY} from {index.format(columns=_KEY)} {NEWEST_FIRST} limit 1 offset :step - 1",
         result={"created_at": Moment, "notification_id": Id},
     )
 
 
-_ways: dict[tuple[Status, ...], str] = {(): _by_arrival, _SOME: _by_statuses} | {
-    (status,): way for status, way in _by_one_status.items()
+_scans_of: dict[tuple[Status, ...], str] = {(): _by_arrival, _SOME: _by_statuses} | {
+    (status,): index for status, index in _by_one_status.items()
 }
-_walks = {statuses: (_walking(way), _ending(way)) for statuses, way in _ways.items()}
+_statements = {statuses: (_scanning(index), _ending(index)) for statuses, index in _scans_of.items()}
 _overdue = Statement(
     f"select {_KEY} from notifications where {IS_OVERDUE} limit :most",
     result={"created_at": Moment, "notification_id": Id},
@@ -126,21 +125,21 @@ _whole = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Newest first. `end` is where to go on, None when there is nothing more."""
+    """Matches, newest first. `end` is the position to continue from, None at the end."""
 
     notifications: tuple[Summary, ...]
     end: PageKey | None
 
 
 def find(conn: Connection, wanted: Filter, *, limit: int, before: PageKey | None = None) -> Found:
-    """At most so many that fit, older than `before`; fewer, with an end to go on from, when they are rare."""
-    assert not wanted.is_stuck, "a filter is resolved before it is asked for"
-    assert not wanted.is_overdue, "a filter is resolved before it is asked for"
+    """Up to `limit` matches older than `before`; fewer, with an `end` to continue from, when matches are rare."""
+    assert not wanted.is_stuck, "resolve the filter first"
+    assert not wanted.is_overdue, "resolve the filter first"
     found: list[PageKey] = []
-    looking = _look(conn, wanted, min(before or TOP, _upper(wanted)), limit)
+    rows = _scan(conn, wanted, min(before or TOP, _upper(wanted)), limit)
     while True:
         try:
-            row = next(looking)
+            row = next(rows)
         except StopIteration as stop:
             return Found(_summaries(conn, found), stop.value)
         if wanted.fits_text(row.subject, row.last_error):
@@ -150,65 +149,65 @@ def find(conn: Connection, wanted: Filter, *, limit: int, before: PageKey | None
 
 
 def bounds(wanted: Filter) -> dict[str, Any]:
-    """What IN_RANGE is filled with for all of a filter's time."""
+    """The parameters of IN_RANGE for the whole time range of a filter."""
     return _range(wanted.since, _upper(wanted))
 
 
-def _look(conn: Connection, wanted: Filter, before: PageKey, limit: int) -> Generator[Row[Any], None, PageKey | None]:
-    """The rows that fit but for their text; where it stopped looking, None when it has seen all."""
+def _scan(conn: Connection, wanted: Filter, before: PageKey, limit: int) -> Generator[Row[Any], None, PageKey | None]:
+    """Yield the rows that match but for their text; return where the scan stopped, None at the end."""
     if wanted.overdue_before is not None:
         some = _overdue.run(conn, overdue_before=wanted.overdue_before, most=FEW + 1)
         if len(some) <= FEW:
             found = _within(wanted, before, some)
             for at in range(0, len(found), _STEP):
-                yield from _by_places(conn, wanted, found[at : at + _STEP])
+                yield from _at_positions(conn, wanted, found[at : at + _STEP])
             return None
     asked = terms.terms_of(wanted)
     is_rare = bool(wanted.statuses) and Status.DELIVERED not in wanted.statuses
-    looked = 0.0
+    scanned = 0.0
     if is_rare or not asked:
         most = FEW if asked else SCAN_MAX
         step = limit + 1 if _is_plain(wanted, is_rare) else _STEP
-        looked, end = yield from _walk(conn, wanted, before, wanted.since, most, is_rare=is_rare, step=step)
+        scanned, end = yield from _scan_by(conn, wanted, before, wanted.since, most, is_rare=is_rare, step=step)
         if end is None or not asked:
             return end
         before = end
     indexed = terms.behind_since(conn)
     if indexed is not None and before > (indexed, ""):
         since = max(indexed, wanted.since) if wanted.since else indexed
-        more, end = yield from _walk(conn, wanted, before, since, SCAN_MAX - looked, is_rare=False, step=_STEP_MAX)
-        looked += more
+        more, end = yield from _scan_by(conn, wanted, before, since, SCAN_MAX - scanned, is_rare=False, step=_STEP_MAX)
+        scanned += more
         if end is not None:
             return end
         before = (indexed, _FIRST_ID)
-    return (yield from _by_terms(conn, wanted, asked, before, SCAN_MAX - looked, limit))
+    return (yield from _by_terms(conn, wanted, asked, before, SCAN_MAX - scanned, limit))
 
 
-def _walk(
+def _scan_by(
     conn: Connection, wanted: Filter, before: PageKey, since: datetime | None, most: float, *, is_rare: bool, step: int
 ) -> Generator[Row[Any], None, tuple[float, PageKey | None]]:
-    """How many rows it looked at, as they count, and where it stopped, None when it has seen all."""
-    way = _way(wanted, is_rare)
-    statement, ending = _walks[way]
-    left_out_per_row = 1 if way == _SOME else _LEFT_OUT_PER_ROW
-    looked, walked = 0.0, 0
-    while looked < most:
-        # As many as would reach the end if they are like those before.
-        step = min(step, math.ceil((most - looked) * (walked / looked if walked else 1)))
+    """Return the weighted number of scanned rows and where the scan stopped, None at the end."""
+    index = _index_for(wanted, is_rare)
+    statement, ending = _statements[index]
+    left_out_per_row = 1 if index == _SOME else _LEFT_OUT_PER_ROW
+    scanned, walked = 0.0, 0
+    while scanned < most:
+        # As many as reach the limit at the rate so far.
+        step = min(step, math.ceil((most - scanned) * (walked / scanned if walked else 1)))
         part = _bounds(wanted, since, before, is_rare) | {"step": step}
-        rows = statement.run(conn, **part, **_judgement(wanted))
+        rows = statement.run(conn, **part, **_conditions(wanted))
         yield from rows
         last = rows[-1:] if len(rows) == step else ending.run(conn, **part)
         if not last:
-            return looked + len(rows), None
-        looked += len(rows) + (step - len(rows)) / left_out_per_row
+            return scanned + len(rows), None
+        scanned += len(rows) + (step - len(rows)) / left_out_per_row
         walked += step
         before = (last[0].created_at, last[0].notification_id)
         step = min(4 * step, _STEP_MAX)
-    return looked, before
+    return scanned, before
 
 
-def _way(wanted: Filter, is_rare: bool) -> tuple[Status, ...]:
+def _index_for(wanted: Filter, is_rare: bool) -> tuple[Status, ...]:
     if not is_rare:
         return ()
     return wanted.statuses if len(wanted.statuses) == 1 else _SOME
@@ -217,32 +216,32 @@ def _way(wanted: Filter, is_rare: bool) -> tuple[Status, ...]:
 def _by_terms(
     conn: Connection, wanted: Filter, asked: list[str], before: PageKey, most: float, limit: int
 ) -> Generator[Row[Any], None, PageKey | None]:
-    looked = 0.0
+    scanned = 0.0
     step = _STEP if wanted.statuses or wanted.error_key else limit + 1
     for some in places(conn, asked, wanted.since, before):
-        if looked >= most:
+        if scanned >= most:
             return before
         for at in range(0, len(some.found), step):
-            if looked >= most:
+            if scanned >= most:
                 return before
             found = some.found[at : at + step]
-            yield from _by_places(conn, wanted, found)
-            looked += len(found)
+            yield from _at_positions(conn, wanted, found)
+            scanned += len(found)
             before = found[-1]
         before = some.end
-        looked += some.read / _PLACES_PER_ROW
+        scanned += some.read / _PLACES_PER_ROW
     return None
 
 
-def _by_places(conn: Connection, wanted: Filter, found: Sequence[PageKey]) -> Iterator[Row[Any]]:
-    """Those of these rows that fit, in the order of their places."""
+def _at_positions(conn: Connection, wanted: Filter, found: Sequence[PageKey]) -> Iterator[Row[Any]]:
+    """The rows at these positions that match, in order."""
     ids = [notification_id for _, notification_id in found]
-    rows = {row.notification_id: row for row in _these.run(conn, ids=ids, **_judgement(wanted))}
+    rows = {row.notification_id: row for row in _these.run(conn, ids=ids, **_conditions(wanted))}
     return (rows[notification_id] for notification_id in ids if notification_id in rows)
 
 
 def _within(wanted: Filter, before: PageKey, some: Sequence[Row[Any]]) -> list[PageKey]:
-    """The places of these rows before that one and since the filter's beginning, newest first."""
+    """The positions of these rows before `before` and since the filter's start, newest first."""
     found = ((row.created_at, row.notification_id) for row in some)
     return sorted((at for at in found if (wanted.since or _NEVER, "") <= at < before), reverse=True)
 
@@ -253,15 +252,15 @@ def _summaries(conn: Connection, found: list[PageKey]) -> tuple[Summary, ...]:
 
 
 def _is_plain(wanted: Filter, is_rare: bool) -> bool:
-    """Whether every row of the walk fits."""
-    has_judgement = (
+    """Whether every scanned row matches."""
+    has_conditions = (
         wanted.site or wanted.list_name or wanted.type or wanted.subject or wanted.error_key or wanted.overdue_before
     )
-    return not has_judgement and (is_rare or not wanted.statuses)
+    return not has_conditions and (is_rare or not wanted.statuses)
 
 
 def _bounds(wanted: Filter, since: datetime | None, before: PageKey, is_rare: bool) -> dict[str, Any]:
-    is_of_several = _way(wanted, is_rare) == _SOME
+    is_of_several = _index_for(wanted, is_rare) == _SOME
     some = {f"is_{status.value}": status in wanted.statuses for status in _SOME} if is_of_several else {}
     return _range(since, before) | some
 
@@ -270,7 +269,7 @@ def _range(since: datetime | None, before: PageKey) -> dict[str, Any]:
     return {"since": since or _NEVER, "at": before[0], "id": before[1]}
 
 
-def _judgement(wanted: Filter) -> dict[str, Any]:
+def _conditions(wanted: Filter) -> dict[str, Any]:
     return {
         "any_status": not wanted.statuses,
         "statuses": [status.value for status in wanted.statuses],
@@ -282,5 +281,5 @@ def _judgement(wanted: Filter) -> dict[str, Any]:
 
 
 def _upper(wanted: Filter) -> PageKey:
-    """The place before which everything arrived in time."""
+    """The upper bound of the filter's time range."""
     return (wanted.until, _FIRST_ID) if wanted.until is not None else TOP

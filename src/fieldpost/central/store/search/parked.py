@@ -1,8 +1,8 @@
-"""Counting what is parked, and what waits for a list: a number soon, rather than an exact one whatever it takes.
+"""Counts of parked notifications, and of the queue of a list: a quick bound rather than a slow exact number.
 
-The newest so many are looked at, along the partial index on what was not delivered; where there are more, the number is
-a lower bound, and says so. What waits for a list lies together in the index that claims are made by; only what is held
-does not, and is looked at like the parked.
+A count scans at most a fixed number of the newest rows, in the partial index on undelivered rows; if there are more,
+the result is marked as a lower bound. The queue of a list is contiguous in the index that claims use, except for held
+rows, which are scanned like parked ones.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from fieldpost.core.search.notification_filter import Filter
 ERRORS_MAX = 20_000
 FITTING_MAX = 50_000
 OF_LIST_MAX = 10_000
-"""So many are looked at, for each question."""
+"""How many rows each count scans."""
 TEXTS_MAX = 1_000
-"""By so many of the texts that fit some examples are looked for."""
+"""How many distinct error texts to sample for examples."""
 
 _PARKED = f"{IS_UNDELIVERED} and status = 'parked'"
 
@@ -47,12 +47,12 @@ _FITS = """
     and (cast(:type as text) is null or type = :type)
 """
 _IN_TIME = f"from notifications where {_PARKED} and {IN_RANGE}"
-# Answered by the index alone.
-_looked_at = Statement(
+# An index-only scan.
+_scanned = Statement(
     f"select count(*) as size from (select 1 as one {_IN_TIME} limit :limit) as newest", result={"size": BigInteger}
 )
 _JUDGED = "last_error, subject, terminal_at, source_site_id, list_name, type"
-# What is judged by its text is told by its text, each once.
+# Filters on a text are applied to each distinct text once.
 _fitting = Statement(
     f"""
     select case when cast(:by_error as boolean) then last_error end as error,
@@ -76,7 +76,7 @@ _newest_fitting = Statement(
     result={"notification_id": Id},
 )
 
-# The statuses are parameters, so that no database takes the index on what was not delivered for fit as well.
+# The statuses are parameters, so that the planner cannot use the index on undelivered rows instead.
 _waiting_of_list = Statement(
     "select count(*) as size from ("
     + " union all ".join(
@@ -92,10 +92,10 @@ _waiting_of_list = Statement(
 def _of_list(condition: str, order: str = "") -> Statement:
     return Statement(
         f"""
-        select count(*) as looked, count(case when list_name = :list_name then 1 end) as size
+        select count(*) as scanned, count(case when list_name = :list_name then 1 end) as size
         from (select list_name from notifications where {condition} {order} limit :limit) as those
         """,
-        result={"looked": BigInteger, "size": BigInteger},
+        result={"scanned": BigInteger, "size": BigInteger},
     )
 
 
@@ -105,7 +105,7 @@ _parked_of_list = _of_list(_PARKED, NEWEST_FIRST)
 
 @dataclass(frozen=True, slots=True)
 class ParkedError:
-    """One text of an error, and the parked notifications that have it."""
+    """An error text, and the parked notifications with this error."""
 
     error: str
     count: int
@@ -116,14 +116,14 @@ class ParkedError:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """So many, or so many at least where not all were looked at."""
+    """A count; a lower bound unless `is_whole`."""
 
     count: int
     is_whole: bool
 
 
 def errors(conn: Connection) -> tuple[list[ParkedError], bool]:
-    """The errors of the newest ERRORS_MAX parked notifications, and whether these are all."""
+    """The errors of the newest ERRORS_MAX parked notifications, and whether there are no more of them."""
     found = [
         ParkedError(row.last_error, row.size, row.first_at, row.last_at, row.notification_id)
         for row in _errors.run(conn, limit=ERRORS_MAX)
@@ -132,7 +132,7 @@ def errors(conn: Connection) -> tuple[list[ParkedError], bool]:
 
 
 def fitting(conn: Connection, wanted: Filter, as_of: datetime, newest: int) -> tuple[Counted, list[str]]:
-    """How many parked notifications fit, without those that parked later than this, and the ids of the newest few."""
+    """Count the matching notifications parked up to `as_of`; with the ids of the newest ones."""
     asked: dict[str, Any] = {
         **bounds(wanted),
         "as_of": as_of,
@@ -143,9 +143,9 @@ def fitting(conn: Connection, wanted: Filter, as_of: datetime, newest: int) -> t
         "by_subject": wanted.subject is not None,
         "limit": FITTING_MAX,
     }
-    looked_at = _looked_at.run(conn, **bounds(wanted), limit=FITTING_MAX)[0].size
+    scanned = _scanned.run(conn, **bounds(wanted), limit=FITTING_MAX)[0].size
     found = [row for row in _fitting.run(conn, **asked) if wanted.fits_text(row.subject or "", row.error)]
-    counted = Counted(sum(row.size for row in found), looked_at < FITTING_MAX)
+    counted = Counted(sum(row.size for row in found), scanned < FITTING_MAX)
     if not found:
         return counted, []
     asked["errors"] = list({row.error for row in found[:TEXTS_MAX]})
@@ -154,10 +154,10 @@ def fitting(conn: Connection, wanted: Filter, as_of: datetime, newest: int) -> t
 
 
 def of_list(conn: Connection, list_name: str) -> tuple[Counted, Counted]:
-    """How many wait for this list, and how many of its are parked."""
+    """The size of the queue of this list, and the number of its parked notifications."""
     key = list_key(list_name)
     claimable = _waiting_of_list.run(conn, key=key, pending="pending", retrying="retrying", limit=OF_LIST_MAX)[0].size
     held = _held_of_list.run(conn, list_name=list_name, limit=OF_LIST_MAX)[0]
     parked = _parked_of_list.run(conn, list_name=list_name, limit=OF_LIST_MAX)[0]
-    is_whole = claimable < OF_LIST_MAX and held.looked < OF_LIST_MAX
-    return Counted(claimable + held.size, is_whole), Counted(parked.size, parked.looked < OF_LIST_MAX)
+    is_whole = claimable < OF_LIST_MAX and held.scanned < OF_LIST_MAX
+    return Counted(claimable + held.size, is_whole), Counted(parked.size, parked.scanned < OF_LIST_MAX)

@@ -1,9 +1,9 @@
-"""Reading the places of terms, newest first: see terms.py for what they are.
+"""Reading the places of terms, newest first (see terms.py).
 
-Days are looked at in windows, the newest first and alone, so that a common term costs no look at a year of days. On
-each day the rarest term is read, and only where all terms have places on that day. What the other terms leave of them
-is found out without a row, as far as that is cheap: where both are many, chunk against chunk; where both are few, day
-against day. Where the rarest is rare and another is not, whoever asks judges the few rows for the rest.
+Days are read in windows, the newest day on its own first, so that a common term does not cost a read of a whole year.
+On each day that has all terms the rarest term is read. Its places are intersected with those of the other terms where
+that is cheap: chunk by chunk if both are many, day by day if both are few. If the rarest term is rare and another is
+not, the caller checks the few rows for the other term.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,12 +19,12 @@ from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.times import to_microseconds
 
 _CHUNKS_FIRST, _CHUNKS_MAX = 4, 64
-"""How many chunks are read at a time: few at first, since the newest are often enough."""
+"""How many chunks are read at a time: few at first, since the newest are often sufficient."""
 _CHUNKS_COUNTED = 8
 _FEW = 256
-"""Days with fewer places together are read at once."""
+"""Days with fewer places than this in total are read together."""
 _WINDOWS = (1, 7, 30, 100_000)
-"""So many days are looked at together."""
+"""The numbers of days per window."""
 _ALL = 1_000_000
 _TOP = b"\x7f" * PACKED.size
 """Later than any place."""
@@ -33,7 +33,7 @@ _days = Statement(
     "select (select min(day) from search_terms) as first, (select max(day) from search_terms) as last",
     result={"first": Integer, "last": Integer},
 )
-# How many places a term has on a day, counted no further than to know that they are many.
+# The number of places of a term on a day, counted up to a few chunks.
 _sizes = Statement(
     f"""
     select u.day, u.term, (
@@ -67,12 +67,12 @@ _chunks_of_days = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Some of the places that were asked for, newest first, and how many were read to find them."""
+    """A part of the result, newest first, and how many places were read for it."""
 
     found: list[PageKey]
     read: int
     end: PageKey
-    """No place newer than this one is left out."""
+    """All places down to this one were read."""
 
 
 def places(conn: Connection, terms: Sequence[str], since: datetime | None, before: PageKey) -> Iterator[Places]:
@@ -101,7 +101,7 @@ _Read = tuple[list[bytes], int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class _Day:
-    """A day that has all terms: its rarest, how many places that has, and the others with theirs."""
+    """A day that has all terms: the rarest with its number of places, and the others with theirs."""
 
     day: int
     term: str
@@ -110,8 +110,8 @@ class _Day:
 
 
 def _days_with(conn: Connection, days: Iterable[int], seen: dict[str, int]) -> list[_Day]:
-    """The days that have all terms, newest first. `seen` holds the terms with how much was seen of them so far: the
-    rarest is asked for first, and the others only on the days that it leaves."""
+    """The days that have all terms, newest first. `seen` counts the places of each term so far: the rarest term is
+    queried first, and the others only for its days."""
     sizes: dict[int, dict[str, int]] = {day: {} for day in days}
     for term in sorted(seen, key=seen.__getitem__):
         found = {row.day: row.size for row in _sizes.run(conn, [(day, term) for day in sizes]) if row.size}
@@ -128,7 +128,7 @@ def _day_with(day: int, sizes: dict[str, int]) -> _Day:
 
 
 def _together(days: Iterable[_Day]) -> Iterator[list[_Day]]:
-    """Days with few places together, those with many alone."""
+    """Groups of days with few places; a day with many is its own group."""
     few: list[_Day] = []
     for day in days:
         if few and sum(one.size for one in few) + day.size >= _FEW:
@@ -157,7 +157,7 @@ def _of_many(conn: Connection, day: _Day, low: bytes, high: bytes) -> Iterator[_
 
 
 def _of_few(conn: Connection, days: Sequence[_Day], low: bytes, high: bytes) -> Iterator[_Read]:
-    """The places of these days' rarest terms, less those that another rare term has not."""
+    """The places of these days' rarest terms, without those that another rare term lacks."""
     excluding: list[tuple[set[int], set[bytes]]] = []
     count = 0
     for term in {other for day in days for other in day.others}:
@@ -182,7 +182,7 @@ def _read(conn: Connection, pairs: Sequence[tuple[int, str]], low: bytes, high: 
     while True:
         wanted: dict[str, Any] = {"since": low, "newest": newest, "sweep": sweep, "before": high, "limit": limit}
         if len(pairs) == 1:
-            # Only so does a database walk the index from where it is told, however many chunks the day has.
+            # Only this form makes a database start in the index at the given chunk.
             chunks = _chunks_of_day.run(conn, day=pairs[0][0], term=pairs[0][1], **wanted)
         else:
             chunks = _chunks_of_days.run(conn, pairs, **wanted)
@@ -190,7 +190,7 @@ def _read(conn: Connection, pairs: Sequence[tuple[int, str]], low: bytes, high: 
         is_last = len(chunks) < limit
         if chunks:
             newest, sweep = bytes(chunks[-1].newest), chunks[-1].sweep
-        # What is older than the last chunk read may stand between places of the next.
+        # Places older than the last chunk read may belong between places of the next one.
         known = sorted((p for p in waiting if low <= p < high and (is_last or p >= newest)), reverse=True)
         if known:
             yield known, len(known), known[-1]

@@ -1,16 +1,17 @@
-"""What notifications are found by: each word of the subject, the site, the list and the type is a *term*.
+"""The search index of notifications. Terms are the tokens of the subject, the site, the list and the type.
 
-Theory of operation. A term has *places*: the moment of arrival and the id of each notification that has it, packed into
-24 bytes that sort like the pair. Places stand in chunks, newest first, one row of `search_terms` each, by day and term.
+Theory of operation. A term has *places* (postings): arrival time and id of each notification with this term, packed
+into 24 bytes that sort like the pair. Places are stored in chunks, newest first, each a row of `search_terms`, by day
+and term.
 
-Writing the terms with each arrival would cost a third of ingest's speed, so arrivals only leave one line for all that
-came together (`search_backlog`), in their own transaction; `index` works such lines off many at a time, which also
-makes few large chunks of many small ones. A search looks into the terms for what was indexed and walks the rows
-themselves for what was not (`behind_since`), so it never misses what has just arrived.
+Writing terms with each arrival would cost a third of the speed of ingest. So the transaction of an arrival only adds
+one row per batch to `search_backlog`; `index` processes many batches at a time, which also makes a few large chunks
+instead of many small ones. A search uses the terms for indexed rows and scans the rows themselves for the backlog
+(`behind_since`), so it finds notifications that have just arrived.
 
-The day comes first in the key: the index grows at its end, as the rows do, instead of everywhere; and days whose
-notifications were all purged are cut off at the other end (`purge`). A place whose notification is gone finds nothing.
-Chunks of different sweeps may overlap in time; a place that stands twice counts once.
+The day comes first in the key: the index grows at its end, like the table, instead of everywhere, and days without
+notifications are deleted at the other end (`purge`). The place of a purged notification finds no row. Chunks of
+different sweeps may overlap in time; a place that occurs twice counts once.
 """
 
 import struct
@@ -31,14 +32,14 @@ from fieldpost.core.times import from_microseconds, to_microseconds
 
 PACKED = struct.Struct(">Q16s")
 CHUNK_PLACES = 64
-"""So that a chunk stays within a page of PostgreSQL, uncompressed."""
+"""A chunk fits in a page of PostgreSQL, uncompressed."""
 _BATCHES = 1000
 DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What was not indexed yet."""
+    """The rows that are not indexed yet."""
 
     count: int
     since: datetime | None
@@ -71,7 +72,7 @@ _arrived = Statement(
         "subject": Text,
     },
 )
-_worked_off = Statement("delete from search_backlog where notification_id {any:ids}", lists={"ids": "id"})
+_delete_batches = Statement("delete from search_backlog where notification_id {any:ids}", lists={"ids": "id"})
 
 _CHUNK: Mapping[str, ParameterKind] = {
     "day": "int",
@@ -107,7 +108,7 @@ _empty_days = Statement(
     """,
     result={"day": Integer},
 )
-_forget = Statement(
+_delete_chunks = Statement(
     """
     delete from search_terms where (day, term, newest, sweep) in (
         select day, term, newest, sweep from search_terms where day = :day limit :limit
@@ -117,19 +118,19 @@ _forget = Statement(
 
 
 def backlog(conn: Connection, limit: int = _BATCHES) -> Backlog:
-    """How many arrivals were not indexed yet, counted in no more than so many batches, and since when."""
+    """The number of rows that are not indexed yet, counted in at most `limit` batches, and the time of the oldest."""
     found = _backlog.run(conn, limit=limit)[0]
     return Backlog(found.size, found.since)
 
 
 def behind_since(conn: Connection) -> datetime | None:
-    """All that arrived before this moment is indexed; None when all is."""
+    """All rows that arrived before this time are indexed; None when all rows are."""
     since: datetime | None = _behind.run(conn)[0].since
     return since
 
 
 def index(conn: Connection, rows_max: int, sweep: int) -> int:
-    """Index the oldest of the backlog, at most so many rows or one batch; how many. `sweep` is any fresh number."""
+    """Index the oldest batches, up to `rows_max` rows or one batch; how many rows. `sweep` is a new number."""
     batches: list[Row[Any]] = []
     count = 0
     for batch in _oldest_batches.run(conn, limit=_BATCHES):
@@ -141,22 +142,22 @@ def index(conn: Connection, rows_max: int, sweep: int) -> int:
         return 0
     arrived = _arrived.run(conn, moments=list({batch.created_at for batch in batches}))
     _add(conn, _chunks_of(arrived, sweep))
-    _worked_off.run(conn, ids=[batch.notification_id for batch in batches])
+    _delete_batches.run(conn, ids=[batch.notification_id for batch in batches])
     return count
 
 
 def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
-    """Remove chunks of days that have no notification any more, at most so many."""
+    """Delete chunks of days without notifications, at most `limit`."""
     count = 0
     for row in _empty_days.run(conn):
         if count >= span.limit:
             break
-        count += len(_forget.run(conn, day=row.day, limit=span.limit - count))
+        count += len(_delete_chunks.run(conn, day=row.day, limit=span.limit - count))
     return PurgedBatch(count, span.after if count >= span.limit else None)
 
 
 def terms_of(wanted: Filter) -> list[str]:
-    """The terms that everything this filter finds must have, what is mostly rarest first."""
+    """The terms that every match of this filter has, the usually rarest first."""
     named = (("s", wanted.site), ("l", wanted.list_name), ("t", wanted.type))
     return [f"w:{word}" for word in wanted.words] + [f"{kind}:{name}" for kind, name in named if name is not None]
 
