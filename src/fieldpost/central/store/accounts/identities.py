@@ -1,4 +1,4 @@
-"""Who may come in: operators, and the tokens of people, programs and sites."""
+"""Users, and the tokens of users, programs and sites."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ _tokens = Statement(
     result={column.name: column.type for column in _TOKEN_COLUMNS},
 )
 _OPERATOR_COLUMNS = [users.c[name] for name in UserRecord.__dataclass_fields__]
-# One statement, since every request of a person begins with it.
+# One statement, since every request of a user starts with it.
 _bearer = (
     select(*_TOKEN_COLUMNS, *_OPERATOR_COLUMNS)
     .join_from(tokens, users, users.c.name == tokens.c.owner)
@@ -97,19 +97,19 @@ def get_token(conn: Connection, kind: str, prefix: str) -> TokenRecord | None:
 
 
 def get_tokens(conn: Connection, kind: str, prefixes: Sequence[str]) -> dict[str, TokenRecord]:
-    """Those of these tokens that there are, by prefix."""
+    """The existing ones of these tokens, by prefix."""
     return {row.prefix: TokenRecord(**row._mapping) for row in _tokens.run(conn, kind=kind, prefixes=list(prefixes))}
 
 
 def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, UserRecord] | None:
-    """A token of a person's, with the person as he is now."""
+    """A token of a user, with the user's current record."""
     row = conn.execute(_bearer, {"kind": kind, "prefix": prefix}).first()
     count = len(_TOKEN_COLUMNS)
     return (TokenRecord(*row[:count]), UserRecord(*row[count:])) if row else None
 
 
 def live_tokens(conn: Connection, kind: str, now: datetime, owner: str | None = None) -> list[TokenRecord]:
-    """Tokens that are neither revoked nor past their end, the newest first; one person's, or everybody's."""
+    """Tokens that are neither revoked nor expired, newest first; of one owner, or of all."""
     query = select(*_TOKEN_COLUMNS).where(
         tokens.c.kind == kind,
         tokens.c.revoked_at.is_(None),
@@ -130,7 +130,7 @@ def revoke_token(conn: Connection, kind: str, prefix: str, now: datetime) -> boo
 
 
 def revoke_all(conn: Connection, kind: str, owner: str, now: datetime, but: str | None = None) -> int:
-    """All live tokens of this kind and owner, but for one; how many that were."""
+    """Revoke all live tokens of this kind and owner, except one; how many."""
     conditions = [tokens.c.kind == kind, tokens.c.owner == owner]
     if but is not None:
         conditions.append(tokens.c.prefix != but)
@@ -138,7 +138,7 @@ def revoke_all(conn: Connection, kind: str, owner: str, now: datetime, but: str 
 
 
 def purge_sessions(conn: Connection, span: PurgeRange) -> PurgedBatch:
-    """Delete sessions whose time was up before the cutoff."""
+    """Delete sessions that expired before the cutoff."""
     old = (
         select(tokens.c.prefix)
         .where(tokens.c.kind == "session", tokens.c.expires_at < span.cutoff)
@@ -186,13 +186,13 @@ def all_users(conn: Connection) -> list[UserRecord]:
 
 
 def lock_admins(conn: Connection) -> list[str]:
-    """The administrators who may act, held until the transaction ends: two who remove each other come one by one."""
+    """The enabled administrators, locked until the transaction ends, so that two cannot remove each other."""
     query = select(users.c.name).where(users.c.role == "admin", users.c.disabled_at.is_(None))
     return list(conn.execute(query.order_by(users.c.name).with_for_update()).scalars())
 
 
 def change_user(conn: Connection, name: str, version: int, values: Mapping[str, Any]) -> bool:
-    """Compare-and-set: False when the account is not as it was seen."""
+    """Compare-and-set: False if the user has changed since this version."""
     changed = update(users).where(users.c.name == name, users.c.version == version)
     return conn.execute(changed.values(**values, version=version + 1)).rowcount == 1
 
@@ -202,7 +202,7 @@ def remove_user(conn: Connection, name: str) -> bool:
 
 
 def set_password(conn: Connection, name: str, password_hash: str, *, seen: str | None = None) -> bool:
-    """A new password; with `seen` only in the place of that one."""
+    """Set the password; with `seen` only if that is still the present hash."""
     changed = update(users).where(users.c.name == name)
     if seen is not None:
         changed = changed.where(users.c.password_hash == seen)

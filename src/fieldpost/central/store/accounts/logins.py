@@ -1,4 +1,4 @@
-"""One-time links, and what wrong logins have cost: shared by all nodes, so that no node is a way around another."""
+"""One-time login links, and the delays after failed logins, which all nodes share."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class LinkRecord:
 
 _LINK_COLUMNS = [login_links.c[name] for name in LinkRecord.__dataclass_fields__]
 
-# The row is there before it is locked, so that the first two attempts at a name queue up like all later ones.
+# Insert the row before locking it, so that the first two attempts at a name are serialized like all later ones.
 _ensure = Statement(
     """
     insert into login_delays (key, failures, failed_at, free_at)
@@ -57,9 +57,9 @@ LINKS = DatedTable("login_links", "expires_at")
 
 
 def charge(conn: Connection, patience: Mapping[str, Patience], now: datetime) -> timedelta:
-    """Count a login as failed, before anybody looks at its password, unless one of the keys has to wait: then how long.
+    """Count a login as failed before its password is checked; or, if one of the keys has to wait, return how long.
 
-    Counted first, and given back when it succeeds: however many come at once, none is tried without being counted.
+    A successful login is given back afterwards: so even of many simultaneous attempts none is tried uncounted.
     """
     _ensure.run(conn, [(key,) for key in patience], now=now)
     tallies = _locked(conn, patience)
@@ -71,14 +71,14 @@ def charge(conn: Connection, patience: Mapping[str, Patience], now: datetime) ->
 
 
 def succeeded(conn: Connection, account: str, others: list[str], now: datetime) -> None:
-    """The account's failures are forgotten; of the others this one attempt is taken back, and no more: whoever has an
-    account must not be able to clear the address from which he tries those of others."""
+    """Clear the failures of the account, and give back one attempt of the other keys. No more than one: a user must not
+    be able to clear an address from which they try other accounts."""
     _forget.run(conn, key=account)
     _write(conn, {key: given_back(tally, now) for key, tally in _locked(conn, others).items()})
 
 
 def add_link(conn: Connection, link: LinkRecord) -> None:
-    """In the place of any that the person had."""
+    """Add a link; it replaces any earlier link of the user."""
     end_links(conn, link.user_name, link.created_at)
     conn.execute(insert(login_links).values({name: getattr(link, name) for name in LinkRecord.__dataclass_fields__}))
 
@@ -89,7 +89,7 @@ def get_link(conn: Connection, prefix: str) -> LinkRecord | None:
 
 
 def use_link(conn: Connection, prefix: str, now: datetime) -> bool:
-    """Once: False for all who come after the first, or too late."""
+    """Use the link once; False if it was used already or has expired."""
     used = update(login_links).where(
         login_links.c.prefix == prefix, login_links.c.ended_at.is_(None), login_links.c.expires_at > now
     )
@@ -102,7 +102,7 @@ def end_links(conn: Connection, user_name: str, now: datetime) -> None:
 
 
 def has_link(conn: Connection, now: datetime) -> bool:
-    """Whether there is a link that somebody could still use."""
+    """Whether a usable link exists."""
     live = select(login_links.c.prefix).where(login_links.c.ended_at.is_(None), login_links.c.expires_at > now)
     return conn.execute(live.limit(1)).first() is not None
 

@@ -1,10 +1,9 @@
-"""Small questions and notes of many callers, put to the store in sets.
+"""Batching of small reads and writes from many callers.
 
-Theory of operation. When a thousand sites come back at once, each wants its token looked up, its report kept, its
-mirror asked after. A transaction for each would stand in line for the store's few connections for longer than a site
-waits. Here, whoever comes while a set is under way joins the next one. Whoever is alone goes at once, so that it costs
-nothing where little happens; and what is done for a caller began after he came, so that no answer is older than its
-question.
+Theory of operation. When a thousand sites reconnect at once, each needs a token lookup, a stored report, a read of its
+mirror. One transaction each would queue for the store's few connections for longer than a site waits. Here, calls that
+arrive while a batch runs form the next batch. A single call runs at once, so batching costs nothing at low load. A
+batch starts after all its calls have arrived, so that no result is older than its call.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ SET_MAX = 500
 
 
 class Batcher(Generic[K, T]):
-    """`do` is given all that wait, in the order in which they came, and answers each in its place."""
+    """`do` gets the waiting items in order of arrival, and returns one result for each, in the same order."""
 
     def __init__(self, do: Callable[[Sequence[K]], Awaitable[Sequence[T]]], set_max: int = SET_MAX) -> None:
         self._do = do
@@ -28,12 +27,12 @@ class Batcher(Generic[K, T]):
         self._waiting: list[tuple[K, asyncio.Future[T]]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def submit(self, what: K) -> T:
-        """What `do` says of this one, done together with whatever else waits."""
+    async def submit(self, item: K) -> T:
+        """The result of `do` for this item, run in a batch with the other waiting ones."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((what, answer))
+        self._waiting.append((item, answer))
         if self._running is None:
-            self._running = asyncio.create_task(self._run(), name="together")
+            self._running = asyncio.create_task(self._run(), name="batcher")
         return await answer
 
     async def _run(self) -> None:
@@ -44,7 +43,7 @@ class Batcher(Generic[K, T]):
                 await self._answer([pair for pair in taken if not pair[1].done()])
         finally:
             self._running = None
-            # Only when this task was cancelled is anybody left.
+            # Items are left only if this task was cancelled.
             for _, answer in self._waiting:
                 answer.cancel()
             self._waiting.clear()
@@ -53,7 +52,7 @@ class Batcher(Generic[K, T]):
         if not taken:
             return
         try:
-            results = await self._do([what for what, _ in taken])
+            results = await self._do([item for item, _ in taken])
         except Unavailable as error:
             for _, answer in taken:
                 _fail(answer, Unavailable(error.code, error.message, hint=error.hint))
@@ -61,7 +60,7 @@ class Batcher(Generic[K, T]):
             if len(taken) == 1:
                 _fail(taken[0][1], error)
                 return
-            # One of them may spoil it for the others: each for itself.
+            # One bad item must not fail the others: run each on its own.
             for pair in taken:
                 await self._answer([pair])
         except BaseException:

@@ -7,7 +7,7 @@ and by `json_each` on SQLite. The text of a statement holds these marks, filled 
     {now}               the database's clock on PostgreSQL unless a time was given, the given time on SQLite
     {now+lease_s}       the same, a number of seconds (the parameter lease_s) later
     {any:keys}          a list given as one parameter: `= any(...)` or `in (select value from json_each(...))`
-    {locked}            `for update skip locked`, or nothing on SQLite, whose one writer is alone anyway
+    {locked}            `for update skip locked`; nothing on SQLite, which has a single writer
 """
 
 import json
@@ -59,12 +59,12 @@ class Statement:
     def run(
         self, conn: Connection, rows: Sequence[Sequence[Any]] = (), *, now: datetime | None = None, **params: Any
     ) -> Sequence[Row[Any]]:
-        """The rows that came back; none for a statement that returns none."""
+        """Run the statement; the rows that it returns, if any."""
         result = self._execute(conn, rows, now, params)
         return result.fetchall() if result.returns_rows else []
 
     def each(self, conn: Connection, *, now: datetime | None = None, **params: Any) -> Generator[Row[Any], None, None]:
-        """The rows one by one, as SQLite finds them: what is not asked for any more is not looked for."""
+        """The rows one by one, as SQLite finds them: a caller that stops early ends the search."""
         result = self._execute(conn, (), now, params)
         try:
             yield from result

@@ -1,4 +1,4 @@
-"""Marks of change: what differs when something a person may be looking at has changed. A hint, and cheap to ask for."""
+"""Change tokens: texts that differ when the data on a page may have changed. A hint, and cheap to query."""
 
 from collections.abc import Mapping
 
@@ -30,8 +30,5 @@ _TOPICS: Mapping[str, Statement] = {"notifications": _notifications, "sites": _s
 
 
 def marks(conn: Connection) -> dict[str, str]:
-    """The mark of each topic; another text means that something changed.
-
-    Whatever people do leaves an audit entry, and shows in the mark of the notifications.
-    """
+    """The token of each topic. Every action of a user adds an audit entry, which changes the notifications' token."""
     return {topic: repr(tuple(statement.run(conn)[0])) for topic, statement in _TOPICS.items()}

@@ -1,8 +1,8 @@
-"""The KPIs of `core.kpi` as SQL, per source site; those of all sites together are folded from them.
+"""The KPIs of `core.kpi` as SQL, per source site; the totals are derived from them.
 
-What is read lies in partial indexes on live, parked and terminal rows, and it is never grouped over history: the cost
-follows what waits now and what was delivered within the window, not the size of the table. Terminal rows
-stand in the index by the time they became terminal, which for a delivered one is when it was delivered.
+The queries read partial indexes on live, parked and terminal rows and never group over history: the cost depends on
+the queue and on the deliveries within the window, not on the size of the table. The index of terminal rows is ordered
+by the time they became terminal, which for a delivered row is its delivery.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from fieldpost.core.kpi import NOTHING, Snapshot, Thresholds
 from fieldpost.core.notification import Status
 
 COUNT_MAX = 10_000
-"""So many of a status are counted at most: nobody reads more digits than that, and a year of history has millions."""
+"""The limit of a count per status: a year of history has millions of rows, and nobody reads that many digits."""
 
 _COUNTS = """source_site_id as site, count(*) as queue_depth,
     count(case when created_at < :stuck_before then 1 end) as stuck, min(created_at) as oldest_at"""
 
-# The lease stands in no index, so that claims write to none: whether a row is overdue is seen in the row itself. SQLite
-# walks the index once and looks only at rows that seem overdue; PostgreSQL would look at all of them then.
+# No index has the lease, so that a claim updates none: the row itself shows whether it is overdue. SQLite scans the
+# index once and reads only rows that may be overdue; PostgreSQL would read all rows with that query.
 _waiting = Statement(
     f"""
     select waiting.*, coalesce(late.overdue, 0) as overdue
@@ -63,7 +63,7 @@ _delivered = Statement(
     result={"site": Text, "delivered_last_interval": BigInteger},
 )
 
-# Each in the one index that holds it; the words of the index's condition stand there, so that it is known to fit.
+# Each status in its own index, whose condition is repeated literally, so that the planner uses it.
 _by_status = Statement(
     " union all ".join(
         f"select '{status.value}' as status, count(*) as size from (select 1 from notifications"
@@ -76,7 +76,7 @@ _by_status = Statement(
 
 
 def snapshot(conn: Connection, by: Thresholds, *, now: datetime | None) -> Snapshot:
-    """All KPIs of all sites, those of known sites without rows included, at one moment."""
+    """All KPIs of all sites at one time, including known sites without rows."""
     as_of = database_time(conn, now)
     found: dict[str, dict[str, float]] = {
         site: dict(NOTHING) for site in conn.execute(select(sites.c.site_name)).scalars()
@@ -98,5 +98,5 @@ def snapshot(conn: Connection, by: Thresholds, *, now: datetime | None) -> Snaps
 
 
 def count_by_status(conn: Connection) -> Mapping[Status, int]:
-    """How many notifications stand in each status, those without any included; none is counted beyond COUNT_MAX."""
+    """The number of notifications in each status, counted up to COUNT_MAX."""
     return {Status(row.status): row.size for row in _by_status.run(conn)}

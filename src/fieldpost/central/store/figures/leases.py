@@ -1,4 +1,4 @@
-"""Leases of the whole centre: which node does what only one should do, until when, by the database's clock."""
+"""Leases: which node does the work that only one node should do, and until when, by the database's clock."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ class Lease:
 
 _RESULT = {"name": Text, "owner": Text, "lease_until": Moment, "token": BigInteger}
 
-# Compare-and-set in one statement: only the owner, or anybody once it has run out, gets it.
+# Compare-and-set in one statement: the owner renews the lease, any other node takes it once it has expired.
 _take = Statement(
     """
     insert into leases (name, owner, lease_until, token) values (:name, :owner, {now+lease_s}, 1)
@@ -39,18 +39,18 @@ _all = Statement("select name, owner, lease_until, token from leases order by na
 
 
 def take(conn: Connection, name: str, owner: str, *, lease_s: float, now: datetime | None) -> Lease | None:
-    """The lease, taken or renewed for this owner; None while it is another's."""
+    """Take or renew the lease for this owner; None while another owner has it."""
     found = _take.run(conn, name=name, owner=owner, lease_s=lease_s, now=now)
     return Lease(**found[0]._mapping) if found else None
 
 
 def release(conn: Connection, name: str, owner: str, *, now: datetime | None) -> None:
-    """Let it run out now, if it is this owner's."""
+    """End the lease now, if this owner has it."""
     _release.run(conn, name=name, owner=owner, now=now)
 
 
 def void_all(conn: Connection, *, now: datetime | None) -> None:
-    """Let every lease run out now: on SQLite a new process knows that no other is left to hold one."""
+    """End every lease now: on SQLite a new process knows that no other process is left."""
     _void.run(conn, now=now)
 
 

@@ -1,4 +1,4 @@
-"""Central nodes: each has a fresh id from its start to its end, and says that it lives."""
+"""Central nodes and their heartbeats; each start of a node has a new id."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,7 +43,7 @@ def stop(conn: Connection, node_id: str, *, now: datetime | None) -> None:
 
 
 def close_others(conn: Connection, node_id: str) -> None:
-    """Count all other nodes as stopped when last heard of: the embedded store has only this one."""
+    """Mark all other nodes as stopped at their last heartbeat: an embedded store has only this node."""
     _close_others.run(conn, node_id=node_id)
 
 

@@ -1,7 +1,7 @@
-"""The history of the KPIs: a row of figures for each moment, of all sites together and of each.
+"""The history of the KPIs: one row of values per sample, for all sites together and for each site.
 
-A site whose figures are all 0 gets no row, which keeps the history of many quiet sites small; at a moment that has the
-row of all sites together, a site without one had nothing. The figures are JSON, so that a new KPI needs no migration.
+A site whose values are all 0 gets no row, which keeps the history of many quiet sites small: at the time of a total, a
+site without a row had only zeros. The values are JSON, so that a new KPI needs no migration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from fieldpost.core.kpi import KPIS, KpiValues, Snapshot
 
 ALL_SITES = ""
 
-# The largest value of each stretch of time, so that a peak of a minute is still there in the picture of a month.
+# The largest value per step, so that a peak of one minute is still visible in the chart of a month.
 _history = Statement(
     """
     select min(t.taken_at) as at,
@@ -44,7 +44,7 @@ _OF_NOTIFICATIONS = tuple(kpi.name for kpi in KPIS if kpi.formula is not None)
 
 
 def _trends(largest: str) -> str:
-    """All figures in one pass over the rows of all sites together; what is older than a KPI says nothing of it."""
+    """All KPIs in one pass over the totals; samples from before a KPI existed count as 0."""
     columns = ", ".join(f"coalesce(max({largest.format(name)}), 0) as {name}" for name in _OF_NOTIFICATIONS)
     return f"select min(taken_at) as at, {columns} from samples"
 
@@ -67,7 +67,7 @@ _trends_of_all = Statement(
 
 
 def add(conn: Connection, taken_at: datetime, snapshot: Snapshot) -> bool:
-    """Keep a snapshot under this moment; False when one is kept there already."""
+    """Store a snapshot under this time; False if there is one already."""
     add_first = insert_postgresql(samples) if conn.dialect.name == "postgresql" else insert_sqlite(samples)
     first = add_first.values(_row(ALL_SITES, taken_at, snapshot.total)).on_conflict_do_nothing()
     if conn.execute(first).rowcount == 0:
@@ -81,7 +81,7 @@ def add(conn: Connection, taken_at: datetime, snapshot: Snapshot) -> bool:
 def history(
     conn: Connection, kpi: str, site: str, *, begin: datetime, end: datetime, step: timedelta
 ) -> Sequence[tuple[datetime, float]]:
-    """The values of a KPI from `begin` to before `end`, one for each step that has samples: the largest in it."""
+    """The values of a KPI from `begin` to before `end`: the largest value of each step that has samples."""
     found = _history.run(conn, kpi=kpi, site=site, begin=begin, end=end, step_s=max(int(step.total_seconds()), 1))
     return [(row.at, row.value) for row in found]
 
@@ -89,7 +89,7 @@ def history(
 def trends(
     conn: Connection, *, begin: datetime, end: datetime, step: timedelta
 ) -> Mapping[str, Sequence[tuple[datetime, float]]]:
-    """The same of every KPI of notifications, of all sites together."""
+    """`history` of every KPI of notifications, for all sites together."""
     found = _trends_of_all.run(conn, begin=begin, end=end, step_s=max(int(step.total_seconds()), 1))
     return {name: [(row.at, getattr(row, name)) for row in found] for name in _OF_NOTIFICATIONS}
 

@@ -88,7 +88,7 @@ notifications = Table(
         "source_site_id",
         where=IS_UNDELIVERED,
     ),
-    # By site, so that what waits is counted as it lies and never sorted.
+    # The site comes first, so that counting the queue by site needs no sort.
     partial_index("ix_notifications_waiting", "source_site_id", "created_at", "due_at", where=IS_WAITING),
     partial_index("ix_notifications_terminal", "terminal_at", "status", "source_site_id", where=IS_TERMINAL),
     postgresql_with={"fillfactor": "80"},

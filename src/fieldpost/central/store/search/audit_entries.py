@@ -1,18 +1,18 @@
-"""Looking through the audit log, newest first, with an end to how much is looked at.
+"""Search of the audit log, newest first, in bounded time.
 
-Theory of operation. The log has one order, by moment and id of the entry, and is walked from a place in it by the
-narrowest way that the question has:
+Theory of operation. The log has one order, by time and id of the entry, and a search scans from a position in it, in
+the narrowest index that the filter allows:
 
-    about                    what belongs to one id: the entries about it, and the acts that have it for their target
-    target, actor, acts      the small indexes of acts
-    statuses of trouble      the small index of what went wrong
+    about                    the entries about one id, and the actions that have it as their target
+    target, actor, actions   the small indexes of actions
+    statuses of failures     the small index of failures
     site                     the index by site
-    nothing of that          the entries themselves, by the index on their moment
+    no such filter           the index by time
 
-What the way does not answer is judged on each entry, in the database. A walk that meets nothing that fits could be
-long, so a search looks at SCAN_MAX entries at most: then it gives what it has found and the place where it stopped, and
-whoever asked may go on from there. Entries of one moment are sorted by id as they are met: they are few, and an index
-that holds the id too would cost every delivery more than it gives those who look.
+Other conditions are checked on each entry, in the database. A scan without matches could be long, so a search scans at
+most SCAN_MAX entries. It then returns the matches so far and the position where it stopped, and the caller may continue
+from there. Entries of one time are sorted by id as they are read: they are few, and an index with the id would cost
+every delivery more than it saves a search.
 """
 
 import re
@@ -32,9 +32,9 @@ from fieldpost.core.search.audit_filter import ACTIONS, ERRORS, AuditFilter
 from fieldpost.core.search.page_key import PageKey
 
 SCAN_MAX = 5_000
-"""How many entries one search looks at."""
+"""How many entries one search scans."""
 _STEP, _STEP_MAX = 200, 2_500
-_TROUBLE = (*ERRORS, AuditStatus.SKIPPED)
+_FAILURES = (*ERRORS, AuditStatus.SKIPPED)
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -53,20 +53,14 @@ _FITS = """
 
 
 def _arm(index: str, condition: str = "true", *, key: str = "", given: str = "") -> str:
-    """The entries of one index before a place, newest first. `given` names what its column `key` must hold.
+    """The entries of one index before a position, newest first. `given` names the parameter for its column `key`.
 
-    Column and moment are compared as one, so that no database is tempted to walk another index and judge the column on
-    each entry; nor by the id, which only parts those of one moment.
+    Column and time are compared as one row value, so that no planner scans another index and checks the column on each
+    entry. The id only orders entries of one time.
     """
-    whole, at, since = (
-        (f"({key}, occurred_at)", f"(:{given}, :at)", f"(:{given}, :since)")
-        if key
-        else (
-            "occurred_at",
-            ":at",
-            ":since",
-        )
-    )
+    whole, at, since = "occurred_at", ":at", ":since"
+    if key:
+        whole, at, since = f"({key}, occurred_at)", f"(:{given}, :at)", f"(:{given}, :since)"
     return f"""
         select {_JUDGED} from audit {{by:{index}}}
         where {condition} and {whole} <= {at} and {whole} >= {since} and (occurred_at < :at or event_id < :id)
@@ -75,7 +69,7 @@ def _arm(index: str, condition: str = "true", *, key: str = "", given: str = "")
 
 
 def _walking(*arms: str) -> Statement:
-    """One step of a walk: what fits, and in any case where the step ended."""
+    """One step of a scan: the matches, and always the position where the step ended."""
     met = arms[0] if len(arms) == 1 else " union all ".join(f"select * from ({arm}) as arm" for arm in arms)
     sql = f"""
         select event_id, occurred_at, is_fit, walked from (
@@ -93,7 +87,7 @@ def _walking(*arms: str) -> Statement:
     )
 
 
-# The conditions of partial indexes stand there in their own words: else no database knows that it may use them.
+# The conditions of partial indexes are repeated literally: otherwise no planner uses the indexes.
 _WAYS: Mapping[str, Statement] = {
     "about": _walking(
         _arm("ix_audit_correlation_id", "correlation_id = :about"),
@@ -106,8 +100,8 @@ _WAYS: Mapping[str, Statement] = {
     ),
     "target": _walking(_arm("ix_audit_action_target", IS_ACTION, key="target", given="target")),
     "actor": _walking(_arm("ix_audit_action_actor", IS_ACTION, key="actor", given="actor")),
-    "act": _walking(_arm("ix_audit_action", IS_ACTION)),
-    "trouble": _walking(_arm("ix_audit_failure", IS_FAILURE)),
+    "action": _walking(_arm("ix_audit_action", IS_ACTION)),
+    "failure": _walking(_arm("ix_audit_failure", IS_FAILURE)),
     "site": _walking(_arm("ix_audit_site", key="source_site_id", given="site")),
     "moment": _walking(_arm("ix_audit_occurred_at")),
 }
@@ -121,21 +115,21 @@ _entries = Statement(
 
 @dataclass(frozen=True, slots=True)
 class FoundEntries:
-    """Newest first. `end` is where to go on, None when there is nothing more."""
+    """Matches, newest first. `end` is the position to continue from, None at the end."""
 
     entries: tuple[AuditEntry, ...]
     end: PageKey | None
 
 
 def find(conn: Connection, wanted: AuditFilter, *, limit: int, before: PageKey | None = None) -> FoundEntries:
-    """At most so many that fit, older than `before`; fewer, with an end to go on from, when they are rare."""
+    """Up to `limit` matches older than `before`; fewer, with an `end` to continue from, when matches are rare."""
     way = _way(wanted)
     upper = (wanted.until, _FIRST_ID) if wanted.until is not None else (_EVER, _LAST_ID)
     place = upper if before is None else min(before, upper)
     judgement = _judgement(wanted) | ({"about": wanted.about, "about_text": wanted.about} if wanted.about else {})
     found: list[PageKey] = []
-    looked, step = 0, limit + 1 if _is_plain(wanted, way) else _STEP
-    while looked < SCAN_MAX:
+    scanned, step = 0, limit + 1 if _is_plain(wanted, way) else _STEP
+    while scanned < SCAN_MAX:
         rows = _WAYS[way].run(conn, since=wanted.since or _NEVER, at=place[0], id=place[1], step=step, **judgement)
         for row in rows:
             if row.is_fit:
@@ -145,7 +139,7 @@ def find(conn: Connection, wanted: AuditFilter, *, limit: int, before: PageKey |
         if not rows or rows[-1].walked < step:
             return FoundEntries(_whole(conn, found), None)
         place = rows[-1].occurred_at, rows[-1].event_id
-        looked += step
+        scanned += step
         step = min(4 * step, _STEP_MAX)
     return FoundEntries(_whole(conn, found), place)
 
@@ -160,14 +154,14 @@ def _way(wanted: AuditFilter) -> str:
     if is_act and wanted.actor is not None:
         return "actor"
     if is_act:
-        return "act"
-    if wanted.statuses and set(wanted.statuses) <= set(_TROUBLE):
-        return "trouble"
+        return "action"
+    if wanted.statuses and set(wanted.statuses) <= set(_FAILURES):
+        return "failure"
     return "moment" if wanted.site is None else "site"
 
 
 def _is_plain(wanted: AuditFilter, way: str) -> bool:
-    """Whether every entry of the way fits, so that none is looked at in vain."""
+    """Whether every scanned entry matches."""
     answered = {"site": wanted.site, "about": wanted.about}.get(way)
     given = wanted.fields().keys() - {"from", "to"}
     return not given or (answered is not None and given == {way})

@@ -1,4 +1,4 @@
-"""Bulk actions and what each came to for its notifications."""
+"""Bulk actions and their results per notification."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from fieldpost.core.search.page_key import PageKey
 
 @dataclass(frozen=True, slots=True)
 class ActRow:
-    """One notification of an act; `version` is the one seen, None for one that was not there."""
+    """One notification of a bulk action; `version` is the one seen, None if it did not exist."""
 
     position: int
     notification_id: str
@@ -27,20 +27,20 @@ class ActRow:
     error_key: str | None
     outcome: RowOutcome | None = None
     current_status: Status | None = None
-    """Where it was refused: how the notification stood then."""
+    """The status of the notification if it was refused."""
     settled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BulkStep:
-    """An act whose turn it is, locked until the transaction ends; `gathered_to` is where its search goes on."""
+    """A due bulk action, locked until the transaction ends; `gathered_to` is where its search continues."""
 
     act: BulkAction
     gathered_to: PageKey | None
 
 
 TOP: PageKey = (datetime(9999, 1, 1, tzinfo=UTC), "ffffffff-ffff-7fff-bfff-ffffffffffff")
-"""Before this one comes everything."""
+"""Later than any position."""
 
 _ACT: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] = {
     "action_id": Id,
@@ -83,7 +83,7 @@ _next_due = Statement(
     "select action_id from bulk_actions where ended_at is null and due_at <= {now} order by due_at limit 1",
     result={"action_id": Id},
 )
-# The lock is the whole claim: a turn is one transaction, and a node that dies in it gives it up with it.
+# The row lock is the claim: a step is one transaction, and ends with a node that dies.
 _turn = Statement(
     f"""
     select {_COLUMNS}, gathered_to_at, gathered_to_id from bulk_actions
@@ -144,7 +144,7 @@ _tried = Statement(
     """,
     result={"error_key": Text, "status": Text, "last_error": Text},
 )
-# The rows first, in batches: an act may have been about a hundred thousand.
+# The rows first, in batches: there may be a hundred thousand.
 _purge_rows = Statement(
     """
     delete from bulk_action_rows where (action_id, position) in (
@@ -162,7 +162,7 @@ _purge_acts = Statement(
 
 
 def add(conn: Connection, act: BulkAction, rows: Sequence[ActRow] = ()) -> None:
-    """A new act, due at once; with its rows, if it is about a selection."""
+    """Add a bulk action, due at once; with its rows if it is for a selection."""
     values = {name: getattr(act, name) for name in _ACT} | {"verb": act.verb.value, "status": act.status.value}
     conn.execute(insert(bulk_actions).values(values | {"due_at": None if act.ended_at else act.created_at}))
     add_rows(conn, act.action_id, rows)
@@ -181,19 +181,19 @@ def get(conn: Connection, action_id: str) -> BulkAction | None:
 
 
 def newest(conn: Connection, limit: int, before: PageKey | None = None) -> list[BulkAction]:
-    """The acts that began before this position, newest first."""
+    """The bulk actions before this position, newest first."""
     at, action_id = before or TOP
     return [_act(row) for row in _newest.run(conn, at=at, action_id=action_id, limit=limit)]
 
 
 def next_due(conn: Connection, *, now: datetime | None) -> str | None:
-    """The act that has waited longest for its turn."""
+    """The bulk action that is due for the longest time."""
     found = _next_due.run(conn, now=now)
     return found[0].action_id if found else None
 
 
 def take_turn(conn: Connection, action_id: str, *, now: datetime | None) -> BulkStep | None:
-    """The act, locked, if its turn has come and it is in nobody's hands."""
+    """The bulk action, locked, if it is due and no other node has it."""
     found = _turn.run(conn, action_id=action_id, now=now)
     if not found:
         return None
@@ -202,7 +202,7 @@ def take_turn(conn: Connection, action_id: str, *, now: datetime | None) -> Bulk
 
 
 def keep(conn: Connection, act: BulkAction, due_at: datetime | None, gathered_to: PageKey | None = None) -> None:
-    """Write how far the act has come, at the end of its turn; `due_at` is its next one, None if it has ended."""
+    """Write the progress at the end of a step; `due_at` is the time of the next one, None at the end."""
     at, notification_id = gathered_to or (None, None)
     _keep.run(
         conn,
@@ -216,7 +216,7 @@ def keep(conn: Connection, act: BulkAction, due_at: datetime | None, gathered_to
 
 
 def postpone(conn: Connection, action_id: str, wait_s: float, *, now: datetime | None) -> None:
-    """Let the others have their turns first."""
+    """Let the others go first."""
     _postpone.run(conn, action_id=action_id, wait_s=wait_s, now=now)
 
 
@@ -224,19 +224,19 @@ _PROGRESS = ("stage", "total", "done", "conflicts", "gone", "note", "ended_at")
 
 
 def cancel(conn: Connection, action_id: str, note: str, at: datetime) -> bool:
-    """End it where it stands, after the turn that may be under way; False if it has ended already."""
+    """End the bulk action, after the step that may be running; False if it has ended already."""
     return bool(_cancel.run(conn, action_id=action_id, note=note, at=at))
 
 
 def rows_of(
     conn: Connection, action_id: str, *, after: int = 0, limit: int, outcome: RowOutcome | None = None
 ) -> list[ActRow]:
-    """The act's rows behind this position, in their order."""
+    """The rows after this position, in order."""
     return [_row(row) for row in _rows.run(conn, action_id=action_id, after=after, limit=limit, outcome=outcome)]
 
 
 def settle(conn: Connection, act: BulkAction, rows: Sequence[ActRow], at: datetime) -> BulkAction:
-    """Write the outcomes of these rows; the act with them counted."""
+    """Write the outcomes of these rows; the bulk action with the new counts."""
     _settle.run(conn, [(r.position, r.outcome, r.current_status) for r in rows], action_id=act.action_id, at=at)
     outcomes = [row.outcome for row in rows]
     return replace(
@@ -248,13 +248,13 @@ def settle(conn: Connection, act: BulkAction, rows: Sequence[ActRow], at: dateti
 
 
 def tried(conn: Connection, action_id: str, end: int) -> list[Tried]:
-    """How those stand now to which the act was done, up to this place."""
+    """The present status of the changed notifications, up to this position."""
     found = _tried.run(conn, action_id=action_id, end=end)
     return [Tried(row.error_key, Status(row.status), row.last_error) for row in found]
 
 
 def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
-    """Delete acts that ended before the cutoff, their rows in batches first."""
+    """Delete bulk actions that ended before the cutoff, after their rows, in batches."""
     count = len(_purge_rows.run(conn, cutoff=span.cutoff, limit=span.limit))
     if count < span.limit:
         _purge_acts.run(conn, cutoff=span.cutoff)

@@ -1,7 +1,7 @@
-"""The mirror of the sites' cached calls: what they report, in sets, each row by its version.
+"""The mirror of the sites' cached calls, written only from their reports.
 
-Nothing else ever writes here. A row that is known is replaced only by a report of a later round, or of a higher version
-in the same one (`core.cached_call.wins`); whatever else comes changes nothing, so that a set may come twice or late.
+A known row is replaced only by a report of a later round, or of a higher version in the same round
+(`core.sites.call_mirror`). Other reports change nothing, so that a batch may arrive twice or late.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from fieldpost.core.sites.call_mirror import CachedCall, CallReport, by_central
 from fieldpost.core.sites.message import CallStatus, Category
 
 WALK_MAX = 5000
-"""How many rows one look for words in a target walks over at most."""
+"""How many rows one search for tokens in a target scans."""
 WALK_ROWS = 500
 
-_TOLD: Mapping[str, ParameterKind] = {
+_REPORTED: Mapping[str, ParameterKind] = {
     "call_id": "id",
     "category": "text",
     "target_summary": "text",
@@ -45,12 +45,12 @@ _TOLD: Mapping[str, ParameterKind] = {
     "begun_at": "moment",
     "ended_at": "moment",
 }
-_REPLACED = [name for name in _TOLD if name not in ("call_id", "begun_at")]
+_REPLACED = [name for name in _REPORTED if name not in ("call_id", "begun_at")]
 
 _apply = Statement(
     f"""
-    insert into cached_calls (site, incarnation, round, first_seen_at, received_at, {", ".join(_TOLD)})
-    select :site, :incarnation, :round, {{now}}, {{now}}, {", ".join(f"u.{name}" for name in _TOLD)}
+    insert into cached_calls (site, incarnation, round, first_seen_at, received_at, {", ".join(_REPORTED)})
+    select :site, :incarnation, :round, {{now}}, {{now}}, {", ".join(f"u.{name}" for name in _REPORTED)}
     from {{rows}} where true order by u.call_id
     on conflict (site, call_id) do update set incarnation = excluded.incarnation, round = excluded.round,
         received_at = excluded.received_at, gone_at = null,
@@ -59,10 +59,10 @@ _apply = Statement(
         or (cached_calls.round = excluded.round and cached_calls.version < excluded.version)
     returning call_id
     """,
-    rows=_TOLD,
+    rows=_REPORTED,
     result={"call_id": Id},
 )
-_forsake = Statement(
+_mark_missing = Statement(
     """
     update cached_calls set gone_at = {now}
     where site = :site and round < :round and gone_at is null and status in ('pending', 'retrying', 'parked')
@@ -92,7 +92,7 @@ _ended = Statement(
     result={"site": Text, "delivered": BigInteger, "failed": BigInteger},
 )
 
-# By the key, which begins with the site, once for each site that there is.
+# By the primary key, which starts with the site: one probe per site.
 _sites_of = Statement(
     "select c.site from sites s join cached_calls c on c.site = s.site_name where c.call_id = :call_id",
     result={"site": Text},
@@ -109,9 +109,9 @@ _these = Statement(
 )
 
 ENDED = DatedTable("cached_calls", "ended_at")
-"""Calls that came to their end, by central's clock: they go as terminal notifications do."""
+"""Ended calls, by central's clock: purged like terminal notifications."""
 GONE = DatedTable("cached_calls", "gone_at")
-"""Calls that their sites no longer know."""
+"""Calls that their sites no longer have."""
 
 
 def apply(
@@ -124,28 +124,22 @@ def apply(
     sent_at: datetime | None,
     now: datetime,
 ) -> int:
-    """Take these reports of the site, each call once at most; how many of them were news."""
-    rows = [_told(report, sent_at, now) for report in reports]
+    """Apply these reports of the site, at most one per call; how many changed a row."""
+    rows = [_row(report, sent_at, now) for report in reports]
     return len(_apply.run(conn, rows, site=site, incarnation=incarnation, round=round, now=now)) if rows else 0
 
 
 def mark_missing(conn: Connection, site: str, round: int, *, now: datetime) -> int:
-    """Mark what was live and not told in this round, which is whole: the site no longer knows it. How many."""
-    return len(_forsake.run(conn, site=site, round=round, now=now))
+    """Mark live calls that are missing from this complete round: the site no longer has them. How many."""
+    return len(_mark_missing.run(conn, site=site, round=round, now=now))
 
 
 def figures(conn: Connection, as_of: datetime, by: Thresholds) -> Iterator[tuple[str, dict[str, float]]]:
-    """The KPIs of cached calls, piece by piece, of the sites that have any."""
+    """The KPIs of cached calls, in parts, for the sites that have any."""
     for row in _live.run(conn, stuck_before=as_of - by.stuck_after):
         age_s = (as_of - row.oldest_at).total_seconds()
-        yield (
-            row.site,
-            {
-                "calls_buffered": row.buffered,
-                "calls_stuck": row.stuck,
-                "calls_oldest_pending_age_s": age_s,
-            },
-        )
+        counts = {"calls_buffered": row.buffered, "calls_stuck": row.stuck, "calls_oldest_pending_age_s": age_s}
+        yield row.site, counts
     for row in _parked.run(conn):
         yield row.site, {"calls_parked": row.parked}
     for row in _ended.run(conn, ended_after=as_of - by.delivered_window):
@@ -167,19 +161,19 @@ def get(conn: Connection, site: str, call_id: str) -> CachedCall | None:
 
 
 def these(conn: Connection, chosen: Sequence[tuple[str, str]]) -> list[CachedCall]:
-    """Those of these calls, each by its site and id, that the mirror has."""
+    """The calls with these (site, id) that the mirror has."""
     return [_call(row) for row in _these.run(conn, list(chosen))] if chosen else []
 
 
 def sites_of(conn: Connection, call_id: str) -> list[str]:
-    """The sites that told of a call of this id: one, or none, unless an id was made twice."""
+    """The sites that reported a call with this id: one or none, unless an id was made twice."""
     return [row.site for row in _sites_of.run(conn, call_id=call_id)] if is_id(call_id) else []
 
 
 def find(
     conn: Connection, wanted: CallFilter, *, limit: int, before: PageKey | None, stuck_before: datetime | None = None
 ) -> tuple[list[CachedCall], PageKey | None]:
-    """The newest first, and where to go on: None at the end. A page may be short and still have a next."""
+    """Matches, newest first, and the position to continue from, None at the end. A short page may have a next one."""
     found: list[CachedCall] = []
     asked = set(tokenize(wanted.target)) if wanted.target is not None else set()
     place, walked = before, 0
@@ -214,14 +208,14 @@ def _query(wanted: CallFilter, before: PageKey | None, stuck_before: datetime | 
     ]
     if wanted.is_stuck:
         conditions += [text(IS_LIVE_CALL), c.begun_at < stuck_before]
-    # The first of the two stands alone as a bound of the index, which an `or` is not.
+    # Repeated without the `or`, as a bound that the index can use.
     if before is not None:
         conditions.append(c.first_seen_at <= before[0])
     given = [condition for condition in conditions if condition is not None]
     return select(cached_calls).where(*given).order_by(c.first_seen_at.desc(), c.call_id.desc())
 
 
-def _told(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[Any, ...]:
+def _row(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[Any, ...]:
     return (
         report.call_id,
         report.category.value,
@@ -244,23 +238,8 @@ def _told(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[
 
 
 def _call(row: Row[Any]) -> CachedCall:
-    report = CallReport(
-        call_id=row.call_id,
-        category=Category(row.category),
-        target_summary=row.target_summary,
-        status=CallStatus(row.status),
-        retry_count=row.retry_count,
-        last_error=row.last_error,
-        http_status=row.http_status,
-        instance=row.instance,
-        script=row.script,
-        execution_id=row.execution_id,
-        parent_execution_id=row.parent_execution_id,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        terminal_at=row.terminal_at,
-        version=row.version,
-    )
+    reported = {name: getattr(row, name) for name in CallReport.__dataclass_fields__}
+    report = CallReport(**reported | {"category": Category(row.category), "status": CallStatus(row.status)})
     return CachedCall(
         site=row.site,
         report=report,

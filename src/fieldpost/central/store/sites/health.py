@@ -1,4 +1,4 @@
-"""The newest health report of each site, and the history of what the reports told."""
+"""The latest health report of each site, and the history of its figures."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from fieldpost.core.sites.health import (
     to_plain,
 )
 
-# Every report replaces the one before; of two that cross on the way the later one stays.
+# Every report replaces the previous one; of two that arrive out of order the later one stays.
 _keep = Statement(
     """
     insert into site_health (site, received_at, report, clock_offset_s)
@@ -54,7 +54,7 @@ SAMPLES = DatedTable("site_health_samples", "taken_at")
 
 
 def keep(conn: Connection, reports: Sequence[SiteHealth]) -> None:
-    """Keep each report as its site's newest; of several of one site the last."""
+    """Store the latest report of each site; of several reports of one site the last."""
     newest = {health.site: health for health in reports}
     rows = [(h.site, h.received_at, _json(to_plain(h.report)), h.clock_offset_s) for h in newest.values()]
     _keep.run(conn, rows)
@@ -70,7 +70,7 @@ def load_all(conn: Connection) -> dict[str, SiteHealth]:
 
 
 def sample(conn: Connection, taken_at: datetime, by: Freshness, *, now: datetime) -> int:
-    """Keep the figures of all sites under this moment, those that tell something new; how many."""
+    """Store the figures of all sites whose figures have changed under this time; how many."""
     kept: list[tuple[str, dict[str, Any]]] = []
     for row in conn.execute(site_health.select()):
         before = figures_from(row.sampled) if row.sampled else None
@@ -89,7 +89,7 @@ def sample(conn: Connection, taken_at: datetime, by: Freshness, *, now: datetime
 def history(
     conn: Connection, site: str, *, begin: datetime, end: datetime, limit: int
 ) -> Sequence[tuple[datetime, HealthFigures]]:
-    """What was kept from `begin` to before `end`, in order, the newest so many; between two the earlier one holds."""
+    """The newest `limit` samples from `begin` to before `end`, in order; a sample holds until the next."""
     c = site_health_samples.c
     query = (
         select(c.taken_at, c.figures)

@@ -1,4 +1,4 @@
-"""Intents: what operators want done at sites, kept until it is done. Every change is a compare-and-set."""
+"""Intents: requests of operators to sites, kept until they are done. Every change is a compare-and-set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -71,7 +71,7 @@ def get(conn: Connection, intent_id: str) -> Intent | None:
 
 
 def open_of(conn: Connection, sites: Sequence[str], limit: int) -> list[Intent]:
-    """What waits for these sites or was sent and not answered, the oldest first."""
+    """The waiting and the sent but unanswered intents of these sites, oldest first."""
     query = (
         select(*_COLUMNS)
         .where(intents.c.state.in_(["waiting", "sent"]), intents.c.site.in_(sites))
@@ -82,7 +82,7 @@ def open_of(conn: Connection, sites: Sequence[str], limit: int) -> list[Intent]:
 
 
 def open_counts(conn: Connection) -> dict[str, int]:
-    """How many intents are open, by site; sites without any are left out."""
+    """The number of open intents by site; sites without any are left out."""
     return {row.site: row.waiting for row in _open_counts.run(conn)}
 
 
@@ -100,12 +100,12 @@ def about(conn: Connection, site: str, message_id: str, limit: int = 20) -> list
 
 
 def about_these(conn: Connection, message_ids: Sequence[str], limit: int = 1000) -> list[Intent]:
-    """The newest intents about these calls or notifications, of whichever sites, the newest first."""
+    """The newest intents about these calls or notifications, of all sites, newest first."""
     return [_intent(row) for row in _about_these.run(conn, ids=list(message_ids), limit=limit)] if message_ids else []
 
 
 def newest_of(conn: Connection, site: str, kind: IntentKind) -> Intent | None:
-    """The newest of this kind for the site."""
+    """The newest intent of this kind for the site."""
     c = intents.c
     query = select(*_COLUMNS).where(c.site == site, c.kind == kind.value)
     row = conn.execute(query.order_by(c.created_at.desc(), c.intent_id.desc()).limit(1)).first()
@@ -120,7 +120,7 @@ def find(
     limit: int,
     before: tuple[datetime, str] | None,
 ) -> list[Intent]:
-    """The newest first."""
+    """Intents, newest first."""
     c = intents.c
     query = select(*_COLUMNS).order_by(c.created_at.desc(), c.intent_id.desc()).limit(limit)
     if site is not None:
@@ -136,13 +136,13 @@ def find(
 
 
 def sent(conn: Connection, intent_ids: Sequence[str], *, now: datetime | None) -> set[str]:
-    """Note that these are about to be sent; those that may be, which is none that was cancelled or has expired."""
+    """Mark these as sent; the ids that may be sent, without cancelled and expired ones."""
     return {row.intent_id for row in _send.run(conn, ids=list(intent_ids), now=now)} if intent_ids else set()
 
 
 def settle(conn: Connection, intent: Intent, *, now: datetime) -> bool:
-    """Write the outcome of an intent as it was read; False when it was changed meanwhile."""
-    assert intent.outcome is not None, "what is settled has an outcome"
+    """Write the outcome of an intent; False if it has changed since it was read."""
+    assert intent.outcome is not None, "a settled intent has an outcome"
     values: dict[str, Any] = {
         "state": IntentState.DONE.value,
         "outcome": intent.outcome.value,
@@ -161,19 +161,19 @@ def settle(conn: Connection, intent: Intent, *, now: datetime) -> bool:
 
 
 def cancel(conn: Connection, intent_id: str, detail: str, *, now: datetime | None) -> bool:
-    """Take back what was not sent yet; False when it is no longer waiting."""
+    """Cancel an intent that was not sent yet; False if it is no longer waiting."""
     return bool(_cancel.run(conn, intent_id=intent_id, detail=detail, now=now))
 
 
 def expire(conn: Connection, *, now: datetime | None) -> list[str]:
-    """End all that is open and past its time."""
+    """Expire all open intents that are past their time; their ids."""
     found = _expire.run(conn, never_sent=expiry_detail(0), not_answered=expiry_detail(1), now=now)
     return [row.intent_id for row in found]
 
 
 def _row(intent: Intent) -> dict[str, Any]:
     given: dict[str, Any] = {field.name: getattr(intent, field.name) for field in fields(Intent)}
-    # A JSON column would keep None as JSON's null; what is left out is null in the database.
+    # A JSON column would store None as JSON's null; a missing value is null in the database.
     given.pop("answer")
     return given | {
         "kind": intent.kind.value,

@@ -1,4 +1,4 @@
-"""How far the mirror of each site's cached calls has come: one row per site."""
+"""The state of the mirror of each site's cached calls: one row per site."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -34,8 +34,8 @@ _save = Statement(
     """,
     rows=_ROWS,
 )
-# Whoever changes the mirror of a site holds this lock, so that two sets of rows of one site never mix. Sets are locked
-# in one order, so that two of them never wait for each other.
+# A transaction that changes the mirror of a site holds this lock, so that two batches of one site never mix. Locks are
+# taken in one order, which prevents deadlocks.
 _lock = Statement(
     "select pg_advisory_xact_lock(hashtextextended(u.site, 7305)) from {rows}",
     sqlite="select u.site from {rows}",
@@ -49,7 +49,7 @@ _these = Statement(
 
 
 def lock(conn: Connection, sites: Iterable[str]) -> None:
-    """Be the only one to change these sites' mirrors until the end of the transaction."""
+    """Lock the mirrors of these sites until the end of the transaction."""
     _lock.run(conn, [(site,) for site in sorted(set(sites))])
 
 
@@ -65,7 +65,7 @@ def load_all(conn: Connection, sites: Sequence[str] | None = None) -> dict[str, 
 
 
 def save(conn: Connection, mirrors: Iterable[Mirror]) -> None:
-    """Each site's mirror as it stands now."""
+    """Write the mirrors."""
     _save.run(conn, [tuple(getattr(mirror, name) for name in _ROWS) for mirror in mirrors])
 
 

@@ -1,4 +1,4 @@
-"""Sites, their tokens, and the one-time codes by which they enrol."""
+"""Sites, their tokens, and their one-time enrolment codes."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class SiteRecord:
 
 @dataclass(frozen=True, slots=True)
 class SiteToken:
-    """A token of a site as people see it: never the token."""
+    """A token of a site, without its secret."""
 
     prefix: str
     created_at: datetime
@@ -57,14 +57,14 @@ def add(conn: Connection, name: str, now: datetime) -> None:
 
 
 def get(conn: Connection, name: str, *, locked: bool = False) -> SiteRecord | None:
-    """The site of this name; locked, nobody else changes it or its tokens until the transaction ends."""
+    """The site of this name; `locked` against other changes of it and its tokens until the transaction ends."""
     query = select(*_SITE).where(sites.c.site_name == name)
     found = conn.execute(query.with_for_update() if locked else query).first()
     return SiteRecord(*found) if found else None
 
 
 def known(conn: Connection, names: Collection[str]) -> set[str]:
-    """Those of these names that sites have."""
+    """The names of these that are sites."""
     return set(conn.execute(select(sites.c.site_name).where(sites.c.site_name.in_(list(names)))).scalars())
 
 
@@ -81,13 +81,13 @@ def set_revoked(conn: Connection, name: str, at: datetime | None) -> None:
 
 
 def tokens_of(conn: Connection, name: str) -> list[SiteToken]:
-    """All tokens that the site ever had, the newest first."""
+    """All tokens that the site ever had, newest first."""
     query = select(*_TOKEN).where(_is_of(name)).order_by(tokens.c.created_at.desc(), tokens.c.prefix)
     return [SiteToken(*row) for row in conn.execute(query)]
 
 
 def end_tokens(conn: Connection, name: str, at: datetime) -> None:
-    """From this moment on no token that the site has is valid; one that ends sooner stays so."""
+    """Let all tokens of the site expire at this time, if they do not expire sooner."""
     is_later = or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > at)
     conn.execute(update(tokens).where(_is_of(name), is_later).values(expires_at=at))
 
@@ -97,14 +97,14 @@ def revoke_tokens(conn: Connection, name: str, now: datetime) -> None:
 
 
 def add_enrolment(conn: Connection, enrolment: Enrolment) -> None:
-    """A new code; codes that the site has not used so far are worth nothing from here on."""
+    """Add a code; it replaces unused codes of the site."""
     end_enrolments(conn, enrolment.site_name, enrolment.created_at)
     given = {name: getattr(enrolment, name) for name in Enrolment.__dataclass_fields__}
     conn.execute(insert(enrolments).values(given))
 
 
 def get_enrolment(conn: Connection, prefix: str) -> Enrolment | None:
-    """The code of this prefix, locked: of two who come with it at once, one comes after the other."""
+    """The code with this prefix, locked, so that it can be used only once."""
     found = conn.execute(select(*_ENROLMENT).where(enrolments.c.prefix == prefix).with_for_update()).first()
     return Enrolment(*found) if found else None
 
@@ -119,7 +119,7 @@ def end_enrolments(conn: Connection, name: str, now: datetime) -> None:
 
 
 def open_enrolment(conn: Connection, name: str, now: datetime) -> Enrolment | None:
-    """The code that the site may still use."""
+    """The code that the site can still use."""
     query = select(*_ENROLMENT).where(
         enrolments.c.site_name == name, enrolments.c.ended_at.is_(None), enrolments.c.expires_at > now
     )
