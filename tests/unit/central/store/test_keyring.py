@@ -38,7 +38,7 @@ def test_what_is_sealed_opens_in_its_place_and_tells_nothing(secret: str, channe
     ("channel", "name"), [("other", "password"), ("mail", "oauth_client_secret"), ("mailp", "assword")]
 )
 def test_what_is_sealed_does_not_open_elsewhere(channel: str, name: str) -> None:
-    with pytest.raises(SecretUnreadable, match="belongs somewhere else"):
+    with pytest.raises(SecretUnreadable, match="belongs to another setting"):
         Keyring([NEW]).open(sealed_by(NEW), channel, name)
 
 
@@ -73,10 +73,10 @@ def test_every_bit_of_a_sealed_secret_counts() -> None:
     [
         (Keyring([NEW]), sealed_by(OLD), f"sealed with the key {OLD.key_id}; this node has {NEW.key_id}"),
         (Keyring(problem="there is no key file k"), sealed_by(OLD), "this node has no keys: there is no key file k"),
-        (Keyring([NEW]), CANARY, "no sealed secret"),
-        (Keyring([NEW]), 7, "no sealed secret"),
+        (Keyring([NEW]), CANARY, "not a sealed secret"),
+        (Keyring([NEW]), 7, "not a sealed secret"),
         (Keyring([NEW]), sealed_by(NEW)[:-9], "damaged"),
-        (Keyring([NEW]), f"1.{NEW.key_id}.====", "no sealed secret"),
+        (Keyring([NEW]), f"1.{NEW.key_id}.====", "not a sealed secret"),
     ],
 )
 def test_a_secret_that_cannot_be_read_says_where_it_stands_and_why(ring: Keyring, sealed: object, says: str) -> None:
