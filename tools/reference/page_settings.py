@@ -59,7 +59,7 @@ def _site_section(name: str, kind: type[Any]) -> str:
 
 def _definition(kind: type[Any], section: str) -> str:
     """A section that may occur several times, each under its own name."""
-    words = field_words(kind)
+    words = {name: text for base in kind.__mro__[-2::-1] for name, text in field_words(base).items()}
     given = {one.name: one for one in fields(kind)}
     rows = [(code(name), _defined_default(given[name]), words[name]) for name in defined_keys(kind)]
     first = (kind.__doc__ or "").rstrip(".")

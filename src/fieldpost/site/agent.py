@@ -1,4 +1,4 @@
-"""The agent: what runs beside the scripts of one site and forwards what they buffer. One per folder."""
+"""The agent: one process per site folder, which forwards the messages that scripts have buffered."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
 class Agent:
-    """Starts and stops all that runs for one site's folder."""
+    """Starts and stops all tasks of one site's agent."""
 
     def __init__(self, folder: Folder, clock: Clock, random: Random, forward: ForwardOptions | None = None) -> None:
         self._folder = folder
@@ -39,37 +39,37 @@ class Agent:
         self._options = forward or folder.forward
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Forward until told to stop, then finish what is under way within the grace time.
+        """Run until `stopping` is set, then finish work in progress within the grace time.
 
-        Raises Conflict when another agent runs for the folder, ConfigError when the token cannot be used,
-        Unavailable when the buffer is damaged or cannot be opened.
+        Raises Conflict if another agent runs for the folder, ConfigError if the token cannot be used, and Unavailable
+        if the buffer is damaged or cannot be opened.
         """
         with AgentLock(self._folder.path):
             self._folder.endpoint()
             refuse_damaged(self._folder.buffer_path)
             refuse_read_only(self._folder.buffer_path)
             buffer = Buffer(self._folder.buffer_path, self._folder.buffer, self._folder.events)
-            parts = self._parts(buffer)
+            tasks = self._tasks(buffer)
             _log.info("agent.started", site=self._folder.name, central=self._folder.central_url)
-            self._tell_unusable()
+            self._log_unusable()
             try:
-                await self._run_with_grace(parts, stopping)
+                await self._run_with_grace(tasks, stopping)
             finally:
-                for part in parts:
-                    await part.close()
+                for task in tasks:
+                    await task.close()
                 buffer.close()
                 _log.info("agent.stopped", site=self._folder.name)
 
-    def _tell_unusable(self) -> None:
-        """Say which definitions lack something, once; what goes to them waits, and nothing else does."""
+    def _log_unusable(self) -> None:
+        """Log definitions that cannot be used, once. Their calls wait; all others are not affected."""
         for definition in self._folder.definitions:
             try:
                 definition.check()
             except ConfigError as error:
                 _log.warning("definition.unusable", name=definition.name, code=error.code, error=str(error))
 
-    def _parts(self, buffer: Buffer) -> "list[AgentTask]":
-        """All that runs; each on its own, so that a slow external system never delays a notification."""
+    def _tasks(self, buffer: Buffer) -> "list[AgentTask]":
+        """The tasks of the agent, independent of each other, so that a slow external system delays no notification."""
         folder, clock = self._folder, self._clock
         session = LinkSession(self._options.batch_items, self._options.batch_bytes)
         central = CentralCarrier(LinkClient(folder.endpoint, session, clock), session)
@@ -85,9 +85,9 @@ class Agent:
             LocalApi(folder, buffer, clock, health=lambda: forwarder.health),
         ]
 
-    async def _run_with_grace(self, parts: "Sequence[AgentTask]", stopping: asyncio.Event) -> None:
-        """Run all until told to stop, or until one ends, which it does only by a failure; then give the grace time."""
-        running = [asyncio.create_task(part.run(stopping), name=type(part).__name__) for part in parts]
+    async def _run_with_grace(self, tasks: "Sequence[AgentTask]", stopping: asyncio.Event) -> None:
+        """Run all tasks until `stopping` is set or one fails, then wait for the grace time."""
+        running = [asyncio.create_task(task.run(stopping), name=type(task).__name__) for task in tasks]
         stopped = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,10 +103,10 @@ class Agent:
 
 
 class AgentTask(Protocol):
-    """One of the things that an agent runs."""
+    """One task of an agent."""
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Work until told to stop; what is under way then is finished first."""
+        """Work until `stopping` is set, then finish work in progress."""
 
     async def close(self) -> None:
-        """Give back what is held open."""
+        """Release resources."""

@@ -1,9 +1,9 @@
-"""The event loop of a script's process, in a thread of its own, on which the first attempt of a cached call is made.
+"""An event loop in a background thread of the script's process, for the first attempt of a cached call.
 
-Scripts are synchronous and may be anything: threads, servers with a loop of their own, processes that fork. So this
-loop is nobody else's: it starts at first use, all sites of the process share it, and it ends with the process. It does
-not cross a fork: the child has no thread that runs it, and what was open on it is left alone there, never closed, since
-closing would speak on the parent's connections. The child begins with a fresh one.
+Scripts are synchronous and may use threads, have their own event loop, or fork. So this loop is private: it starts at
+first use, all sites of the process share it, and it ends with the process. It does not survive a fork: the child has no
+thread that runs it, starts a new one when needed, and never closes connections of the old one, because that would send
+data on the parent's connections.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """A loop in a daemon thread."""
+    """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -25,7 +25,7 @@ class Background:
         self._thread.start()
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run the work on the loop and wait for its result. An interrupt of the waiting thread cancels the work."""
+        """Run the work on the loop and wait for the result. Interrupting the waiting thread cancels the work."""
 
         async def begin() -> T:
             return await work()
@@ -43,7 +43,7 @@ class Background:
 
 
 def background() -> Background:
-    """This process's loop, started if need be."""
+    """This process's loop, started if necessary."""
     global _background  # noqa: PLW0603
     with _lock:
         if _background is None:
@@ -52,18 +52,18 @@ def background() -> Background:
 
 
 def at_exit(work: Callable[[], None]) -> None:
-    """Do this before the process ends, while the loop still runs."""
+    """Run the work before the process ends, while the loop still runs."""
     atexit.register(work)
 
 
 _lock = threading.Lock()
 _background: Background | None = None
 _abandoned: list[Any] = []
-"""What a fork left behind: kept, because the garbage collector would close it."""
+"""Objects left behind by a fork: kept, because the garbage collector would close them."""
 
 
 def abandon(thing: object) -> None:
-    """Keep a thing that belongs to the parent's loop from being closed in this process."""
+    """Keep an object of the parent's loop from being closed in this process."""
     _abandoned.append(thing)
 
 

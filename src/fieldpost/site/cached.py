@@ -1,10 +1,10 @@
-"""What scripts call: `site.external("erp").call("POST", "/orders", …)`, `site.database("plant").write("count", …)`.
+"""Cached calls for scripts: `site.external("erp").call("POST", "/orders", …)`, `site.database("plant").write(…)`.
 
-Theory of operation. A call is written to the buffer first, claimed by this process, and then tried once, here and now.
-If it arrives, its message leaves the buffer in the transaction that makes its record `delivered`. If it is refused for
-good, the record says `failed` and the script is told by an OperationFailed. If it is for the moment impossible, the
-claim is given up and the agent tries it again by the interval of the definition. If this process dies in between, the
-claim runs out and the agent takes it. In every case the operation's id tells what became of it, from this site alone.
+Theory of operation. A call is first written to the buffer, claimed by this process, and then attempted once. If it
+succeeds, its message leaves the buffer in the transaction that makes its record `delivered`. If it is refused for good,
+the record becomes `failed` and the script gets OperationFailed. If the attempt fails temporarily, the claim is released
+and the agent retries at the interval of the definition. If this process dies meanwhile, the claim expires and the agent
+takes over. In every case this site can report the status by the call's id.
 """
 
 import asyncio
@@ -32,18 +32,19 @@ from fieldpost.site.carriers.call_arguments import check_call
 from fieldpost.site.carriers.carrier import CallCarrier, D
 from fieldpost.site.carriers.payloads import DatabaseWrite, ExternalCall, Scalar, encode, target_summary
 from fieldpost.site.carriers.write_arguments import check_write
-from fieldpost.site.config.definitions import Database, External
+from fieldpost.site.config.database import Database
+from fieldpost.site.config.external import External
 from fieldpost.site.forwarding.attempt import attempt, claim_time
 from fieldpost.site.provenance import Labels, provenance_of
 
 CLOSE_S = 5.0
-NOT_AGAIN = "it is not tried again; see what the call or write holds"
+NO_RETRY = "it is not retried; correct the arguments of the call or write"
 
 _log = logging.getLogger("fieldpost.site")  # structlog would double the import time of a script
 
 
 class ExternalSystem:
-    """An external system that `site.toml` defines; you have it by `site.external(name)`."""
+    """An external system that `site.toml` defines; returned by `site.external(name)`."""
 
     def __init__(self, caller: "Caller[External]", definition: External, site: str) -> None:
         self._caller = caller
@@ -65,28 +66,28 @@ class ExternalSystem:
         execution_id: str | None = None,
         parent_execution_id: str | None = None,
     ) -> CallId:
-        """Call the system. When this returns, the call has arrived, or is on this machine's disk and will be tried
-        again; `site.tracking.status(id)` tells which. The same call may arrive twice when an answer is lost: the system
-        is given the operation's id as `Idempotency-Key`.
+        """Call the system. When this returns, the call was delivered, or is on this machine's disk and will be retried;
+        `site.tracking.status(id)` returns its status. If a response is lost, the same call may arrive twice: the system
+        gets the call's id as `Idempotency-Key`.
 
         Args:
             method: GET, POST, PUT, PATCH or DELETE.
-            path: below the system's URL, beginning with `/`.
-            query: names and values (texts, numbers, truth values, or lists of them).
-            headers: further headers of this call.
-            json: what to send as JSON; or else
-            body: what to send as it is.
-            key: a name of your own for this call: made again with the same key and content, it is the same call and
-                returns the same id, or raises the same refusal.
-            instance: which machine or unit it is about.
-            script: which script calls.
+            path: the path below the system's URL, starting with `/`.
+            query: names and values (strings, numbers, booleans, or lists of them).
+            headers: additional headers of this call.
+            json: a body to send as JSON, or
+            body: a body to send unchanged.
+            key: idempotency key: a repeated call with the same key and content is the same call and returns the same
+                id, or raises the same refusal.
+            instance: the machine or unit concerned.
+            script: the calling script.
             execution_id: the run of the script.
             parent_execution_id: the run that started this run.
 
         Raises:
-            InvalidInput: an argument breaks a rule; `field` names it. Nothing was written or called.
-            OperationFailed: the system refused the call for good (a 4xx or 3xx); it is not tried again.
-            Conflict: the key was used before, for something else.
+            InvalidInput: an argument is invalid; `field` names it. Nothing was written or called.
+            OperationFailed: the system refused the call for good (a 4xx or 3xx); it is not retried.
+            Conflict: the key was used before with different content.
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was called.
         """
         payload = check_call(self._definition, method, path, query=query, headers=headers, json=json, body=body)
@@ -98,7 +99,7 @@ class ExternalSystem:
 
 
 class DatabaseConnection:
-    """A database connection that `site.toml` defines; you have it by `site.database(name)`."""
+    """A database connection that `site.toml` defines; returned by `site.database(name)`."""
 
     def __init__(self, caller: "Caller[Database]", definition: Database, site: str) -> None:
         self._caller = caller
@@ -117,23 +118,23 @@ class DatabaseConnection:
         parent_execution_id: str | None = None,
     ) -> CallId:
         """Write to the database. When this returns, the write was committed there, or is on this machine's disk and
-        will be tried again; `site.tracking.status(id)` tells which. The same write may arrive twice when an answer is
-        lost: a statement can use `:call_id` to tell.
+        will be retried; `site.tracking.status(id)` returns its status. If a response is lost, the same write may arrive
+        twice: a statement can use `:call_id` to recognize that.
 
         Args:
-            statement: the name of a statement that `site.toml` defines for the connection, or SQL where it allows it.
+            statement: the name of a statement that `site.toml` defines, or SQL if the connection allows it.
             parameters: values for the statement's `:names`; str, int, float, bool or None.
-            key: a name of your own for this write: made again with the same key and content, it is the same write and
-                returns the same id, or raises the same refusal.
-            instance: which machine or unit it is about.
-            script: which script writes.
+            key: idempotency key: a repeated write with the same key and content is the same write and returns the same
+                id, or raises the same refusal.
+            instance: the machine or unit concerned.
+            script: the writing script.
             execution_id: the run of the script.
             parent_execution_id: the run that started this run.
 
         Raises:
-            InvalidInput: an argument breaks a rule; `field` names it. Nothing was written.
-            OperationFailed: the database refused the write for good; it is not tried again.
-            Conflict: the key was used before, for something else.
+            InvalidInput: an argument is invalid; `field` names it. Nothing was written.
+            OperationFailed: the database refused the write for good; it is not retried.
+            Conflict: the key was used before with different content.
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); nothing was written.
         """
         payload = check_write(self._definition, statement, parameters)
@@ -145,7 +146,7 @@ class DatabaseConnection:
 
 
 class Caller(Generic[D]):
-    """Issues the cached calls of one category and makes the first attempt of each, in this process."""
+    """Issues the cached calls of one category and makes their first attempts, in this process."""
 
     def __init__(
         self, buffer: Buffer, category: Category, make_carrier: Callable[[], CallCarrier[D]], clock: Clock
@@ -167,7 +168,7 @@ class Caller(Generic[D]):
         given: Labels,
         key_text: str | None,
     ) -> CallId:
-        """Buffer the call, try it once, settle what came of it. Raises OperationFailed when it was refused for good."""
+        """Buffer the call, attempt it once and settle the result. Raises OperationFailed if it was refused for good."""
         now = self._clock.now()
         content = encode(payload)
         call = NewCall(
@@ -189,7 +190,7 @@ class Caller(Generic[D]):
         return issued.call_id
 
     def close(self) -> None:
-        """Close what is open to the targets; the next call would open it again."""
+        """Close connections to targets; the next call opens them again."""
         with self._lock:
             opened, self._open = self._open, None
         if opened is None:
@@ -198,18 +199,18 @@ class Caller(Generic[D]):
         if loop is not background():
             abandon(opened)
             return
-        # Nothing depends on how this ends: it is a courtesy to the other side.
+        # Closing is only a courtesy to the other side, so failures do not matter.
         with suppress(Exception):
             loop.run(lambda: asyncio.wait_for(carrier.close(), CLOSE_S))
 
     def _refuse_again(self, call_id: CallId) -> None:
-        """A key makes a call that is made again the same call: if that was refused, whoever repeats it is told too."""
+        """Raise the refusal of the earlier call with the same key, if it was refused."""
         record = Tracking(self._buffer.read).find(call_id)
         if record is not None and record.status is CallStatus.FAILED:
             raise OperationFailed(
                 "operation.failed",
-                f"this key's call was refused before: {record.last_error}",
-                hint=NOT_AGAIN,
+                f"the call with this key was refused before: {record.last_error}",
+                hint=NO_RETRY,
                 call_id=call_id,
                 http_status=record.http_status,
             )
@@ -219,7 +220,7 @@ class Caller(Generic[D]):
         try:
             decision = loop.run(lambda: attempt(carrier, message, definition, self._clock, is_caller=True))
         except BaseException:
-            # Interrupted: the agent goes on with it, now or when the claim has run out.
+            # Interrupted: the agent continues with the call, now or when the claim has expired.
             with suppress(FieldpostError):
                 self._buffer.write(calls.release, [message])
             raise
@@ -231,12 +232,12 @@ class Caller(Generic[D]):
         except FieldpostError as error:
             if isinstance(decision, Fail):
                 raise _failed(message, decision) from error
-            # The call is in the buffer all the same, and its claim runs out: the agent finds out what became of it.
+            # The call is still in the buffer: the agent retries it when the claim has expired.
             _log.warning(
                 "call.not_settled message_id=%s code=%s error=%s", message.message_id, error.code, error.message
             )
             return
-        # A claim that was lost meanwhile means that the agent has taken the call over: its word counts.
+        # If the claim was lost meanwhile, the agent has taken the call over and its result counts.
         if record is not None and isinstance(decision, Fail):
             raise _failed(message, decision)
 
@@ -258,7 +259,7 @@ def _failed(message: Message, decision: Fail) -> OperationFailed:
     return OperationFailed(
         decision.code,
         decision.error,
-        hint=NOT_AGAIN,
+        hint=NO_RETRY,
         call_id=message.message_id,
         http_status=decision.http_status,
     )
@@ -268,7 +269,7 @@ _callers: "WeakSet[Caller[Any]]" = WeakSet()
 
 
 def _close_all() -> None:
-    """A script need not close its site: what is open to targets is closed for it, so that its end is quiet."""
+    """Close connections to targets at exit, for scripts that do not close their site."""
     for caller in list(_callers):
         caller.close()
 

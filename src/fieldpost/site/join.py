@@ -1,7 +1,7 @@
-"""Joining central by an invitation: a new folder for a new site, or a new token for a folder that is a site's already.
+"""Joins central by an invitation: a new folder for a new site, or a new token for an existing one.
 
-The token is made here, and lies in the folder before central hears of its digest: whatever breaks off, coming again
-with the same invitation takes the same token up and ends what was begun.
+The token is created here and stored in the folder before its digest is sent to central: if the join is cut off,
+repeating it with the same invitation reuses the token and completes the join.
 """
 
 import os
@@ -26,10 +26,10 @@ NEW_TOKEN_FILE = "token.new"
 
 
 def join_central(path: Path, invitation: str, entropy: bytes, ca_file: Path | None = None) -> Folder:
-    """The folder of the site that the invitation is for, made or given its new token; `entropy` makes the token.
+    """Create the folder of the invited site, or give it a new token; `entropy` is for the token.
 
-    Raises Denied when the invitation cannot be used, Conflict when it is another site's, Unavailable when central does
-    not answer: then the same can be tried again.
+    Raises Denied if the invitation cannot be used, Conflict if it is for another site, and Unavailable if central does
+    not answer; the join can then be repeated.
     """
     code, url = parse_invitation(invitation)
     before = read_folder(path) if (path / SETTINGS_FILE).exists() else None
@@ -42,16 +42,16 @@ def join_central(path: Path, invitation: str, entropy: bytes, ca_file: Path | No
     except (Conflict, Denied) as error:
         (path / NEW_TOKEN_FILE).unlink()
         if isinstance(error, Denied) and before is not None:
-            hint = f"this folder is the site {before.name}'s and keeps the token that it has; {error.hint}"
+            hint = f"this folder belongs to the site {before.name} and keeps its token; {error.hint}"
             raise Denied(error.code, error.message, hint=hint) from None
         raise
-    # One rename: who reads the token meanwhile, as the agent does for each connection, reads the old one or the new.
+    # One atomic rename: the agent, which reads the token for each connection, gets the old or the new one.
     os.replace(path / NEW_TOKEN_FILE, path / TOKEN_FILE)
     return before or write_settings(path, name, url, ca_file)
 
 
 def _kept_token(file: Path, entropy: bytes) -> IssuedToken:
-    """The token of an earlier try that broke off, else a new one, in its file."""
+    """The token of an earlier, interrupted join, or a new one; stored in its file."""
     try:
         return credentials.of_text(read_token(file))
     except ConfigError as error:

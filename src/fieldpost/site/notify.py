@@ -1,7 +1,7 @@
-"""What scripts call: `site.notify.to("operators").send(subject, body)` and `site.notify.status(id)`.
+"""Notifications for scripts: `site.notify.to("operators").send(subject, body)` and `site.notify.status(id)`.
 
-`send` checks, writes the buffer and returns; it never touches the network and needs no agent. The record of a
-notification that has left the site is central's, so `status` asks there, and says so when it cannot.
+`send` checks its arguments, writes to the buffer and returns; it never uses the network and needs no agent. Central
+keeps the record of a notification that has left the site, so `status` asks central, and raises if that fails.
 """
 
 from collections.abc import Callable
@@ -32,17 +32,17 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class NotificationStatus:
-    """Where a notification stands.
+    """The status of a notification.
 
-    `forwarding`: still in this site's buffer. `rejected`: central refused it for good; it lies in this site's rejected
-    box. `unknown`: neither this site nor central has the id. The others are central's: `pending` (waits for its first
+    `forwarding`: still in this site's buffer. `rejected`: central refused it for good; it is in this site's rejected
+    box. `unknown`: neither this site nor central has the id. The others come from central: `pending` (before its first
     attempt), `retrying`, `delivered`, `parked` (waits for a person), `discarded` (by a person).
     """
 
     notification_id: NotificationId
     status: StatusWord
     retry_count: int = 0
-    """How often forwarding, or at central this cycle's delivery, was tried and failed."""
+    """Failed attempts of forwarding, or at central of delivery in the present cycle."""
     last_error: str | None = None
     enqueued_at: datetime | None = None
     """When the script called send, by the site's clock."""
@@ -56,7 +56,7 @@ class NotificationStatus:
 
 
 class Notify:
-    """The notifications of one site; you have it as `site.notify`."""
+    """The notifications of one site, available as `site.notify`."""
 
     def __init__(self, buffer: Buffer, endpoint: Callable[[], Endpoint], clock: Clock) -> None:
         self._buffer = buffer
@@ -64,18 +64,17 @@ class Notify:
         self._clock = clock
 
     def to(self, list_name: str) -> "ListSender":
-        """The list to notify. Any list, of any type: whom it means, and by which channel, is decided at central.
+        """The list to notify. Its targets and channel are defined at central.
 
-        Raises InvalidInput if the name is empty, too long or holds control characters. Whether the list exists is
-        found out at central.
+        Raises InvalidInput if the name is empty, too long or contains control characters. Whether the list exists is
+        checked at central.
         """
         return ListSender(self._buffer, self._clock, check_list_name(list_name))
 
     def status(self, notification_id: NotificationId | str) -> NotificationStatus:
-        """Where the notification stands: answered from the buffer while it is there, else asked of central.
+        """The status of the notification: from the buffer while it is there, else from central.
 
-        Raises InvalidInput for a malformed id, and Unavailable when central would have to be asked and does not answer
-        (which never means `unknown`).
+        Raises InvalidInput for a malformed id, and Unavailable if central is needed and does not answer.
         """
         known_id = parse_notification_id(notification_id)
         message = self._buffer.find(known_id)
@@ -99,12 +98,12 @@ class Notify:
         except NotFound:
             return NotificationStatus(notification_id, "unknown")
         except Denied as error:
-            raise Unavailable(error.code, error.message, hint="ask whoever runs central for a new token") from error
+            raise Unavailable(error.code, error.message, hint="ask the operator of central for a new token") from error
         return _from_answer(notification_id, answer)
 
 
 class ListSender:
-    """A list that `notify.to` named."""
+    """Sends notifications to one list; returned by `notify.to`."""
 
     def __init__(self, buffer: Buffer, clock: Clock, list_name: str) -> None:
         self._buffer = buffer
@@ -127,16 +126,16 @@ class ListSender:
         Args:
             subject: one line, at most 998 bytes of UTF-8.
             body: plain text, at most 256 KiB of UTF-8.
-            key: a name of your own for this send: made again with the same key, list, subject and body, it is the same
-                notification and returns the same id.
-            instance: which machine or unit it is about.
-            script: which script sends it.
+            key: idempotency key: a repeated send with the same key, list, subject and body is the same notification
+                and returns the same id.
+            instance: the machine or unit concerned.
+            script: the sending script.
             execution_id: the run of the script.
             parent_execution_id: the run that started this run.
 
         Raises:
-            InvalidInput: a text breaks a rule; `field` names it. Nothing was written.
-            Conflict: the key was used before, for something else.
+            InvalidInput: an argument is invalid; `field` names it. Nothing was written.
+            Conflict: the key was used before with different content.
             Unavailable: the buffer cannot be written (`buffer.full`, `buffer.busy`, `buffer.io`); not accepted.
         """
         now = to_microseconds(self._clock.now())
@@ -144,13 +143,13 @@ class ListSender:
         notification_id = fresh_id(now // 1000)
         text = microseconds_to_text(now)
         item = Item(notification_id, self._list_name, check_subject(subject), check_body(body), text, *labels)
-        stood = self._buffer.add(
+        stored_id = self._buffer.add(
             notification_id,
             _encode(item).decode(),
             now,
             None if key is None else key_for(key, Category.NOTIFICATION.value, self._list_name, subject, body),
         )
-        return stood  # type: ignore[return-value]  # It is what NotificationId would give, without the call.
+        return stored_id  # type: ignore[return-value]  # Calling NotificationId would cost time and change nothing.
 
     def __repr__(self) -> str:
         return f"Recipients({self._list_name!r})"
@@ -159,7 +158,7 @@ class ListSender:
 def _from_answer(notification_id: NotificationId, answer: StatusAnswer) -> NotificationStatus:
     return NotificationStatus(
         notification_id,
-        # A newer central may know more words than this version; they are passed on as they are.
+        # A newer central may have more statuses than this version; they are passed on unchanged.
         cast(StatusWord, answer.status),
         answer.retry_count,
         answer.last_error,

@@ -1,9 +1,9 @@
-"""Where a send or call comes from: given with it, or once for all that a block of code sends.
+"""The provenance of a send or call, passed with it or set once for a block of code.
 
     with site.context(instance="pump-3", script="leak.py", execution_id=run):
         site.notify.to("operators").send("Leak", "…")
 
-The context belongs to the thread or task that entered it, and to what that starts with a copy of its context.
+The context applies to the thread or task that entered it, and to tasks that inherit a copy of its context.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _current: ContextVar[Labels] = ContextVar("fieldpost_provenance", default=(None,
 
 @contextmanager
 def provenance_context(given: Labels) -> Iterator[None]:
-    """Set what is given for all that is sent within; what is None stays as it was outside. Raises InvalidInput."""
+    """Set these labels for the block; None keeps the outer value. Raises InvalidInput."""
     token = _current.set(labels_of(given))
     try:
         yield
@@ -30,7 +30,7 @@ def provenance_context(given: Labels) -> Iterator[None]:
 
 
 def labels_of(given: Labels) -> Labels:
-    """What was given with the call, and from the context what was not. Raises InvalidInput."""
+    """The labels passed with the call, completed from the context. Raises InvalidInput."""
     instance, script, execution_id, parent_execution_id = _current.get()
     return (
         instance if given[0] is None else check_label(given[0], "instance"),
@@ -41,5 +41,5 @@ def labels_of(given: Labels) -> Labels:
 
 
 def provenance_of(site: str, given: Labels) -> Provenance:
-    """The same, at this site."""
+    """The provenance with these labels at this site."""
     return Provenance(site, *labels_of(given))

@@ -1,4 +1,4 @@
-"""A site, as a script sees it.
+"""The script API of a site.
 
 from fieldpost import Site
 
@@ -22,7 +22,9 @@ from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.tracking import Tracking
 from fieldpost.site.cached import Caller, DatabaseConnection, ExternalSystem
 from fieldpost.site.carriers.carrier import CallCarrier
-from fieldpost.site.config.definitions import Database, External, find_definition
+from fieldpost.site.config.database import Database
+from fieldpost.site.config.definitions import find_definition
+from fieldpost.site.config.external import External
 from fieldpost.site.config.folder import Folder, create_folder, read_folder
 from fieldpost.site.notify import Notify
 from fieldpost.site.provenance import provenance_context
@@ -31,13 +33,13 @@ from fieldpost.site.provenance import provenance_context
 class Site:
     """One site's folder, open for scripts. Safe to share among threads, and usable after a fork.
 
-    Opening is cheap, and all that is open in one process shares one connection: open it where it is needed.
+    Opening is cheap, and all instances in one process share one connection: open it where it is needed.
     """
 
     notify: Notify
     """Notifications: `site.notify.to(list_name).send(subject, body)`, `site.notify.status(id)`."""
     tracking: Tracking
-    """What became of external calls and database writes: `site.tracking.status(id)`, always answered at the site."""
+    """The status of external calls and database writes: `site.tracking.status(id)`. Does not need central."""
 
     def __init__(self, folder: Folder, clock: Clock) -> None:
         """Scripts use `Site.open`."""
@@ -51,10 +53,10 @@ class Site:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, clock: Clock | None = None) -> "Site":
-        """Open the site of this folder; its buffer is made if it is not there yet. No agent needs to run.
+        """Open the site of this folder and create its buffer if necessary. No agent needs to run.
 
-        Raises ConfigError when the folder is no site's or `site.toml` is wrong, Unavailable when the buffer cannot be
-        opened.
+        Raises ConfigError if the folder is not a site's or `site.toml` is invalid, and Unavailable if the buffer cannot
+        be opened.
         """
         return cls(read_folder(_path(folder)), clock or SystemClock())
 
@@ -68,9 +70,10 @@ class Site:
         *,
         ca_file: str | os.PathLike[str] | None = None,
     ) -> "Site":
-        """Make a site's folder (`site.toml`, `token` with mode 0600, `buffer.db`) and open it.
+        """Create a site's folder (`site.toml`, `token` with mode 0600, `buffer.db`) and open it.
 
-        Raises InvalidInput or ConfigError for a bad name, URL or token, Conflict if the folder is a site's already.
+        Raises InvalidInput or ConfigError for an invalid name, URL or token, and Conflict if the folder is already a
+        site's.
         """
         made = create_folder(_path(folder), name, central_url, token, Path(ca_file) if ca_file is not None else None)
         return cls(made, SystemClock())
@@ -104,14 +107,14 @@ class Site:
         execution_id: str | None = None,
         parent_execution_id: str | None = None,
     ) -> AbstractContextManager[None]:
-        """Say once where all that is sent within a `with` block comes from; what a call itself says wins.
+        """Set the provenance of everything sent within a `with` block; arguments of a call take precedence.
 
-        It holds for the thread or task that entered the block. Raises InvalidInput, on entering, for a bad text.
+        Applies to the thread or task that entered the block. Entering raises InvalidInput for an invalid text.
         """
         return provenance_context((instance, script, execution_id, parent_execution_id))
 
     def close(self) -> None:
-        """Give back the buffer. Closing twice is fine; using the site afterwards raises Conflict."""
+        """Close the site. Closing twice is allowed; using the site afterwards raises Conflict."""
         self._external.close()
         self._database.close()
         self._buffer.close()
@@ -127,7 +130,7 @@ class Site:
     def __repr__(self) -> str:
         return f"Site({self._folder.name!r}, {str(self._folder.path)!r})"
 
-    # What only cached calls need is loaded with the first of them: a script that just notifies starts the faster.
+    # Loaded with the first cached call, so that a script that only sends notifications starts faster.
 
     def _external_carrier(self) -> CallCarrier[External]:
         from fieldpost.site.carriers.http import ExternalCarrier

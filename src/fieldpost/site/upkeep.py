@@ -1,7 +1,7 @@
-"""Upkeep of a site's buffer, by the agent: what is past its time goes, and the reserve is kept.
+"""Upkeep of a site's buffer: deletes rows past their retention and maintains the reserve.
 
-Only records that have come to their end go, in small transactions, so that no script waits long behind one; what is
-parked stays until a person acts. Nothing else depends on this: a sweep that fails is tried again.
+Only ended records are deleted, in small transactions, so that no script waits long; parked calls stay until a person
+acts. Nothing else depends on this, and a sweep that fails is repeated.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
 class BufferUpkeep:
-    """Sweeps one site's buffer, once a minute."""
+    """Sweeps one site's buffer every minute."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class BufferUpkeep:
         self._is_waiting_long = False
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Sweep until told to stop."""
+        """Sweep until `stopping` is set."""
         stopped = asyncio.create_task(stopping.wait())
         try:
             while not stopping.is_set():
@@ -60,11 +60,11 @@ class BufferUpkeep:
             stopped.cancel()
 
     async def sweep(self) -> int:
-        """Remove what is past its time and keep the reserve; how many rows went."""
+        """Delete rows past their retention and maintain the reserve; returns how many rows were deleted."""
         now = self._clock.now()
         if not await asyncio.to_thread(self._buffer.reserve.keep):
             _log.warning("reserve.missing", hint="the site's disk is nearly full")
-        gone = 0
+        deleted = 0
         for step in (
             partial(tracking.purge, before=_before(now, self._tracking.retention_days), limit=BATCH),
             partial(keys.purge, before=_before(now, self._tracking.key_retention_days), limit=BATCH),
@@ -76,12 +76,12 @@ class BufferUpkeep:
                 most=BATCH,
             ),
         ):
-            gone += await self._repeat(step)
-        await self._tell_waiting(now)
-        return gone
+            deleted += await self._repeat(step)
+        await self._log_waiting(now)
+        return deleted
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
     async def _try_sweep(self) -> None:
         try:
@@ -92,20 +92,20 @@ class BufferUpkeep:
             _log.exception("upkeep.crashed")
 
     async def _repeat(self, step: Callable[[apsw.Cursor], int]) -> int:
-        gone = 0
+        deleted = 0
         while (count := await asyncio.to_thread(self._buffer.write, step)) > 0:
-            gone += count
-        return gone
+            deleted += count
+        return deleted
 
-    async def _tell_waiting(self, now: datetime) -> None:
-        """Tell once that notifications wait too long; and then not again before none does."""
+    async def _log_waiting(self, now: datetime) -> None:
+        """Log once that notifications wait too long, and again only after the queue has recovered."""
         oldest = await asyncio.to_thread(self._buffer.read, notifications.oldest)
         was_waiting, self._is_waiting_long = self._is_waiting_long, False
         if oldest is None or (now - oldest).total_seconds() <= self._events.waiting_s:
             return
         self._is_waiting_long = True
         if not was_waiting:
-            text = f"notifications wait to be forwarded since {to_text(oldest)}"
+            text = f"notifications have been waiting since {to_text(oldest)}"
             entry = event_log.event(EventKind.WAITING_LONG, now, text, category=Category.NOTIFICATION)
             await asyncio.to_thread(self._buffer.write, event_log.append, [entry])
 

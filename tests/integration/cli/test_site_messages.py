@@ -323,8 +323,8 @@ def test_a_file_that_is_no_export_is_refused(plant: Plant, content: bytes, where
         ({"colour": "red"}, "line 3: "),
         ({"payload": "{"}, "line 3: "),
         ({"payload": "{}"}, "line 3: "),
-        ({"status": "parked"}, "line 3: no table takes it"),
-        ({"retry_count": -1}, "line 3: no table takes it"),
+        ({"status": "parked"}, "line 3: violates a constraint"),
+        ({"retry_count": -1}, "line 3: violates a constraint"),
     ],
 )
 def test_one_bad_line_is_told_by_its_number_and_nothing_is_imported(
@@ -396,10 +396,10 @@ def test_the_doctor_of_a_site_finds_all_well_and_tells_what_is_not(plant: Plant)
     assert checks["parked"] == "warning"
     assert checks["agent"] == "warning"
     assert found["contents"]["messages"] == {"external_call": {"parked": 1}, "notification": {"pending": 1}}
-    assert found["contents"]["operations"] == {"parked": 1}
+    assert found["contents"]["calls"] == {"parked": 1}
     os.chmod(plant.folder / "token", 0o644)
     (plant.folder / "site.toml").write_text("[site]\nname = 7\n")
     unwell = fieldpost("site", "doctor", "--folder", plant.folder, "--quick")
     assert unwell.returncode == 9
-    assert b"is open to other users" in unwell.stdout
+    assert b"can be read by other users" in unwell.stdout
     assert b"settings" in unwell.stdout

@@ -136,5 +136,5 @@ def test_a_buffer_that_can_only_be_read_fails_the_doctor_s_check_and_keeps_the_a
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ran.stderr == ""
     [access, refused] = ran.stdout.splitlines()
-    assert access.startswith(f"failing this user may not write {folder / 'buffer.db'}")
+    assert access.startswith(f"failing this user cannot write to {folder / 'buffer.db'}")
     assert refused == "buffer.denied"

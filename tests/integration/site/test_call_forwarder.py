@@ -15,7 +15,7 @@ from fieldpost.site.agent import Agent
 from fieldpost.site.buffer import calls as stored_calls
 from fieldpost.site.buffer.calls import _CLAIM, _DUE_TARGETS, _NEXT_DUE
 from fieldpost.site.carriers.http import ExternalCarrier
-from fieldpost.site.config.definitions import External
+from fieldpost.site.config.external import External
 from fieldpost.site.config.folder import read_folder
 from fieldpost.site.config.options import CallOptions, ForwardOptions
 from fieldpost.site.forwarding.attempt import CLAIM_MARGIN_S, OVERTIME_S

@@ -16,7 +16,7 @@ from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.connection import connect, salvage_mark
 from fieldpost.site.buffer.file_pages import Pages
 from fieldpost.site.repair.btrees import INDEX_LEAF, TABLE_LEAF, Trees
-from fieldpost.site.repair.consistency import mend
+from fieldpost.site.repair.consistency import make_consistent
 from fieldpost.site.repair.damage import damage_of_log, refuse_damaged
 from fieldpost.site.repair.doctor import examine
 from fieldpost.site.repair.rebuild import TABLES
@@ -226,7 +226,7 @@ def test_a_buffer_that_was_emptied_or_lost_is_refused_and_its_log_left_alone(tmp
         path.unlink()
     else:
         os.truncate(path, 0)
-    said = "the file is gone, and its write-ahead log is not" if is_removed else "it is empty"
+    said = "the file is missing, but its write-ahead log exists" if is_removed else "the file is empty"
     for refused in (lambda: Buffer(path), lambda: refuse_damaged(path) or Buffer(path)):
         with pytest.raises(Unavailable, match=said) as caught:
             refused()
@@ -260,7 +260,7 @@ def test_a_buffer_that_was_emptied_is_refused_also_where_there_is_no_log(path: P
     assert not log_of(path).exists()
     os.truncate(path, 0)
     for look in (lambda: Buffer(path), lambda: refuse_damaged(path)):
-        with pytest.raises(Unavailable, match="it is empty"):
+        with pytest.raises(Unavailable, match="the file is empty"):
             look()
     assert check("buffer", path) is CheckVerdict.FAILING
 
@@ -431,7 +431,7 @@ def test_messages_and_records_agree_after_rows_came_from_elsewhere(path: Path) -
     connection.execute(RECORD, {"id": "ended", "status": "delivered", "error": None, "end": 1, "change": 7})
     connection.execute(RECORD, {"id": "lives", "status": "retrying", "error": None, "end": None, "change": 8})
     connection.execute(RECORD, {"id": "lost", "status": "pending", "error": None, "end": None, "change": 9})
-    mend(connection.cursor(), NOW)
+    make_consistent(connection.cursor(), NOW)
     messages = {row[0] for row in connection.execute("SELECT message_id FROM calls")}
     rows = connection.execute("SELECT call_id, status, change_sequence FROM tracking").fetchall()
     fact = connection.execute("SELECT value FROM facts WHERE name = 'change_sequence'").fetchall()

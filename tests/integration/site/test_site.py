@@ -255,7 +255,7 @@ def test_what_is_no_folder_s_name_is_refused_by_name(value: object) -> None:
 def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "site"):
-        with pytest.raises(ConfigError, match="cannot be made") as caught:
+        with pytest.raises(ConfigError, match="cannot be created") as caught:
             Site.create(folder, "p", "http://c", TOKEN)
         assert caught.value.code == "site.folder"
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from fieldpost.core.errors import ConfigError, InvalidInput
+from fieldpost.site.config.database import Database
 from fieldpost.site.config.database_url import PostgresqlUrl, SqliteUrl
-from fieldpost.site.config.definitions import Database, External, find_definition
+from fieldpost.site.config.definitions import find_definition
+from fieldpost.site.config.external import External
 from fieldpost.site.config.folder import Folder, read_folder
 from fieldpost.site.config.secret_files import read_secret
 
@@ -120,8 +122,8 @@ FILE = '[database.plant]\nurl = "sqlite:///x.db"\n'
         (ERP + "retries = 3", "external.erp.retries", "is unknown"),
         (ERP + "name = 'x'", "external.erp.name", "is unknown"),
         (ERP + "folder = 'x'", "external.erp.folder", "is unknown"),
-        ("[external.'e rp']\nurl = 'https://x.example'", "external.e rp", "has a name"),
-        ("[external.'7']\nurl = 'https://x.example'", "external.7", "has a name"),
+        ("[external.'e rp']\nurl = 'https://x.example'", "external.e rp", "name"),
+        ("[external.'7']\nurl = 'https://x.example'", "external.7", "name"),
         ("[external.erp]\nurl = 7", "external.erp.url", "must be a str"),
         ("[external.erp]\nurl = 'ftp://x.example'", "external.erp.url", "must begin with"),
         ("[external.erp]\nurl = 'http://x.example'", "external.erp.url", "must begin with https"),
@@ -133,43 +135,43 @@ FILE = '[database.plant]\nurl = "sqlite:///x.db"\n'
         (ERP + "timeout_s = nan", "external.erp.timeout_s", "0.05 to 600"),
         (ERP + "timeout_s = '5s'", "external.erp.timeout_s", "0.05 to 600"),
         (ERP + "retry_interval_s = 86401", "external.erp.retry_interval_s", "to 86400"),
-        (ERP + "retries_max = -1", "external.erp.retries_max", "whole number"),
-        (ERP + "retries_max = 1.5", "external.erp.retries_max", "whole number"),
-        (ERP + "retries_max = true", "external.erp.retries_max", "whole number"),
+        (ERP + "retries_max = -1", "external.erp.retries_max", "must be an integer"),
+        (ERP + "retries_max = 1.5", "external.erp.retries_max", "must be an integer"),
+        (ERP + "retries_max = true", "external.erp.retries_max", "must be an integer"),
         (ERP + "allows_plain_http = 1", "external.erp.allows_plain_http", "true or false"),
         (ERP + "ca_file = 3", "external.erp.ca_file", "name of a file"),
         (ERP + "headers = 3", "external.erp.headers", "table"),
-        (ERP + "headers = {A = 3}", "external.erp.headers.A", "must be a text"),
-        (ERP + 'headers = {A = "x\\r\\ny: z"}', "external.erp.headers.A", "on one line"),
-        (ERP + "headers = {Host = 'x'}", "external.erp.headers.Host", "sets itself"),
+        (ERP + "headers = {A = 3}", "external.erp.headers.A", "must be a string"),
+        (ERP + 'headers = {A = "x\\r\\ny: z"}', "external.erp.headers.A", "must be one line"),
+        (ERP + "headers = {Host = 'x'}", "external.erp.headers.Host", "is set by Fieldpost"),
         (ERP + "headers = {Authorization = 'x'}", "external.erp.headers.Authorization", "secret_headers"),
         (ERP + "secret_headers = {Authorization = ''}", "external.erp.secret_headers.Authorization", "name of a file"),
-        (ERP + "secret_headers = {'A:b' = 'f'}", "external.erp.secret_headers.A:b", "no name of a header"),
+        (ERP + "secret_headers = {'A:b' = 'f'}", "external.erp.secret_headers.A:b", "not a valid header name"),
         (ERP + "headers = {X = 'y'}\nsecret_headers = {x = 'f'}", "external.erp.secret_headers", "both have x"),
-        ("[database.plant]\nurl = 'mysql://u@h/d'", "database.plant.url", "must begin with postgresql"),
-        ("[database.plant]\nurl = 3", "database.plant.url", "must be a text"),
+        ("[database.plant]\nurl = 'mysql://u@h/d'", "database.plant.url", "must start with postgresql"),
+        ("[database.plant]\nurl = 3", "database.plant.url", "must be a string"),
         ("[database.plant]\nurl = 'postgresql://u:pw@h/d'", "database.plant.url", "password_file"),
         ("[database.plant]\nurl = 'postgresql://h/d'", "database.plant.url", "must be postgresql://user@host"),
         ("[database.plant]\nurl = 'postgresql://u@h'", "database.plant.url", "must be postgresql://user@host"),
-        ("[database.plant]\nurl = 'postgresql://u@h:x/d'", "database.plant.url", "no URL"),
-        ("[database.plant]\nurl = 'postgresql://u@h/d?sslmode=disable'", "database.plant.url", "no options"),
+        ("[database.plant]\nurl = 'postgresql://u@h:x/d'", "database.plant.url", "not a valid URL"),
+        ("[database.plant]\nurl = 'postgresql://u@h/d?sslmode=disable'", "database.plant.url", "no option after the ?"),
         ("[database.plant]\nurl = 'sqlite://x.db'", "database.plant.url", "must be sqlite"),
         ("[database.plant]\nurl = 'sqlite:///'", "database.plant.url", "must be sqlite"),
         ("[database.plant]\nurl = 'sqlite:///buffer.db'\nallows_free_sql = true", "database.plant.url", "own buffer"),
         ("[database.plant]\nurl = 'sqlite:///a/../buffer.db'", "database.plant.url", "own buffer"),
-        (FILE, "database.plant.statements", "one statement at least"),
-        (FILE + "tls = true", "database.plant.tls", "means nothing"),
-        (FILE + "password_file = 'f'", "database.plant.password_file", "means nothing"),
+        (FILE, "database.plant.statements", "at least one statement"),
+        (FILE + "tls = true", "database.plant.tls", "does not apply"),
+        (FILE + "password_file = 'f'", "database.plant.password_file", "does not apply"),
         (PLANT + "tls = 'yes'", "database.plant.tls", "true or false"),
         (PLANT + "allows_free_sql = 1", "database.plant", "TOML"),
         (PLANT + "statements = 'x'", "database.plant.statements", "table"),
         (
             PLANT + "[database.plant.statements]\ncount = 'DROP TABLE t'",
             "database.plant.statements.count",
-            "begin with",
+            "start with",
         ),
-        (PLANT + "[database.plant.statements]\n'a b' = 'x'", "database.plant.statements.a b", "has a name"),
-        (PLANT + "[database.plant.statements]\ncount = 3", "database.plant.statements.count", "must be a text"),
+        (PLANT + "[database.plant.statements]\n'a b' = 'x'", "database.plant.statements.a b", "name"),
+        (PLANT + "[database.plant.statements]\ncount = 3", "database.plant.statements.count", "must be a string"),
         ("[outbound]\nallow = 'a b/c'", "outbound.allow", "is not a host name"),
         ("[outbound]\nallow = ['a']", "outbound.allow", "must be a string"),
         ("[outbound]\ndeny = 'a'", "outbound.deny", "is unknown"),
@@ -255,7 +257,7 @@ def test_what_a_definition_needs_can_be_looked_for_before_it_is_used(
         assert caught.value.code == code
     External(name="a", url="https://a.example").check()
     _postgresql(tmp_path).check()
-    monkeypatch.setattr("fieldpost.site.config.definitions.find_spec", lambda name: None)
+    monkeypatch.setattr("fieldpost.site.config.database.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="asyncpg is not installed"):
         _postgresql(tmp_path).check()
 

@@ -15,7 +15,8 @@ from fieldpost.site.carriers.payloads import (
     target_summary,
 )
 from fieldpost.site.carriers.write_arguments import PARAMETERS_BYTES_MAX, check_write
-from fieldpost.site.config.definitions import Database, External
+from fieldpost.site.config.database import Database
+from fieldpost.site.config.external import External
 
 ERP = External(name="erp", url="https://erp.example.com", secret_headers={"X-Api-Key": "key.secret"})
 PLANT = Database(

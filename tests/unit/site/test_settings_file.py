@@ -28,7 +28,7 @@ GOOD = '[site]\nname = "plant-7"\n\n[central]\nurl = "http://127.0.0.1:9"\n'
         (GOOD.replace('"plant-7"', "7").encode(), "site.name"),
         (b"\xff\xfe" + GOOD.encode("utf-16-le"), "cannot be read"),
         (b"\xef\xbb\xbf" + GOOD.encode(), "line 1"),
-        (GOOD.encode() + b"#" * SETTINGS_BYTES_MAX, "that is no settings file"),
+        (GOOD.encode() + b"#" * SETTINGS_BYTES_MAX, "must be at most"),
     ],
 )
 def test_a_wrong_settings_file_is_refused_by_line_or_key(tmp_path: Path, content: bytes, said: str) -> None:

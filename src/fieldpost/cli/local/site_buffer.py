@@ -161,7 +161,7 @@ def _contents(contents: "Contents") -> dict[str, object]:
     return {
         "messages": contents.messages,
         "rejected": contents.rejected,
-        "operations": contents.operations,
+        "calls": contents.calls,
         "events": contents.events,
         "oldest_created_at": None if oldest is None else to_text(oldest),
     }

@@ -1,13 +1,13 @@
-"""What becomes of a buffered message after a carrier tried it.
+"""The decision about a buffered message after an attempt.
 
     answer of the carrier   a notification            a cached call
-    Taken                   Clear                     Clear     the other side has it: the row goes
-    Refused for good        Box, the rejected box     Fail      the script, still there, is told
-                                                      Park      nobody is there to be told: a person must see it
-    NotNow                  TryAgain                  TryAgain  due after the interval, or later if we were told so
+    Taken                   Clear                     Clear     the receiver has it: delete the row
+    Refused for good        Box, the rejected box     Fail      if the script waits: it gets the error
+                                                      Park      if no script waits: a person must decide
+    NotNow                  TryAgain                  TryAgain  due after the interval, or later if requested
                                                       Park      when the retries are used up
 
-Nothing but `Taken` and `Refused` takes a notification out of the buffer, whatever the count: it never parks at a site.
+Only `Taken` and `Refused` take a notification out of the buffer, however often it failed: it never parks at a site.
 The first attempt of a cached call, which its caller makes, is not counted; a limit of 0 retries means no limit.
 """
 
@@ -18,22 +18,21 @@ from datetime import datetime, timedelta
 from fieldpost.core.text import truncate
 
 WAIT_MAX = timedelta(hours=1)
-"""However long we are told to wait, a message is tried again after this; a due time further away than this cannot have
-been meant, so it is one that the clock has jumped away from."""
+"""The longest wait that the other side can request. A due time further away results from a jump of the clock."""
 CALL_WAIT_MAX = timedelta(days=1)
-"""The same for cached calls, whose interval and whose other side may well ask for hours."""
+"""The same for cached calls, whose interval and whose targets may require hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The other side has it, durably; a duplicate counts as taken."""
+    """The receiver has stored it; a duplicate counts as taken."""
 
     http_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The other side will never take it."""
+    """The receiver will never accept it."""
 
     code: str
     error: str
@@ -42,11 +41,11 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """It was tried and not taken, and may be another time."""
+    """The attempt failed, but a later one may succeed."""
 
     error: str
     wait_s: float | None = None
-    """How long the other side asked us to wait."""
+    """The wait that the receiver requested."""
     http_status: int | None = None
 
 
@@ -55,14 +54,14 @@ CarrierAnswer = Taken | Refused | NotNow
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """It has arrived: the row goes."""
+    """Delivered: delete the row."""
 
     http_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A notification that central refused: to the rejected box."""
+    """Refused by central: move the notification to the rejected box."""
 
     code: str
     error: str
@@ -70,7 +69,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class TryAgain:
-    """It stays and is due again."""
+    """Keep the row and retry it later."""
 
     due_at: datetime
     error: str
@@ -81,7 +80,7 @@ class TryAgain:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """A cached call that was refused while its caller waits: the row goes, the caller is told."""
+    """Refused while the caller waits: delete the call and raise the error to the caller."""
 
     code: str
     error: str
@@ -90,7 +89,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """A cached call that waits for a person."""
+    """Keep the call until a person retries or discards it."""
 
     error: str
     is_counted: bool = True
@@ -101,16 +100,16 @@ Decision = Clear | Box | TryAgain
 CallDecision = Clear | TryAgain | Fail | Park
 
 TAKEN, CLEAR = Taken(), Clear()
-"""What nearly every notification comes to, by the hundred thousand."""
+"""Shared instances, since nearly every notification has this result."""
 
 
 def answer_from(verdict: str, code: str | None, error: str | None, wait_s: float | None) -> CarrierAnswer:
-    """The answer that a verdict of central means. A word that we do not know, of a newer central, keeps the message."""
+    """The answer for a verdict of central. An unknown verdict, from a newer central, keeps the message."""
     match verdict:
         case "accepted" | "duplicate":
             return TAKEN
         case "rejected":
-            return Refused(code or "central.rejected", error or "central rejected it without saying why")
+            return Refused(code or "central.rejected", error or "central rejected it without a reason")
         case "later":
             return NotNow(error or code or "central cannot take it now", wait_s)
         case _:
@@ -118,7 +117,7 @@ def answer_from(verdict: str, code: str | None, error: str | None, wait_s: float
 
 
 def decide(answer: CarrierAnswer, interval: timedelta, now: datetime) -> Decision:
-    """What to do with a buffered notification after this answer; the interval is the site's one fixed interval."""
+    """The decision about a notification after this answer; `interval` is the site's fixed retry interval."""
     match answer:
         case Taken():
             return CLEAR
@@ -130,10 +129,10 @@ def decide(answer: CarrierAnswer, interval: timedelta, now: datetime) -> Decisio
 
 @dataclass(frozen=True, slots=True)
 class CallPolicy:
-    """How a cached call is tried again: what its external system's or connection's definition says."""
+    """The retry policy of a cached call, from the definition of its target."""
 
     interval: timedelta
-    """Between two attempts: fixed, whatever the count; at most a day."""
+    """Between two attempts; fixed, at most a day."""
     retries_max: int
     """Counted attempts after which it parks; 0 for no limit."""
 
@@ -141,9 +140,9 @@ class CallPolicy:
 def decide_call(
     answer: CarrierAnswer, policy: CallPolicy, now: datetime, *, retry_count: int, is_first: bool, is_caller: bool
 ) -> CallDecision:
-    """What to do with a cached call after this answer.
+    """The decision about a cached call after this answer.
 
-    `is_first`: no attempt of it had an outcome before. `is_caller`: the script that issued it waits for this answer.
+    `is_first`: no earlier attempt had a result. `is_caller`: the script that issued the call waits for this answer.
     """
     is_counted = not is_first
     match answer:
@@ -161,12 +160,12 @@ def decide_call(
 
 
 def wait(interval: timedelta, wait_s: float | None, longest: timedelta = WAIT_MAX) -> timedelta:
-    """The longer of the interval and what we were told, within bounds; nonsense counts as not told."""
+    """The longer of the interval and the requested wait, at most `longest`; an invalid request is ignored."""
     if wait_s is None or not math.isfinite(wait_s) or wait_s <= 0:
         return interval
     return max(interval, timedelta(seconds=min(wait_s, longest.total_seconds())))
 
 
 def is_due(due_at: datetime | None, now: datetime, longest: timedelta = WAIT_MAX) -> bool:
-    """Whether a message may be tried now. The rule behind the buffer's query, and its oracle in tests."""
+    """Whether a message may be tried now. The buffer's query implements this rule; tests compare the two."""
     return due_at is None or due_at <= now or due_at > now + longest

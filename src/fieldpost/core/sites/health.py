@@ -1,8 +1,7 @@
-"""The health of a site as it reports it, and what central makes of it: online, late or offline, and a history.
+"""Health reports of a site, central's judgement of them (online, late or offline), and the samples kept as history.
 
-A site reports every half minute, only ever its newest state. Central judges by the age of the last report, by its own
-clock: what the site's clock says is shown beside it as an offset and decides nothing. Late and offline are shown, and
-nothing is done about them.
+A site reports its current state every half minute. Central judges the age of the last report by its own clock; the
+site's clock is only displayed, as an offset. Late and offline are displayed and trigger nothing.
 """
 
 from collections.abc import Mapping
@@ -15,9 +14,9 @@ REPORT_EVERY_S = 30.0
 LATE_AFTER = timedelta(seconds=45)
 OFFLINE_AFTER = timedelta(seconds=60)
 KEEP_EVERY = timedelta(hours=1)
-"""A sample is kept this often also when nothing has changed, so that a flat line is a line."""
+"""A sample is kept at least this often, even without changes, so that a chart has a flat line."""
 DISK_CHANGE = 0.05
-"""By so much free disk space must change to be worth a sample by itself."""
+"""The relative change of free disk space that justifies a sample."""
 
 
 class LinkState(StrEnum):
@@ -27,22 +26,22 @@ class LinkState(StrEnum):
 
 
 class SiteCondition(StrEnum):
-    """How a site stands for those who look after it, the worst first."""
+    """The condition of a site for its operators, worst first."""
 
     OFFLINE = "offline"
     LATE = "late"
     FAILING = "failing"
-    """It reports, and cannot forward."""
+    """It reports but cannot forward."""
     ONLINE = "online"
     NEW = "new"
-    """It never reported: it is being set up."""
+    """It has never reported: it is being set up."""
     REVOKED = "revoked"
-    """It is not to be heard of."""
+    """Its token was revoked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
-    """How old a report may be."""
+    """The age limits of a report."""
 
     late_after: timedelta = LATE_AFTER
     offline_after: timedelta = OFFLINE_AFTER
@@ -50,25 +49,25 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteReport:
-    """What a site says of itself."""
+    """The state that a site reports."""
 
     version: str = ""
-    """Of the agent."""
+    """The version of the agent."""
     backlog: Mapping[str, int] = field(default_factory=dict)
-    """What waits in its buffer, by category; parked calls are not among it."""
+    """Waiting messages by category, without parked calls."""
     oldest_age_s: float = 0.0
-    """For how long the oldest of that waits; 0 when nothing does."""
+    """The age of the oldest waiting message; 0 for an empty buffer."""
     parked: int = 0
     rejected: int = 0
     disk_free_bytes: int | None = None
     events: Mapping[str, int] = field(default_factory=dict)
-    """Lines of its event log within the last hour, by severity."""
+    """Event log entries of the last hour, by severity."""
     is_forwarding: bool = True
-    """Whether its last forward of notifications went well."""
+    """Whether the last forwarding of notifications succeeded."""
     forward_error: str | None = None
     failing_for_s: float | None = None
     uptime_s: float = 0.0
-    """How long the agent has been running."""
+    """The uptime of the agent."""
 
     @property
     def depth(self) -> int:
@@ -131,14 +130,14 @@ def figures_of(health: SiteHealth, now: datetime, by: Freshness) -> HealthFigure
 def is_worth_keeping(
     figures: HealthFigures, kept: HealthFigures | None, kept_at: datetime | None, now: datetime
 ) -> bool:
-    """Whether these figures tell something that the last sample did not: thousands of quiet sites must stay small."""
+    """Whether these figures differ enough from the last sample; thousands of quiet sites must not fill the store."""
     if kept is None or kept_at is None or now - kept_at >= KEEP_EVERY:
         return True
     counted = ("state", "depth", "parked", "rejected")
     if any(getattr(figures, name) != getattr(kept, name) for name in counted):
         return True
     if figures.depth > 0:
-        # Nothing leaves, and what waits grows older: that is a line too.
+        # The backlog is unchanged and grows older, which the chart must show.
         return True
     before, after = kept.disk_free_bytes, figures.disk_free_bytes
     if before is None or after is None:
@@ -147,7 +146,7 @@ def is_worth_keeping(
 
 
 def report_from(stored: Mapping[str, Any]) -> SiteReport:
-    """A report as it was kept, by this version or another."""
+    """The report from its stored form, written by this or another version."""
     return SiteReport(**{f.name: stored[f.name] for f in fields(SiteReport) if f.name in stored})
 
 
@@ -157,5 +156,5 @@ def figures_from(stored: Mapping[str, Any]) -> HealthFigures:
 
 
 def to_plain(value: SiteReport | HealthFigures) -> dict[str, Any]:
-    """As JSON holds it."""
+    """The value as a JSON object."""
     return asdict(value)

@@ -1,11 +1,11 @@
-"""What the status of an external system's answer means for the call: one table, whoever made the attempt.
+"""The meaning of an HTTP status for a cached call.
 
-2xx           taken      it was carried out
-408, 429      not now    the system asks for another try, whatever the first digit says
-5xx           not now    the system is in trouble, not the call
-3xx           refused    redirects are never followed: the definition has to name the right place
+2xx           taken      the call was carried out
+408, 429      not now    the system asks for a retry
+5xx           not now    the system has a problem, not the call
+3xx           refused    redirects are not followed: the definition must have the right URL
 other 4xx     refused    the same call would be refused again
-all else      not now    no status of HTTP at all: something between us and the system answered
+other         not now    not an HTTP status: a proxy or device in between answered
 """
 
 from enum import StrEnum
@@ -20,7 +20,7 @@ class Meaning(StrEnum):
 
 
 def meaning_of(status: int) -> Meaning:
-    """What to do with a call after an answer of this status."""
+    """The meaning of a response with this status."""
     if 200 <= status <= 299:
         return Meaning.TAKEN
     if 300 <= status <= 499 and status not in _ASKS_FOR_ANOTHER_TRY:

@@ -1,14 +1,14 @@
-"""Intents: what an operator wants done at a site, kept at central until the site has done it.
+"""Intents: requests of operators to a site, stored at central until the site has carried them out.
 
-    waiting ──▶ sent ──▶ done       the site answered: the outcome is its own word
-       │          └────▶ expired    no answer came in time; it may have been applied, and a late answer still counts
-       ├───────────────▶ expired    the site was away for too long: it was never sent
+    waiting ──▶ sent ──▶ done       the site answered with an outcome
+       │          └────▶ expired    no answer in time; it may have been applied, and a late answer still counts
+       ├───────────────▶ expired    the site was offline for too long: never sent
        └───────────────▶ cancelled  by an operator, before it was sent
 
-An intent given while the site is away waits and is shown as waiting. One that was sent and not answered is sent again
-on the next connection: the site keeps the ids of what it has applied, together with the outcome and in the same
-transaction as the effect, so that however often a command arrives it acts once. What was sent can no longer be
-cancelled, since nobody at central knows whether it has been applied.
+An intent for an offline site waits and is displayed as waiting. One that was sent and not answered is sent again on the
+next connection. The site stores the ids of applied intents with their outcome, in the transaction of the effect, so a
+command that arrives several times is applied once. A sent intent cannot be cancelled, because central does not know
+whether it was applied.
 """
 
 from collections.abc import Mapping
@@ -20,26 +20,26 @@ from fieldpost.core.errors import Conflict
 
 
 class IntentKind(StrEnum):
-    """What is to be done at the site."""
+    """The kinds of requests."""
 
     RETRY = "retry"
-    """A parked call goes back to the retry queue."""
+    """Put a parked call back into the retry queue."""
     DISCARD = "discard"
-    """A parked call is given up for good."""
+    """Discard a parked call."""
     RESUBMIT_REJECTED = "resubmit_rejected"
-    """A notification of the rejected box is forwarded again."""
+    """Forward a notification of the rejected box again."""
     DISCARD_REJECTED = "discard_rejected"
-    """A notification of the rejected box is given up for good."""
+    """Discard a notification of the rejected box."""
     LIST_PARKED = "list_parked"
     LIST_REJECTED = "list_rejected"
     QUERY_EVENTS = "query_events"
-    """A look into the site's event log."""
+    """Query the site's event log."""
     RECONCILE = "reconcile"
-    """The site's calls are read anew from the beginning; central does this one with the site's answers."""
+    """Read all calls of the site again from the beginning; central does this itself."""
 
     @property
     def names_message(self) -> bool:
-        """Whether it is about one call or notification."""
+        """Whether it concerns one call or notification."""
         return self in (
             IntentKind.RETRY,
             IntentKind.DISCARD,
@@ -63,11 +63,11 @@ class IntentState(StrEnum):
 class IntentOutcome(StrEnum):
     APPLIED = "applied"
     NOT_PARKED = "not_parked"
-    """There was nothing parked (or rejected) under that id: it had moved on, or never was."""
+    """No call with that id was parked, or no notification rejected."""
     SITE_UNREACHABLE = "site_unreachable"
-    """The site was not there until the intent expired."""
+    """The site was offline until the intent expired."""
     OPERATION_FAILED = "operation_failed"
-    """The site tried and could not; the detail says why."""
+    """The site failed to apply it; the detail has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Intent:
     site: str
     kind: IntentKind
     message_id: str | None
-    """The call or notification that it is about, if it is about one."""
+    """The call or notification concerned, if there is one."""
     arguments: Mapping[str, str | int]
     reason: str | None
     actor: str
@@ -88,7 +88,7 @@ class Intent:
     outcome: IntentOutcome | None = None
     detail: str | None = None
     answer: Mapping[str, object] | None = None
-    """What the site answered to a look."""
+    """The site's answer to a query."""
     attempts: int = 0
     """How often it was sent."""
     sent_at: datetime | None = None
@@ -104,12 +104,12 @@ def check_cancel(intent: Intent) -> None:
 
 
 def takes_result(intent: Intent) -> bool:
-    """Whether the site's word is still news: of what was sent, the expired included."""
+    """Whether a result of the site still counts: for sent intents, including expired ones."""
     return intent.state is IntentState.SENT or (intent.state is IntentState.EXPIRED and intent.attempts > 0)
 
 
 def expiry_detail(attempts: int) -> str:
-    """What is told of an intent that expired."""
+    """The explanation for an expired intent."""
     if attempts == 0:
-        return "the site was away until it expired; it was never sent"
-    return "it was sent and the site did not answer until it expired; it may have been applied"
+        return "the site was offline until the request expired; it was never sent"
+    return "the request was sent, but the site did not answer before it expired; it may have been applied"

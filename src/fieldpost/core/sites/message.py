@@ -1,9 +1,8 @@
-"""What a site buffers, and what it remembers of its cached calls.
+"""Messages in a site's buffer, and the records of its cached calls.
 
-A *message* is a row of the buffer: it lives until whoever it is meant for has taken it, or a person gave it up. An
-*operation* is a cached call (an external call or a database write) as scripts and operators know it: its record is
-made when the script issues the call, outlives the message, and tells the outcome. The message is only the means by
-which an operation is tried again; both carry the same id.
+A *message* is a row of the buffer. It exists until its receiver has accepted it or a person has discarded it. A *call*
+is an external call or a database write. Its record is created when the script issues the call, outlives the message and
+keeps the outcome. The message exists only while the call is retried; both have the same id.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from fieldpost.core.notification import Provenance
 
 
 class Category(StrEnum):
-    """Which carrier takes a message."""
+    """The kind of a message, which determines its carrier."""
 
     NOTIFICATION = "notification"
     EXTERNAL_CALL = "external_call"
@@ -23,12 +22,12 @@ class Category(StrEnum):
 
     @property
     def is_tracked(self) -> bool:
-        """Cached calls have a tracked operation at the site; a notification's record is central's."""
+        """Whether the site keeps a record of it. Central keeps the record of a notification."""
         return self is not Category.NOTIFICATION
 
 
 class MessageStatus(StrEnum):
-    """Where a buffered message stands; an outcome that ends it never appears here, since it ends the row too."""
+    """The status of a buffered message. There is no terminal status: the row is deleted when the message ends."""
 
     PENDING = "pending"
     RETRYING = "retrying"
@@ -44,27 +43,27 @@ class Message:
     """One row of a site's buffer."""
 
     sequence: int
-    """The order in which messages were committed; a site's clock is never used for order."""
+    """Commit order; a site's clock is never used for order."""
     message_id: str
     category: Category
     target: str
     payload: str
-    """JSON: for a notification the item as the link carries it, so that it is encoded once, where it is made."""
+    """JSON; for a notification the item that the link sends, so that it is encoded only once."""
     created_at: datetime
     status: MessageStatus = MessageStatus.PENDING
     retry_count: int = 0
-    """Attempts that were made and did not settle it."""
+    """Failed attempts so far."""
     last_error: str | None = None
     last_attempt_at: datetime | None = None
     due_at: datetime | None = None
-    """Not before this time; None means at once."""
+    """When it may be tried; None means immediately."""
     claim_token: int = 0
-    """How often it was claimed; whoever settles a cached call shows the token that its claim gave it."""
+    """How often it was claimed. A result must present the token of its claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedMessage:
-    """One row of the rejected box: what central refused for good, kept for a person to see."""
+    """One entry of the rejected box: a notification that central refused for good."""
 
     message_id: str
     category: Category
@@ -78,28 +77,28 @@ class RejectedMessage:
 
 
 class CallStatus(StrEnum):
-    """Where an operation stands, as its site knows it."""
+    """The status of a call at its site."""
 
     PENDING = "pending"
-    """Issued; the first attempt has no outcome yet."""
+    """Issued; the first attempt has no result yet."""
     RETRYING = "retrying"
     DELIVERED = "delivered"
     PARKED = "parked"
-    """Given up for now: a person retries or discards it."""
+    """Waits for a person to retry or discard it."""
     FAILED = "failed"
-    """Refused at the first attempt, and the script was told so."""
+    """Refused at the first attempt; the script got the error."""
     DISCARDED = "discarded"
-    """Given up for good, by a person."""
+    """Discarded by a person."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing can follow. A parked operation is not at its end, however long it lies there."""
+        """Whether this status is final. Parked is not."""
         return self in (CallStatus.DELIVERED, CallStatus.FAILED, CallStatus.DISCARDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCall:
-    """A cached call as a script issues it, before it has a row."""
+    """A cached call that a script issues, before it is in the buffer."""
 
     call_id: CallId
     category: Category
@@ -114,7 +113,7 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """What a site's tracking table says of one operation. Times are by the site's clock, in UTC."""
+    """The record of one cached call in a site's tracking table. Times are by the site's clock, in UTC."""
 
     call_id: CallId
     category: Category
@@ -122,10 +121,10 @@ class CallRecord:
     """The external system, method and path (`erp POST /orders`), or the database connection's name."""
     status: CallStatus
     retry_count: int
-    """Attempts since the first, which is not counted; an operator's retry begins anew at 0."""
+    """Attempts after the first one; an operator's retry resets it to 0."""
     last_error: str | None
     http_status: int | None
-    """The status of the last answer, where the target speaks HTTP and gave one."""
+    """The HTTP status of the last response, if there was one."""
     instance: str | None
     script: str | None
     execution_id: str | None
@@ -133,18 +132,18 @@ class CallRecord:
     created_at: datetime
     updated_at: datetime
     terminal_at: datetime | None
-    """When it came to its end; None while it lives or is parked."""
+    """When it reached a final status; None before that."""
     version: int
-    """Grows by one with every change of this operation, so that a late report never overwrites a newer one."""
+    """Increases with every change of this record, so that a late report never overwrites a newer one."""
     change_sequence: int
-    """Grows over all operations of the site: the cursor of whoever wants what has changed since."""
+    """Increases with every change of any record of the site: the cursor for reading changes."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it has come to its end. What is parked has not."""
+        """Whether its status is final. Parked is not."""
         return self.status.is_terminal
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the target has taken it."""
+        """Whether the target has accepted it."""
         return self.status is CallStatus.DELIVERED

@@ -1,13 +1,14 @@
-"""Cached calls in the buffer: each change of one moves message, record and event log together, under a claim.
+"""Cached calls in the buffer. Each change of a call updates message, record and event log together, under a claim.
 
-Theory of operation. A cached call is in the buffer before anybody tries it, and whoever tries it holds its *claim*: the
-caller inserts it already claimed, the agent claims what is free. A claim is a name, a token that grows with each claim,
-and an end. It is no status: when its holder dies the row is as it was, and once the end has passed the agent takes it.
+Theory of operation. A cached call is in the buffer before its first attempt, and each attempt needs the *claim*: the
+caller inserts the call already claimed, the agent claims unclaimed ones. A claim is a name, a token that grows with
+each claim, and an end. It is not a status: if its holder dies the row is unchanged, and after the end the agent claims
+it.
 
-What must always hold: a result is written only if the token is still the one that its claim gave, so of two that tried
-the same call after a pause only the one that holds it now moves it. A late result changes nothing and is told in the
-log. A parked call has no claim, and only a person moves it. The end of a claim is judged by the site's clock; an end
-further away than any claim lasts is one that the clock has jumped away from, and counts as passed.
+Invariants: a result is written only if its token is still the current one, so of two processes that tried the same call
+only the present holder of the claim changes it. A late result changes nothing and is logged. A parked call has no
+claim, and only a person moves it. The end of a claim is compared with the site's clock; an end further away than any
+claim lasts results from a jump of the clock and counts as passed.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from fieldpost.site.buffer.event_log import EventKind
 from fieldpost.site.buffer.rows import COLUMNS, message_from
 
 CLAIM_MAX = timedelta(hours=1)
-"""No claim lasts longer."""
+"""The longest claim."""
 
 _INSERT = """
 INSERT INTO calls
@@ -35,7 +36,7 @@ VALUES (:message_id, :category, :target, :payload, :created_at, :claimant, 1, :u
 _TRIED = "status <> 'parked'"
 _FREE = "(claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :claim_end)"
 
-# From one target to the next by the index, however many rows each has.
+# Skip scan: from one target to the next by the index, however many rows each has.
 _TARGETS = f"""
 WITH RECURSIVE targets (name) AS (
     SELECT min(target) FROM calls WHERE category = :category AND {_TRIED}
@@ -55,7 +56,7 @@ _NEXT_DUE = f"""
 {_TARGETS} SELECT min((SELECT min(due_at) {_OF_TARGET} AND due_at > :now)) FROM targets WHERE name IS NOT NULL
 """
 
-# A due time so far away cannot have been meant: the clock has jumped.
+# A due time this far away results from a jump of the clock.
 _REPAIR = f"""
 UPDATE calls SET due_at = 0 WHERE category = :category AND target = :target AND {_TRIED} AND due_at > :far
 """
@@ -97,7 +98,7 @@ RETURNING target, retry_count, last_error
 
 
 def insert(cursor: apsw.Cursor, call: NewCall, claimant: str, until: datetime) -> Message:
-    """Buffer an operation, already claimed by its caller; the message that the caller now holds."""
+    """Buffer a call, already claimed by its caller; returns the claimed message."""
     cursor.execute(
         _INSERT,
         {
@@ -135,12 +136,12 @@ def insert(cursor: apsw.Cursor, call: NewCall, claimant: str, until: datetime) -
 
 
 def due_targets(cursor: apsw.Cursor, category: Category, now: datetime) -> list[str]:
-    """The targets for which something is due that nobody holds."""
+    """The targets that have a due, unclaimed call."""
     return [name for (name,) in cursor.execute(_DUE_TARGETS, _moments(now) | {"category": category.value})]
 
 
 def next_due(cursor: apsw.Cursor, category: Category, now: datetime) -> datetime | None:
-    """When the next call falls due after now; None when none will."""
+    """When the next call becomes due after `now`; None if no call will."""
     rows = _rows(cursor, _NEXT_DUE, {"category": category.value, "now": to_microseconds(now)})
     return None if rows[0][0] is None else from_microseconds(rows[0][0])
 
@@ -155,7 +156,7 @@ def claim(
     until: datetime,
     items_max: int,
 ) -> list[Message]:
-    """Take what is due for the target and free, the longest due first, at most so many."""
+    """Claim up to `items_max` due, unclaimed calls of the target, the longest due first."""
     parameters = _moments(now) | {"category": category.value, "target": target}
     cursor.execute(_REPAIR, parameters)
     parameters |= {"claimant": claimant, "until": to_microseconds(until), "items_max": items_max}
@@ -164,7 +165,7 @@ def claim(
 
 
 def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: datetime) -> CallRecord | None:
-    """Write what was decided for a message that was claimed; its record. None if the claim was lost meanwhile."""
+    """Apply the decision for a claimed message; returns its record, or None if the claim was lost meanwhile."""
     parameters: dict[str, Any] = {"message_id": message.message_id, "token": message.claim_token}
     if isinstance(decision, Clear | Fail):
         rows = _rows(cursor, _END, parameters)
@@ -179,8 +180,8 @@ def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: d
         rows = _rows(cursor, _KEEP, parameters)
     status, kind = _OUTCOMES[type(decision)]
     if not rows:
-        text = f"the result came after the claim had passed to another: {status.value}"
-        event_log.append(cursor, [_told(EventKind.LATE, now, text, message)])
+        text = f"the result arrived after the claim was lost: {status.value}"
+        event_log.append(cursor, [_message_event(EventKind.LATE, now, text, message)])
         return None
     error = None if isinstance(decision, Clear) else decision.error
     record = tracking.change(
@@ -192,35 +193,35 @@ def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: d
         error=error,
         http_status=decision.http_status,
     )
-    event_log.append(cursor, [_told(kind, now, error or _arrival(record), message, record)])
+    event_log.append(cursor, [_message_event(kind, now, error or _delivery_text(record), message, record)])
     return record
 
 
 def release(cursor: apsw.Cursor, messages: Sequence[Message]) -> None:
-    """End claims without an outcome: whoever comes next may take them."""
+    """End claims without a result, so that the calls can be claimed again."""
     held = [{"message_id": message.message_id, "token": message.claim_token} for message in messages]
     cursor.executemany(_RELEASE, held)
 
 
 def retry(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = None) -> CallRecord | None:
-    """Put a parked operation back into the queue, due at once and counted anew; None if it is not parked."""
+    """Put a parked call back into the queue, due immediately, with its retry count reset; None if it is not parked."""
     rows = _rows(cursor, _RETRY, {"message_id": call_id})
     if not rows:
         return None
     record = tracking.change(cursor, call_id, CallStatus.RETRYING, now)
-    _append_act(cursor, EventKind.REQUEUED, now, rows[0][0], call_id, record, by)
+    _log_action(cursor, EventKind.REQUEUED, now, rows[0][0], call_id, record, by)
     return record
 
 
 def discard(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = None) -> CallRecord | None:
-    """Give a parked operation up for good; None if it is not parked."""
+    """Discard a parked call for good; None if it is not parked."""
     rows = _rows(cursor, _DISCARD, {"message_id": call_id})
     if not rows:
         return None
     target, retry_count, error = rows[0]
     status = CallStatus.DISCARDED
     record = tracking.change(cursor, call_id, status, now, retry_count=retry_count, error=error)
-    _append_act(cursor, EventKind.DISCARDED, now, target, call_id, record, by)
+    _log_action(cursor, EventKind.DISCARDED, now, target, call_id, record, by)
     return record
 
 
@@ -241,17 +242,17 @@ def _moments(now: datetime) -> dict[str, Any]:
 
 
 def _rows(cursor: apsw.Cursor, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    # Read to the end: a statement that returns rows has done its work only then.
+    # Read to the end: a statement with RETURNING is complete only then.
     return cursor.execute(statement, parameters).fetchall()
 
 
-def _arrival(record: CallRecord | None) -> str:
+def _delivery_text(record: CallRecord | None) -> str:
     if record is None:
         return "delivered"
     return record.target_summary if record.http_status is None else f"{record.target_summary}: {record.http_status}"
 
 
-def _append_act(
+def _log_action(
     cursor: apsw.Cursor,
     kind: EventKind,
     now: datetime,
@@ -274,7 +275,7 @@ def _append_act(
     event_log.append(cursor, [entry])
 
 
-def _told(
+def _message_event(
     kind: EventKind, now: datetime, text: str, message: Message, record: CallRecord | None = None
 ) -> event_log.SiteEvent:
     return event_log.event(

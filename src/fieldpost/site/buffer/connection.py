@@ -1,13 +1,13 @@
-"""A connection to the site's buffer on which a commit is durable, and what its failures mean.
+"""Opens the buffer's file with durable commits, and maps SQLite's failures to our errors.
 
-Only apsw ever touches the file: a second SQLite library in the same process would drop the first one's locks.
+Only apsw may open the file: a second SQLite library in the same process would drop the locks of the first.
 
-The file holds bodies, so it is made for its owner alone. Its mode is never changed afterwards: whoever opened it to a
-group meant to. SQLite makes the log and its index with the mode of the file.
+The file contains message bodies, so it is created with access for its owner only. Its mode is never changed afterwards:
+an administrator may have opened it to a group. SQLite creates the log and its index with the mode of the file.
 
-A buffer gets its name when it is whole. So a file of that name which is empty was emptied, and a log beside no file has
-lost its file. SQLite takes either for a new database and removes the log, with all that scripts were told is on disk:
-such a file is refused before SQLite sees it.
+A new buffer gets its name only when it is complete. So an empty file of that name was truncated, and a log without a
+file has lost its file. SQLite would take either for a new database and delete the log, with messages that scripts
+believe to be on disk: such a file is refused before SQLite sees it.
 """
 
 import errno
@@ -23,10 +23,10 @@ from fieldpost.site.buffer.schema import ensure_schema
 from fieldpost.site.config.options import RESERVE_BYTES
 
 SQLITE_MIN = (3, 51, 3)
-"""Earlier ones can corrupt a log that several processes write (the WAL-reset bug)."""
+"""Earlier versions can corrupt a log that several processes write (the WAL-reset bug)."""
 BUSY_TIMEOUT_MS = 30_000
 LOG_PAGES_MAX = 1_000
-"""Less than `journal_size_limit` holds: a log that is cut each time it begins anew has to grow again, which is slow."""
+"""Below `journal_size_limit`: a log that is truncated at every reset has to grow again, which is slow."""
 
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",
@@ -37,11 +37,11 @@ _PRAGMAS = (
 
 
 def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connection:
-    """A connection on which a commit is durable, with the schema in place; typed errors otherwise."""
+    """A connection with durable commits and the current schema. Raises ConfigError or Unavailable."""
     refuse_old_sqlite(apsw.sqlite_lib_version())
     if is_log_header_damaged(log_of(path)):
-        # SQLite would take such a log for an empty one and write over what scripts were told is on disk.
-        raise damaged(path, "the head of its write-ahead log is not readable")
+        # SQLite would take such a log for an empty one and overwrite messages that scripts believe to be on disk.
+        raise damaged(path, "the header of its write-ahead log cannot be read")
     refuse_salvage(path)
     connection: apsw.Connection | None = None
     try:
@@ -54,11 +54,11 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
         if connection.pragma("journal_mode") != "wal" and connection.pragma("journal_mode", "wal") != "wal":
             raise ConfigError(
                 "buffer.no_wal",
-                f"{path} cannot use a write-ahead log there",
+                f"{path} is on a file system that does not support a write-ahead log",
                 hint="put the site's folder on a local disk",
             )
         ensure_schema(connection, path)
-        # Again: what was opened may be a file that was being set aside, or the one that was then made in its place.
+        # Checked again: the opened file may be one that was being set aside, or its replacement.
         refuse_salvage(path)
     except BaseException as error:
         if connection is not None:
@@ -70,7 +70,7 @@ def connect(path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> apsw.Connecti
 
 
 def open_existing(path: Path) -> apsw.Connection:
-    """A connection to look by: it makes no file, brings no schema and leaves the log where it is."""
+    """A connection for inspection: it creates no file, changes no schema and leaves the log alone."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -78,28 +78,28 @@ def open_existing(path: Path) -> apsw.Connection:
 
 
 def emptied(path: Path) -> str | None:
-    """What happened to a buffer of which nothing is left but perhaps its log, in words; None if nothing did.
+    """A description of how the buffer lost its content; None if the file has content or does not exist yet.
 
-    The log is looked at first: whoever makes a buffer gives the file its name before there is a log.
+    Checks the log first: a new buffer gets its name before it has a log.
     """
     has_log = bool(_size(log_of(path)))
     match _size(path):
         case 0:
-            return "it is empty" + (", but for its write-ahead log" if has_log else "")
+            return "the file is empty" + (", but its write-ahead log is not" if has_log else "")
         case None if has_log:
-            return "the file is gone, and its write-ahead log is not"
+            return "the file is missing, but its write-ahead log exists"
         case _:
             return None
 
 
 def _make(path: Path) -> None:
-    """Make the buffer, for its owner alone, if it is not there. Raises Unavailable for one that was emptied.
+    """Create the buffer, readable only by its owner, if it does not exist. Raises Unavailable for an emptied one.
 
-    It is made under another name, and closed before it gets its own: closing a file drops all locks that this process
-    has on it. Of several who make it at once the first one's stays.
+    It is created under another name and closed before it gets its own, because closing a file drops all locks that this
+    process has on it. If several processes create it at once, the first one's stays.
     """
     if emptied(path) is not None:
-        # A salvage that is under way explains it, and so does one that has ended meanwhile.
+        # A salvage in progress, or one that has just ended, explains it.
         refuse_salvage(path)
         if (how := emptied(path)) is not None:
             raise damaged(path, how)
@@ -120,13 +120,13 @@ def _make(path: Path) -> None:
 
 
 def _fill_new(beside: Path) -> None:
-    """The tables of a buffer that nobody knows of yet: one sync at the end is enough."""
+    """Create the tables. Nobody knows the file yet, so one sync at the end is enough."""
     connection = apsw.Connection(str(beside))
     try:
         connection.execute("PRAGMA synchronous=OFF")
         connection.pragma("journal_mode", "off")
         ensure_schema(connection, beside)
-        # Where that is not possible, whoever opens it says so.
+        # If that fails, `connect` reports it.
         connection.pragma("journal_mode", "wal")
     finally:
         connection.close(True)
@@ -140,13 +140,13 @@ def _give_name(beside: Path, path: Path) -> None:
     except FileExistsError:
         pass
     except OSError:
-        # A file system without links: there two who come at the same moment are not kept apart.
+        # A file system without hard links: two processes at the same moment are not kept apart.
         if not path.exists():
             os.rename(beside, path)
 
 
 def _log_pages_max(path: Path, page_bytes: int) -> int:
-    """When to move the log into the file: before that could take more room than the reserve can give."""
+    """The log size at which to checkpoint: before that could need more space than the reserve provides."""
     try:
         return max(64, min(LOG_PAGES_MAX, reserve_size(path.parent, RESERVE_BYTES) // 2 // page_bytes))
     except OSError:
@@ -154,26 +154,26 @@ def _log_pages_max(path: Path, page_bytes: int) -> int:
 
 
 def refuse_read_only(path: Path) -> None:
-    """Raise Unavailable for a file that this user may read but not write: what leaves it could not be cleared."""
+    """Raise Unavailable for a file that this user can read but not write: sent messages could not be cleared."""
     if path.exists() and not os.access(path, os.W_OK):
         raise storage_error(apsw.ReadOnlyError("this user may only read it"), path)
 
 
 def refuse_old_sqlite(version: str) -> None:
-    """Raise ConfigError for an SQLite that may corrupt a buffer which several processes write."""
+    """Raise ConfigError for an SQLite that may corrupt a file written by several processes."""
     if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_MIN:
         needed = ".".join(str(part) for part in SQLITE_MIN)
         raise ConfigError(
             "buffer.old_sqlite",
             f"SQLite {version} may corrupt a file that several processes write; {needed} or later is needed",
-            hint="install the apsw wheel, which brings its own SQLite",
+            hint="install the apsw wheel, which includes SQLite",
         )
 
 
 def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
-    """What a failure of the file means to a caller: nothing of his write is there."""
+    """The error for a failure of the file; the caller's write is not stored."""
     if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
-        # The index of the log could not grow: on a full disk that is where it shows first.
+        # The index of the log could not grow, which is the first symptom of a full disk.
         error = apsw.FullError(str(error))
     match error:
         case apsw.BusyError() | apsw.LockedError():
@@ -189,7 +189,7 @@ def storage_error(error: apsw.Error, path: Path) -> FieldpostError:
 
 
 def _file_error(error: OSError, path: Path) -> FieldpostError:
-    """The same for what the system says rather than SQLite."""
+    """The error for a failure reported by the operating system."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return storage_error(apsw.FullError(), path)
     kind = apsw.IOError if error.errno == errno.EIO else apsw.CantOpenError
@@ -197,16 +197,16 @@ def _file_error(error: OSError, path: Path) -> FieldpostError:
 
 
 def is_damage(error: apsw.Error) -> bool:
-    """Whether the file is not what it should be, rather than out of reach."""
+    """Whether the error means damage, rather than a file that cannot be accessed."""
     return isinstance(error, apsw.CorruptError | apsw.NotADBError)
 
 
 def damaged(path: Path, how: str) -> Unavailable:
-    """The error of a buffer that cannot be read any more, or not wholly."""
+    """The error for a buffer that cannot be read completely."""
     return Unavailable(
         "buffer.corrupt",
         f"{path} is damaged: {how}",
-        hint="stop the agent and run `fieldpost site salvage`: it sets the file aside and keeps what can be read",
+        hint="stop the agent and run `fieldpost site salvage`: it sets the file aside and recovers readable messages",
     )
 
 
@@ -223,15 +223,15 @@ def _size(file: Path) -> int | None:
 
 
 def salvage_mark(path: Path) -> Path:
-    """The file that is there while a damaged buffer is being replaced, and tells where it was set aside."""
+    """The marker file of a salvage in progress; it contains the name under which the damaged file is set aside."""
     return path.with_name(f"{path.name}-salvage")
 
 
 def refuse_salvage(path: Path) -> None:
-    """While a salvage is under way nobody else may make a buffer there: what he puts into it would be lost."""
+    """Raise Unavailable during a salvage: messages in a buffer created meanwhile would be lost."""
     if salvage_mark(path).exists():
         raise Unavailable(
             "buffer.salvaging",
-            f"{path} is being salvaged, or that was interrupted",
-            hint="if no `fieldpost site salvage` is running, run it again: it goes on where it was",
+            f"{path} is being salvaged, or a salvage was interrupted",
+            hint="if no `fieldpost site salvage` is running, run it again: it resumes where it stopped",
         )

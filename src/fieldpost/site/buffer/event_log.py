@@ -1,8 +1,7 @@
-"""The site's event log: what was queued, delivered, retried, parked and rejected, for a person at the site to read.
+"""The site's event log, for people at the site: messages queued, delivered, retried, parked and rejected.
 
-An entry is written in the transaction of what it tells of, so the log never tells of what did not happen. Of cached
-calls it tells everything; of notifications, whose record is central's, only what goes wrong, unless `[events]` says
-otherwise.
+An entry is written in the transaction of its event, so the log never reports an event that did not happen. It has all
+events of cached calls, but only failures of notifications, whose record central keeps, unless `[events]` asks for all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,11 +22,11 @@ Severity = Literal["info", "warning", "error"]
 
 TEXT_BYTES_MAX = 1024
 ROW_BYTES = 200
-"""What an entry takes beside its text, roughly, for the size cap."""
+"""The approximate size of an entry without its text, for the size limit."""
 
 
 class EventKind(StrEnum):
-    """What the log tells of."""
+    """The kinds of events."""
 
     QUEUED = "queued"
     DELIVERED = "delivered"
@@ -42,7 +41,7 @@ class EventKind(StrEnum):
     FORWARDING_RESUMED = "forwarding_resumed"
     WAITING_LONG = "waiting_long"
     SALVAGED = "salvaged"
-    """Written by a salvage into the fresh buffer, with what it came to."""
+    """Written by a salvage into the new buffer, with its result."""
 
     @property
     def severity(self) -> Severity:
@@ -75,12 +74,12 @@ class SiteEvent:
     instance: str | None = None
     script: str | None = None
     sequence: int = 0
-    """Its place in the log, given when it is written; it grows and is never used twice."""
+    """Assigned when it is written; increases and is never reused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which entries to read; what is None does not matter."""
+    """Criteria for entries; None matches all."""
 
     kind: str | None = None
     severity: Severity | None = None
@@ -92,7 +91,7 @@ class EventFilter:
     since: datetime | None = None
     until: datetime | None = None
     words: frozenset[str] = frozenset()
-    """All of them must occur in the text, as whole words, whatever their case (`core.search.words`)."""
+    """Words that must all occur in the text, in any case (`core.search.tokens`)."""
 
 
 _COLUMNS = "sequence, occurred_at, kind, severity, category, message_id, target, instance, script, text"
@@ -111,12 +110,12 @@ _DELETE = "DELETE FROM events WHERE sequence <= :last"
 
 
 def event(kind: EventKind, now: datetime, text: str, **fields: Any) -> SiteEvent:
-    """An entry of this kind, with the severity that the kind has."""
+    """An entry of this kind, with the kind's severity."""
     return SiteEvent(occurred_at=now, kind=kind.value, severity=kind.severity, text=text, **fields)
 
 
 def append(cursor: apsw.Cursor, events: Iterable[SiteEvent]) -> None:
-    """Write these entries in the transaction of the cursor."""
+    """Write entries in the transaction of the cursor."""
     rows = [
         {
             "occurred_at": to_microseconds(entry.occurred_at),
@@ -138,7 +137,7 @@ def append(cursor: apsw.Cursor, events: Iterable[SiteEvent]) -> None:
 def query(
     cursor: apsw.Cursor, wanted: EventFilter | None = None, *, before: int | None = None, limit: int = 100
 ) -> list[SiteEvent]:
-    """The newest entries that fit, newest first; `before` a sequence, to read on where the last page ended."""
+    """The newest matching entries, newest first; `before` is the last sequence of the previous page."""
     wanted = wanted or EventFilter()
     terms, parameters = ["sequence < :before"], dict[str, Any](before=before or 1 << 62)
     for column in ("kind", "severity", "category", "message_id", "target", "instance", "script"):
@@ -154,20 +153,20 @@ def query(
     statement = f"SELECT {_COLUMNS} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC"
     found: Iterator[SiteEvent] = map(_event, cursor.execute(statement, parameters))
     if wanted.words:
-        # Compared here, by the one rule for words; the log is bounded, so looking through it is quick.
+        # Matched here, with the tokenizer that is used everywhere; the log is bounded, so the scan is quick.
         found = filter(lambda entry: wanted.words <= set(tokenize(entry.text)), found)
     return list(islice(found, limit))
 
 
 def size(cursor: apsw.Cursor) -> tuple[int, int]:
-    """How many entries there are, and how many bytes they count for."""
+    """The number of entries and their approximate size in bytes."""
     for count, total in cursor.execute(_SIZE):
         return count, total
     return 0, 0
 
 
 def trim(cursor: apsw.Cursor, before: datetime, bytes_max: int, *, most: int = 5_000) -> int:
-    """Drop the entries from before this time, and the oldest beyond the size cap: at most so many at once; how many."""
+    """Delete up to `most` entries: those before this time, and the oldest beyond the size limit. Returns how many."""
     row = cursor.execute(_EXPIRED, {"before": to_microseconds(before), "most": most}).fetchone()
     last = row[0] if row is not None and row[0] is not None else 0
     excess = size(cursor)[1] - bytes_max

@@ -45,7 +45,7 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True)
-class HealthFigures:
+class BufferFigures:
     """The buffer's part of a health report."""
 
     backlog: dict[str, int]
@@ -63,7 +63,7 @@ def depth(cursor: apsw.Cursor) -> Depth:
     return Depth(waiting, _rows(cursor, _REJECTED)[0][0], None if oldest is None else from_microseconds(oldest))
 
 
-def health_figures(cursor: apsw.Cursor, now: datetime) -> HealthFigures:
+def health_figures(cursor: apsw.Cursor, now: datetime) -> BufferFigures:
     """The figures of a health report. Each statement is answered by an index, however full the buffer is."""
     parked: Counter[str] = Counter(dict(_rows(cursor, _PARKED)))
     backlog = {category: count - parked[category] for category, count in _rows(cursor, _BUFFERED) if count}
@@ -76,7 +76,7 @@ def health_figures(cursor: apsw.Cursor, now: datetime) -> HealthFigures:
         if occurred_at < since:
             break
         events[severity] += 1
-    return HealthFigures(
+    return BufferFigures(
         backlog=backlog,
         parked=parked.total(),
         rejected=_rows(cursor, _REJECTED)[0][0],

@@ -1,10 +1,10 @@
-"""A damaged buffer's file, read page by page without SQLite, which gives up where a page is not what it should be.
+"""Reads a buffer's file and write-ahead log page by page without SQLite, which stops at the first damaged page.
 
-The pages are those of the file, under those that the write-ahead log (`-wal`) holds up to its last whole commit, just
-as SQLite would see them. A log that is damaged in its middle ends there for SQLite, and whatever was committed behind
-the damage is gone without a word; so the log is judged here, and `beyond_damage` looks at what is behind.
+The pages are those of the file, overlaid with those that the log (`-wal`) has up to its last complete commit, as SQLite
+would see them. For SQLite a log that is damaged in the middle ends there, and later commits are silently lost. So the
+log is checked here, and `beyond_damage` reads the commits behind the damage.
 
-Nothing may have the file open by SQLite in this process: closing a file drops the locks that the process has on it.
+This process must not have the file open by SQLite: closing a file drops the locks that the process has on it.
 """
 
 import os
@@ -19,9 +19,9 @@ if sys.platform == "linux":
     import fcntl
 
 PAGE_BYTES_DEFAULT = 4096
-"""Of every buffer that Fieldpost makes; used where the header of a file is not readable."""
-LOOKS_MAX = 20
-"""How often a log that others write is looked at, to tell damage from what is just being written."""
+"""The page size of every buffer; used if the header of a file cannot be read."""
+READS_MAX = 20
+"""How often a log is read, to distinguish damage from a write in progress."""
 
 _MAGIC = b"SQLite format 3\0"
 _LOG_MAGICS = {0x377F0682: "<", 0x377F0683: ">"}
@@ -34,7 +34,7 @@ _FILE_LOCK = struct.Struct("@hhqqi")
 
 
 class Pages:
-    """The pages of one file with its log; numbered from 1, as SQLite numbers them."""
+    """The pages of one file with its log, numbered from 1 as in SQLite."""
 
     def __init__(self, file: Path, log: Path, *, beyond_damage: bool = False) -> None:
         self._file = file.open("rb")
@@ -52,7 +52,7 @@ class Pages:
         self.count = max(in_file, max(self._in_log, default=0))
 
     def page(self, number: int) -> bytes | None:
-        """One page whole; None for one that is not there."""
+        """The content of a page; None if it is missing."""
         offset = self._in_log.get(number)
         if offset is not None and self._log is not None:
             self._log.seek(offset)
@@ -65,7 +65,7 @@ class Pages:
         return content if len(content) == self.size else None
 
     def free(self) -> Iterator[int]:
-        """The pages that hold nothing any more, as far as their own list can be read."""
+        """The free pages, as far as the free list can be read."""
         first = self.page(1)
         trunk = int.from_bytes(first[32:36]) if first is not None and first[:16] == _MAGIC else 0
         seen: set[int] = set()
@@ -84,39 +84,39 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class WriteAheadLog:
-    """What a write-ahead log holds."""
+    """The content of a write-ahead log."""
 
     page_bytes: int = 0
     pages: dict[int, int] = field(default_factory=dict)
-    """Where in the log the newest committed content of a page lies."""
+    """The offset of the newest committed content of each page."""
     is_header_damaged: bool = False
     commits_behind_damage: int = 0
-    """Commits that SQLite does not see, because something before them is damaged. One may be a commit that a power cut
-    interrupted; two cannot, since each is synced before the next begins."""
+    """Commits that SQLite does not see because of earlier damage. A single one may be a commit interrupted by a power
+    failure; two cannot, since each commit is synced before the next."""
     frames: int = 0
-    """Page images up to the last whole commit."""
+    """Page images up to the last complete commit."""
     salts: bytes = b""
 
     @property
     def damage(self) -> str | None:
-        """What is wrong with it, in words; None if nothing is."""
+        """A description of the damage; None if the log is intact."""
         if self.is_header_damaged:
-            return "the head of its write-ahead log is not readable"
+            return "the header of its write-ahead log cannot be read"
         if self.commits_behind_damage > 1:
-            return f"its write-ahead log is broken in the middle, with {self.commits_behind_damage} commits behind that"
+            return f"its write-ahead log is damaged in the middle, with {self.commits_behind_damage} commits after that"
         return None
 
 
 def judge_log(path: Path) -> WriteAheadLog:
-    """What the log holds, and whether something that was committed is hidden behind damage."""
+    """The content of the log, including whether commits are hidden behind damage."""
     try:
         with path.open("rb", buffering=0) as file:
             found = read_log(file)
-            for _ in range(LOOKS_MAX):
+            for _ in range(READS_MAX):
                 if found.damage is None:
                     break
-                # Others may be at work: a log that began anew while it was read looks as if its middle were missing.
-                # Damage stays where it is; the next look finds it there again.
+                # Other processes may write: a log that was reset while it was read seems to be damaged. Real damage is
+                # still there when it is read again.
                 before, found = found, read_log(file)
                 if (before.salts, before.frames) == (found.salts, found.frames):
                     break
@@ -126,27 +126,27 @@ def judge_log(path: Path) -> WriteAheadLog:
 
 
 def is_log_header_damaged(path: Path) -> bool:
-    """Whether SQLite would take this log for an empty one, and write over what is in it.
+    """Whether SQLite would take this log for an empty one and overwrite its content.
 
-    A log that never was synced is empty or begins with zeros: that is no damage.
+    A log that was never synced is empty or starts with zeros; that is not damage.
     """
     try:
         with path.open("rb", buffering=0) as file:
-            # Another process may be writing the header at this moment; twice in a row it is not.
+            # Another process may be writing the header at this moment, but not twice in a row.
             return all(_log_order(_read_header(file)) is None for _ in range(2))
     except OSError:
         return False
 
 
 def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> WriteAheadLog:
-    """The newest committed content of each page. With `beyond_damage` every page image of this log's run counts."""
+    """The newest committed content of each page. `beyond_damage` includes page images with wrong checksums."""
     header = _read_header(file)
     order = _log_order(header)
     if not any(header) or len(header) < _LOG_HEADER.size:
         return WriteAheadLog()
     _, _, page_bytes, _, salt_1, salt_2, *sums = _LOG_HEADER.unpack(header)
     if order is None:
-        # The salts cannot be trusted either: those of the first frame tell which frames belong together.
+        # The salts are unreliable too: use those of the first frame to find the frames that belong together.
         page_bytes = page_bytes if page_bytes in _PAGE_SIZES else PAGE_BYTES_DEFAULT
         first = file.read(_FRAME_HEADER.size)
         if len(first) < _FRAME_HEADER.size:
@@ -183,9 +183,9 @@ def read_log(file: IO[bytes], *, beyond_damage: bool = False) -> WriteAheadLog:
 
 
 def is_in_use(index: Path) -> bool:
-    """Whether some process has the file open by SQLite: each then holds a lock on one byte of the index (`-shm`).
+    """Whether a process has the file open by SQLite, which then holds a lock on one byte of the index (`-shm`).
 
-    Only Linux tells; elsewhere the answer is no. Nothing may have the file open in this process.
+    Works only on Linux; elsewhere the result is False. This process must not have the file open.
     """
     if sys.platform != "linux":
         return False
@@ -199,7 +199,7 @@ def is_in_use(index: Path) -> bool:
 
 
 def salts_of(path: Path) -> bytes:
-    """What tells this run of the log from the one before and the one after."""
+    """The salts of the log, which change with every reset."""
     try:
         with path.open("rb", buffering=0) as file:
             return _read_header(file)[16:24]
@@ -208,9 +208,9 @@ def salts_of(path: Path) -> bytes:
 
 
 def frames_known(index: Path, salts: bytes) -> int:
-    """How many page images of this log were committed, as the index beside it (`-shm`) remembers; 0 if it does not.
+    """The number of committed page images of this log according to its index (`-shm`); 0 if unknown.
 
-    The index is written after the log was synced: a log with fewer than it says was cut short.
+    The index is written after the log was synced: a log with fewer page images was truncated.
     """
     try:
         with index.open("rb") as file:
@@ -238,7 +238,7 @@ def _read_header(file: IO[bytes]) -> bytes:
 
 
 def _log_order(header: bytes) -> str | None:
-    """In which order of bytes the log adds up; None for a header that is damaged."""
+    """The byte order of the log's checksums; None for a damaged header."""
     if len(header) < _LOG_HEADER.size or not any(header):
         return "<"
     magic, *_, sum_1, sum_2 = _LOG_HEADER.unpack(header)

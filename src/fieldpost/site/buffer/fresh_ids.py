@@ -1,7 +1,7 @@
-"""Fresh ids for what scripts send, their entropy drawn from the system for many at a time.
+"""New ids for messages, with entropy drawn from the system for many at a time.
 
-To ask the system lets the other threads of a script in, which with many of them costs far more than the id itself. No
-entropy is ever used twice: not by two threads, and not by a parent and its forked child.
+A system call lets other threads run, which costs far more than the id if there are many of them. No entropy is used
+twice: not by two threads, and not by a parent and its forked child.
 """
 
 import os
@@ -13,7 +13,7 @@ _tails: list[str] = []
 
 
 def fresh_id(milliseconds: int) -> str:
-    """An id of this time that nobody has."""
+    """A new unique id with this time."""
     try:
         tail = _tails.pop()
     except IndexError:

@@ -1,4 +1,4 @@
-"""The keys that callers give, so that the same send or call made twice is one: same key, same content, same id."""
+"""Idempotency keys: a send or call repeated with the same key and content gets the same id."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,14 +17,14 @@ _PURGE = "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE created_at <
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """A caller's key, and the digest of what it was given with."""
+    """A caller's key and the digest of its content."""
 
     text: str
     digest: bytes
 
 
 def key_for(text: str | None, *content: str) -> IdempotencyKey | None:
-    """The checked key for this content; None when the caller gave none. Raises InvalidInput."""
+    """The checked key for this content; None without a key. Raises InvalidInput."""
     if text is None:
         return None
     parts = [part.encode() for part in content]
@@ -33,25 +33,25 @@ def key_for(text: str | None, *content: str) -> IdempotencyKey | None:
 
 
 def earlier(cursor: apsw.Cursor, key: IdempotencyKey) -> str | None:
-    """The id that this key got before; None for a new key. Raises Conflict when it was given with other content."""
+    """The id stored with this key; None for a new key. Raises Conflict if the key was used with other content."""
     for message_id, digest in cursor.execute(_FIND, {"key": key.text}).fetchall():
         if digest != key.digest:
             raise Conflict(
                 "message.key_used",
-                f"the key {key.text!r} was used before, for something else: {message_id}",
-                hint="one key stands for one send or call; use another",
+                f"the key {key.text!r} was used before with different content, for {message_id}",
+                hint="use a different key for each send or call",
             )
         return str(message_id)
     return None
 
 
 def remember(cursor: apsw.Cursor, key: IdempotencyKey, message_id: str, now: datetime) -> None:
-    """Keep the key with the id that it got."""
+    """Store the key with its id."""
     parameters = {"key": key.text, "message_id": message_id, "digest": key.digest, "created_at": to_microseconds(now)}
     cursor.execute(_INSERT, parameters)
 
 
 def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
-    """Drop keys from before this time, at most so many; how many."""
+    """Delete up to `limit` keys created before this time; returns how many."""
     cursor.execute(_PURGE, {"before": to_microseconds(before), "limit": limit})
     return cursor.connection.changes()

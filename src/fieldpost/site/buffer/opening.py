@@ -1,16 +1,16 @@
-"""Opening a buffer, writing it and salvaging it: who keeps whom out.
+"""Locks that keep a salvage apart from processes that open or write the buffer.
 
-To open a buffer takes several steps: the file, its log, its index, each found by its name. A salvage gives these names
-to others. A process that began to open before that and ended after it would have the old file with the new one's log,
-or take the old file for the buffer; and what it then confirms would be where nobody looks. So whoever opens holds a
-shared lock on the folder while it does, and a salvage an exclusive one.
+Opening a buffer takes several steps: the file, its log and its index are each found by name. A salvage gives these
+names to other files. A process that starts to open before the salvage and finishes after it would combine the old file
+with the new log, or take the old file for the buffer, and its messages would be lost. So opening holds a shared lock on
+the folder, and a salvage an exclusive one.
 
-Whoever has the buffer open already writes it by SQLite's right to write, which is a lock on one byte of the index. A
-salvage takes that byte itself rather than by SQLite, which may not get so far in a damaged file, while a process that
-has its first pages in memory still can write it.
+A process that has the buffer open writes under SQLite's write lock, a lock on one byte of the index. A salvage locks
+that byte directly, without SQLite: SQLite may fail before that in a damaged file, while a process with the first pages
+in its cache can still write.
 
-Where a folder cannot be locked (no right to read it, a file system without such locks) opening goes on without. On
-Windows no file that is open can get another name.
+If the folder cannot be locked (no read permission, a file system without such locks), opening continues without. On
+Windows an open file cannot be renamed.
 """
 
 import os
@@ -28,7 +28,7 @@ _WRITE_BYTE = 120
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Open the buffer within. Raises Unavailable while a salvage is under way, with the code `buffer.salvaging`."""
+    """Hold the lock for opening the buffer. Raises Unavailable with the code `buffer.salvaging` during a salvage."""
     folder = _handle(path.parent, os.O_RDONLY)
 
     def may_open() -> bool:
@@ -48,10 +48,10 @@ def opening(path: Path) -> Iterator[None]:
 
 @contextmanager
 def salvaging(path: Path, aside: Path) -> Iterator[None]:
-    """Within, nobody opens the buffer, and nobody who has it open writes it; whoever had begun to has ended.
+    """Keep all other processes from opening or writing the buffer, after waiting for those that do.
 
-    The file is at `path`, or at `aside` if an earlier salvage was interrupted. Raises Unavailable if somebody does not
-    end. In this process nothing may have it open.
+    The file is at `path`, or at `aside` if an earlier salvage was interrupted. Raises Unavailable if a process does not
+    finish. This process must not have the buffer open.
     """
     handles: list[int] = []
     try:
@@ -69,17 +69,17 @@ def salvaging(path: Path, aside: Path) -> Iterator[None]:
 
 
 def _handle(file: Path, flags: int) -> int | None:
-    """The file opened for its locks alone; None if there is none, or none to be had."""
+    """The file opened only for locking; None if it does not exist or cannot be opened."""
     with suppress(OSError):
         return os.open(file, flags) if sys.platform != "win32" else None
     return None
 
 
-def _wait_for(path: Path, is_had: Callable[[], bool]) -> None:
-    if not wait_until(is_had, BUSY_TIMEOUT_MS / 1000):
+def _wait_for(path: Path, has_lock: Callable[[], bool]) -> None:
+    if not wait_until(has_lock, BUSY_TIMEOUT_MS / 1000):
         raise Unavailable(
             "buffer.busy",
-            f"a script does not let go of {path}",
+            f"a script keeps {path} locked",
             hint="stop the scripts that use this site, then run the salvage again",
         )
 

@@ -1,4 +1,4 @@
-"""The rejected box: notifications that central refused for good, until a person submits them again or gives them up."""
+"""The rejected box: notifications that central refused for good, until a person resubmits or discards them."""
 
 from datetime import datetime
 
@@ -15,7 +15,7 @@ SELECT {REJECTED_COLUMNS} FROM rejected
 WHERE (rejected_at, message_id) > (:rejected_at, :message_id) ORDER BY rejected_at, message_id LIMIT :limit
 """
 _TAKE_OUT = f"DELETE FROM rejected WHERE message_id = :message_id RETURNING {REJECTED_COLUMNS}"
-# As it was when it was sent, but for the count: the same id and content, which central takes once.
+# With the same id and content, which central accepts once, and a new retry count.
 _PUT_BACK = """
 INSERT INTO messages (message_id, category, target, payload, created_at)
 VALUES (:message_id, :category, :target, :payload, :created_at)
@@ -24,7 +24,7 @@ ON CONFLICT (message_id) DO NOTHING
 
 
 def page(cursor: apsw.Cursor, after: tuple[int, str] | None = None, *, limit: int = 100) -> list[RejectedMessage]:
-    """What lies in the box, the longest there first; `after` a place, to read on where the last page ended."""
+    """One page of the box, oldest first; `after` is the key of the last entry of the previous page."""
     rejected_at, message_id = after or (-(1 << 62), "")
     parameters = {"rejected_at": rejected_at, "message_id": message_id, "limit": limit}
     return [rejected_from(row) for row in cursor.execute(_PAGE, parameters)]
@@ -36,7 +36,7 @@ def key_of(message: RejectedMessage) -> tuple[int, str]:
 
 
 def resubmit(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None = None) -> bool:
-    """Put it back into the queue to central, due at once; whether it lay in the box."""
+    """Put the notification back into the queue, due immediately; whether it was in the box."""
     taken = _take_out(cursor, message_id)
     if taken is None:
         return False
@@ -50,16 +50,16 @@ def resubmit(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None
             "created_at": to_microseconds(taken.created_at),
         },
     )
-    _tell(cursor, EventKind.REQUEUED, taken, now, by)
+    _log_action(cursor, EventKind.REQUEUED, taken, now, by)
     return True
 
 
 def discard(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None = None) -> bool:
-    """Give it up for good; whether it lay in the box."""
+    """Discard the notification for good; whether it was in the box."""
     taken = _take_out(cursor, message_id)
     if taken is None:
         return False
-    _tell(cursor, EventKind.DISCARDED, taken, now, by)
+    _log_action(cursor, EventKind.DISCARDED, taken, now, by)
     return True
 
 
@@ -68,7 +68,7 @@ def _take_out(cursor: apsw.Cursor, message_id: str) -> RejectedMessage | None:
     return rejected_from(rows[0]) if rows else None
 
 
-def _tell(cursor: apsw.Cursor, kind: EventKind, taken: RejectedMessage, now: datetime, by: str | None) -> None:
+def _log_action(cursor: apsw.Cursor, kind: EventKind, taken: RejectedMessage, now: datetime, by: str | None) -> None:
     text = f"by {by or 'an operator'}; central had refused it: {taken.code}"
     entry = event_log.event(
         kind, now, text, category=Category.NOTIFICATION, message_id=taken.message_id, target=taken.target

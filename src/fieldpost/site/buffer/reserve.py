@@ -1,11 +1,11 @@
-"""Room kept back on the site's disk, so that what is buffered can still leave when the disk is full.
+"""Reserved disk space, so that buffered messages can still be forwarded when the disk is full.
 
-Clearing a message writes too, and so does moving the log into the file. The agent therefore keeps a file `reserve`
-beside the buffer. When a disk is found full, the file is emptied and renamed: the room it held is for settling alone,
-and whoever would add a message is refused until the reserve is whole again, which it is made as soon as there is room.
+Clearing a message writes to the disk, and so does a checkpoint of the log. The agent therefore keeps a file `reserve`
+beside the buffer. When the disk is full, the file is truncated and renamed: its space is only for settling messages,
+and new messages are refused until the reserve is restored, which happens as soon as there is space.
 
-Its size follows from what must fit: half of it is for the log's content, which is moved into the file before it is
-larger than that (see `connection`), the other half for the log of what is settled meanwhile.
+Half of its size is for the checkpoint, which runs before the log is larger than that (see `connection`), and half for
+the log of messages settled meanwhile.
 """
 
 import os
@@ -15,16 +15,16 @@ from pathlib import Path
 
 RESERVE_FILE = "reserve"
 SPENT_FILE = "reserve.spent"
-"""Its name once it was given up: to look for a name is all that whoever adds a message has to do."""
+"""Its name after it was given up, so that adding a message only needs to check whether a file exists."""
 
 
 def reserve_size(folder: Path, size: int) -> int:
-    """The size of a reserve on this disk: as wanted, but at most a quarter of the disk. Raises OSError."""
+    """The size of the reserve on this disk: `size`, but at most a quarter of the disk. Raises OSError."""
     return min(size, shutil.disk_usage(folder).total // 4)
 
 
 class Reserve:
-    """The reserve of one buffer; any process may give it up or make it again."""
+    """The reserve of one buffer. Any process may give it up or restore it."""
 
     def __init__(self, folder: Path, size: int) -> None:
         self._file = str(folder / RESERVE_FILE)
@@ -33,17 +33,17 @@ class Reserve:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it was there and its room is in use. One that was never made refuses nobody."""
+        """Whether its space is in use. A reserve that never existed refuses no message."""
         return os.access(self._spent, os.F_OK)
 
     def keep(self) -> bool:
-        """Make it whole if it is not; whether it now is. A reserve of size 0 always is."""
+        """Create or restore the reserve; whether it is complete now. A reserve of size 0 always is."""
         try:
             size = reserve_size(Path(self._file).parent, self._size)
-            if size and self._is_whole(size):
+            if size and self._is_complete(size):
                 return True
             with suppress(FileNotFoundError):
-                # Under its other name until it is whole, so that nobody adds into the room that it is about to take.
+                # Under its other name until it is complete, so that no message takes the space meanwhile.
                 os.rename(self._file, self._spent)
             if size == 0:
                 Path(self._spent).unlink(missing_ok=True)
@@ -52,14 +52,14 @@ class Reserve:
                 if not _fill(file.fileno(), size):
                     return False
             with suppress(FileNotFoundError):
-                # Another process may have been as quick.
+                # Another process may have done it at the same time.
                 os.rename(self._spent, self._file)
-            return self._is_whole(size)
+            return self._is_complete(size)
         except OSError:
             return False
 
     def give_up(self) -> bool:
-        """Empty it; whether that made room."""
+        """Truncate it; whether that freed space."""
         try:
             os.rename(self._file, self._spent)
             with open(self._spent, "r+b") as file:
@@ -70,7 +70,7 @@ class Reserve:
         except OSError:
             return False
 
-    def _is_whole(self, size: int) -> bool:
+    def _is_complete(self, size: int) -> bool:
         try:
             return os.stat(self._file).st_size == size
         except FileNotFoundError:
@@ -78,7 +78,7 @@ class Reserve:
 
 
 def _fill(handle: int, size: int) -> bool:
-    """Take the room for good: a file that merely claims its size would hold none."""
+    """Allocate the space: a sparse file would reserve nothing."""
     try:
         os.ftruncate(handle, 0)
         if hasattr(os, "posix_fallocate"):

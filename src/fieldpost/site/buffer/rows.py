@@ -1,4 +1,4 @@
-"""Rows of the buffer: as the core's types, and on their way in."""
+"""Conversion of the buffer's rows to core types, and bulk inserts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,14 +17,14 @@ REJECTED_COLUMNS = "message_id, category, target, payload, code, error, retry_co
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A notification on its way to central: as much of its row as the way needs, since they leave by the hundred."""
+    """The columns of a notification that forwarding needs; a lighter type than Message for large batches."""
 
     sequence: int
     message_id: str
     payload: str
 
 
-# By the hundred thousand: looking a member up costs a tenth of asking its class for it.
+# Rows come by the hundred thousand, and a dict lookup costs a tenth of an enum call.
 _CATEGORIES = {category.value: category for category in Category}
 _STATUSES = {status.value: status for status in MessageStatus}
 
@@ -54,7 +54,7 @@ def message_from(row: Sequence[Any]) -> Message:
 
 
 def rejected_from(row: Sequence[Any]) -> RejectedMessage:
-    """A row of `rejected`, in the order of REJECTED_COLUMNS."""
+    """The entry of a row with REJECTED_COLUMNS."""
     (message_id, category, target, payload, code, error, retry_count, created, rejected) = row
     return RejectedMessage(
         message_id=message_id,
@@ -70,11 +70,10 @@ def rejected_from(row: Sequence[Any]) -> RejectedMessage:
 
 
 class Rows:
-    """A table and those of its columns that are given, for rows that are inserted one by one, or many by one statement.
+    """Inserts into one table: a single row, or many rows by one statement.
 
-    The `same` columns have one SQL expression for all rows.
-
-    Every step of a statement lets other threads in between, which with many of them costs more than the step itself.
+    `same` maps columns to an SQL expression that is the same for all rows. One statement for many rows saves steps:
+    each step of a statement lets other threads run, which costs more than the step if there are many of them.
     """
 
     def __init__(self, table: str, columns: Sequence[str], same: Mapping[str, str] | None = None) -> None:
@@ -84,7 +83,7 @@ class Rows:
         self._statements: dict[int, str] = {}
 
     def insert(self, cursor: apsw.Cursor, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert all of these, or none: SQLite undoes a statement that fails."""
+        """Insert all rows or none: SQLite undoes a statement that fails."""
         statement = self._statements.get(len(rows))
         if statement is None:
             statement = self._statements[len(rows)] = self._begin + ", ".join([self._marks] * len(rows))

@@ -1,8 +1,8 @@
-"""The tracking table: one row per cached call, from the moment a script issues it, whatever becomes of it.
+"""The tracking table: the record of each cached call, from the moment a script issues it.
 
-It is the record; the message in the buffer is only the means of trying again, and both change in one transaction. The
-site is the one source of truth: `status` is answered here, whether central can be reached or not. Notifications have no
-row here: their record is central's.
+The record outlives the message, which exists only while the call is retried; both change in one transaction. The site
+is the source of truth: `status` does not need central. Notifications have no row here, because central keeps their
+record.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ VALUES (:call_id, :category, :target_summary, 'pending', 0, NULL, NULL, :instanc
     :execution_id, :parent_execution_id, :now, :now, NULL, 1, :change_sequence)
 """
 
-# A delivery keeps the error that preceded it; an operator's retry begins with none.
+# A delivery keeps the error that preceded it; an operator's retry clears it.
 _CHANGE = f"""
 UPDATE tracking
 SET status = :status, retry_count = :retry_count, http_status = :http_status, updated_at = :now,
@@ -50,7 +50,7 @@ DELETE FROM tracking WHERE call_id IN (
     SELECT call_id FROM tracking WHERE terminal_at IS NOT NULL AND terminal_at < :before LIMIT :limit
 ) RETURNING change_sequence
 """
-# Central asks from a change on: by this it learns that rows went of whose end it had not heard.
+# Central reads from a change on: this tells it that purged rows ended without its knowledge.
 _FORGET = """
 INSERT INTO facts (name, value) VALUES ('forgotten', :change) ON CONFLICT (name) DO UPDATE
 SET value = max(value, excluded.value)
@@ -120,7 +120,7 @@ def parked(cursor: apsw.Cursor, limit: int, skipped: int = 0) -> list[CallRecord
 
 
 def insert(cursor: apsw.Cursor, call: NewCall) -> None:
-    """Begin the record of an operation."""
+    """Start the record of a call."""
     cursor.execute(
         _INSERT,
         {
@@ -147,7 +147,7 @@ def change(
     error: str | None = None,
     http_status: int | None = None,
 ) -> CallRecord | None:
-    """Move a record on; what it is now. None when there is none, or it is at its end: nothing follows that."""
+    """Change the status of a record and return it; None if it does not exist or has ended."""
     parameters = {
         "call_id": call_id,
         "status": status.value,
@@ -162,7 +162,7 @@ def change(
 
 
 def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
-    """Drop rows that came to their end before this time, at most so many; how many. Parked ones are never at theirs."""
+    """Delete up to `limit` records that ended before this time; returns how many. Parked calls have not ended."""
     rows: list[tuple[Any, ...]] = cursor.execute(_PURGE, {"before": to_microseconds(before), "limit": limit}).fetchall()
     if rows:
         cursor.execute(_FORGET, {"change": max(change for (change,) in rows)})

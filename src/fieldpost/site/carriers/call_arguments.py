@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.text import truncate
 from fieldpost.site.carriers.payloads import ExternalCall, check_unicode
-from fieldpost.site.config.definitions import External
+from fieldpost.site.config.external import External
 from fieldpost.site.config.headers import HEADERS_MAX, check_header
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -31,7 +31,7 @@ def check_call(
     json: object = None,
     body: str | bytes | None = None,
 ) -> ExternalCall:
-    """The call, or InvalidInput naming the argument and the rule it breaks."""
+    """The checked call. Raises InvalidInput naming the argument and its rule."""
     if type(method) is not str or method.upper() not in METHODS:
         raise InvalidInput("call.method", f"method must be one of {', '.join(METHODS)}", field="method")
     sent = _check_headers(definition, headers)
@@ -47,7 +47,7 @@ def check_call(
     size = len(text) if is_base64 else len(text.encode())
     if size > CALL_BODY_BYTES_MAX:
         raise InvalidInput(
-            "call.too_large", f"the body has {size} bytes as kept, at most {CALL_BODY_BYTES_MAX}", field="body"
+            "call.too_large", f"body must be at most {CALL_BODY_BYTES_MAX} bytes as stored, got {size}", field="body"
         )
     return ExternalCall(
         method=method.upper(),
@@ -62,27 +62,27 @@ def check_call(
 
 def _check_path(path: object) -> str:
     if type(path) is not str or not path.startswith("/"):
-        raise _path("must be a str that begins with /")
+        raise _path("must be a str that starts with /")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
         raise _path("must not contain a lone surrogate") from None
     if size > PATH_BYTES_MAX:
-        raise _path(f"has {size} bytes, at most {PATH_BYTES_MAX}")
+        raise _path(f"must be at most {PATH_BYTES_MAX} bytes, got {size}")
     plain = path
-    # However often it was encoded: what is decoded on the way must not climb out of the system's URL.
+    # Decode repeatedly: a path that is decoded on the way must not leave the system's URL.
     while (decoded := unquote(plain)) != plain:
         plain = decoded
     if not plain.isprintable() or "\\" in plain:
         raise _path("must not contain control characters or backslashes")
     if any(segment in (".", "..") for segment in plain.split("/")):
-        raise _path("must not contain . or .. as a part: it stays below the system's URL")
+        raise _path("must not contain . or .. as a segment: it must stay below the system's URL")
     if path.startswith("//"):
-        raise _path("must not begin with //")
+        raise _path("must not start with //")
     if "?" in path or "#" in path:
-        raise _path("must not contain ? or #; give the query as query")
+        raise _path("must not contain ? or #; pass the query as query")
     if _BAD_PERCENT.search(path):
-        raise _path("has a % that begins no %XX")
+        raise _path("has a % that is not followed by two hex digits")
     return path
 
 
@@ -94,7 +94,7 @@ def _check_query(query: Mapping[str, object] | None) -> tuple[tuple[str, str], .
     pairs = []
     for name, given in query.items():
         if type(name) is not str or not name:
-            raise InvalidInput("call.query", "query must have names that are texts", field="query")
+            raise InvalidInput("call.query", "query must have non-empty strings as names", field="query")
         values = given if isinstance(given, Sequence) and not isinstance(given, str | bytes) else (given,)
         for value in values:
             field = f"query.{name[:64]}"
@@ -106,10 +106,10 @@ def _check_query(query: Mapping[str, object] | None) -> tuple[tuple[str, str], .
                 case float() if math.isfinite(value):
                     text = repr(value)
                 case _:
-                    raise InvalidInput("call.query", f"{field} must be a text, a number, or true or false", field=field)
+                    raise InvalidInput("call.query", f"{field} must be a string, a number or a boolean", field=field)
             pairs.append((check_unicode(name, field), check_unicode(text, field)))
     if sum(len(name.encode()) + len(value.encode()) for name, value in pairs) > QUERY_BYTES_MAX:
-        raise InvalidInput("call.query", f"query has more than {QUERY_BYTES_MAX} bytes", field="query")
+        raise InvalidInput("call.query", f"query must be at most {QUERY_BYTES_MAX} bytes", field="query")
     return tuple(pairs)
 
 
@@ -121,7 +121,9 @@ def _check_headers(definition: External, headers: Mapping[str, str] | None) -> d
             "header.invalid", f"headers must be a mapping, not {type(headers).__name__}", field="headers"
         )
     if len(headers) > HEADERS_MAX:
-        raise InvalidInput("header.invalid", f"there are more than {HEADERS_MAX} headers", field="headers")
+        raise InvalidInput(
+            "header.invalid", f"headers must be at most {HEADERS_MAX}, got {len(headers)}", field="headers"
+        )
     secret = {name.lower() for name in definition.secret_headers}
     seen: set[str] = set()
     for name, value in headers.items():

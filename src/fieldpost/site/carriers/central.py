@@ -1,4 +1,4 @@
-"""Notifications to central: delivery means that central has it on disk, and only its ack says so."""
+"""The carrier of notifications. Delivered means that central has it on disk, which only its ack confirms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _item = msgspec.json.Decoder(Item)
 
 
 class CentralCarrier:
-    """Carries notifications over the link, in batches as large as the line and central's credits allow."""
+    """Sends notifications over the link, in batches limited by the line's speed and central's credits."""
 
     category = Category.NOTIFICATION
 
@@ -52,13 +52,13 @@ class CentralCarrier:
         await self._client.close()
 
     def _is_full(self, messages: Sequence[Outgoing]) -> bool:
-        """Whether the batch is about as large as we had asked for: then there is more behind it."""
+        """Whether the batch nearly fills the limits, so that more messages probably follow."""
         is_many = len(messages) >= self._room.items
         return is_many or 2 * sum(len(message.payload) for message in messages) >= self._room.bytes
 
     async def _submit(self, items: Sequence[Item], search: "_Search") -> dict[str, CarrierAnswer]:
         if search.is_vain:
-            return {item.notification_id: NotNow("central refuses whatever it is given") for item in items}
+            return {item.notification_id: NotNow("central refuses all notifications") for item in items}
         try:
             reply = await self._client.submit(items, search.has_more)
         except Unavailable as error:
@@ -73,7 +73,7 @@ class CentralCarrier:
             }
         search.refusals += 1
         if len(items) > 1 and (_is_for_good(reply) or reply.code == _BUG):
-            # One bad item may spoil the whole message: halving finds it, and the others pass.
+            # One bad item may cause the refusal of all: halving finds it, and the others get through.
             middle = len(items) // 2
             return await self._submit(items[:middle], search) | await self._submit(items[middle:], search)
         if _is_for_good(reply):
@@ -83,15 +83,15 @@ class CentralCarrier:
 
 @dataclass(slots=True)
 class _Search:
-    """The search for the item that spoils a message, given up when nothing but refusals comes back."""
+    """The search for a bad item in a batch, given up after too many refusals in a row."""
 
     has_more: bool
-    """Whether there is more behind these items."""
+    """Whether more items follow."""
     refusals: int = 0
 
     @property
     def is_vain(self) -> bool:
-        # Halving 500 items down to one takes nine refusals; three more leave room for a neighbour.
+        # Halving 500 items down to one takes nine refusals; three more allow for a second bad item.
         return self.refusals > 12
 
 
@@ -101,15 +101,15 @@ def _read(message: Outgoing) -> Item | Refused:
     except msgspec.DecodeError as error:
         return Refused("message.corrupt", f"the buffered payload cannot be read: {error}")
     if item.notification_id != message.message_id:
-        return Refused("message.corrupt", "the buffered payload is that of another notification")
+        return Refused("message.corrupt", "the buffered payload belongs to another notification")
     return item
 
 
 def _is_for_good(refusal: Refusal) -> bool:
-    """Whether it was the content that central refused, and not the moment."""
+    """Whether central refused the content, rather than asking for a retry."""
     return refusal.code in ("link.invalid", "link.too_large") or refusal.code.startswith(("json.", "submit."))
 
 
 _BUG = "internal"
-"""Central made a mistake, perhaps over one item; unlike a refusal for good this never boxes anything."""
-_UNMENTIONED = NotNow("central's answer does not mention it")
+"""An internal error of central, perhaps caused by one item. It never moves an item to the rejected box."""
+_UNMENTIONED = NotNow("central's answer does not mention this notification")

@@ -1,9 +1,9 @@
-"""Writes through database connections: one statement in one transaction per attempt, its values by parameter alone.
+"""The carrier of database writes: one statement in one transaction per attempt, with values only as parameters.
 
-Each statement may use `:call_id`, the same at every attempt of one write, so that a target can tell a repetition:
-an attempt whose commit was sent and not answered may have been carried out. What a database says is judged by one
-question, the same for both: would this write be refused again by a healthy database? Then it is refused for good. All
-else (lost, busy, full, read-only, wrongly set up) is a matter of the database, and the write waits.
+A statement may use `:call_id`, the same at every attempt of one write, to recognize a repetition: an attempt whose
+commit was sent and not answered may have been carried out. An error is a refusal if a healthy database would refuse the
+same write again. Every other error (lost, busy, full, read-only, misconfigured) is a problem of the database, and the
+write waits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,25 +19,25 @@ from fieldpost.outbound.options import OutboundOptions
 from fieldpost.site.carriers.payloads import DatabaseWrite, Scalar, decode_write
 from fieldpost.site.carriers.postgresql import PostgresqlTarget
 from fieldpost.site.carriers.sqlite import SqliteTarget
+from fieldpost.site.config.database import Database
 from fieldpost.site.config.database_url import PostgresqlUrl, SqliteUrl
-from fieldpost.site.config.definitions import Database
 from fieldpost.site.config.statements import CALL_ID, DefinedStatement
 
 
 class TargetDatabase(Protocol):
-    """One database, whichever kind it is."""
+    """One database of any kind."""
 
     async def write(
         self, statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
     ) -> CarrierAnswer:
-        """Run the statement in a transaction of its own, within the definition's time."""
+        """Run the statement in its own transaction, within the definition's timeout."""
 
     async def close(self) -> None:
-        """Give back what is held open."""
+        """Close connections."""
 
 
 class DatabaseCarrier:
-    """Carries writes. Holds connections open for reuse; used from one event loop."""
+    """Makes database writes. Keeps connections open for reuse; used from one event loop."""
 
     category = Category.DATABASE_WRITE
 
@@ -49,7 +49,7 @@ class DatabaseCarrier:
         self._targets: dict[str, tuple[Database, TargetDatabase]] = {}
 
     async def attempt(self, message: Message, definition: Database | None) -> CarrierAnswer:
-        """Make one attempt, within the definition's time. Never raises for what the world does."""
+        """Make one attempt within the definition's timeout. External failures are answers, never exceptions."""
         if definition is None:
             return Refused(
                 "database.undefined", f"site.toml no longer defines the database connection {message.target!r}"
@@ -64,7 +64,7 @@ class DatabaseCarrier:
             password = definition.password()
             answer = await (await self._target(definition)).write(statement, values, password)
         except ConfigError as error:
-            # A matter of this site's set-up, not of the write: it stays until that is right.
+            # A problem of this site's configuration, not of the write: it waits until that is fixed.
             return NotNow(str(error))
         return _scrubbed(answer, Scrubber(() if password is None else (password,)))
 
@@ -90,7 +90,7 @@ class DatabaseCarrier:
 
 
 def _statement(definition: Database, write: DatabaseWrite) -> DefinedStatement:
-    """As it is defined now, which may differ from what it was when the write was buffered."""
+    """The statement as defined now, which may have changed since the write was buffered."""
     found = definition.statement(write.statement)
     if found is None:
         raise InvalidInput(
@@ -99,7 +99,7 @@ def _statement(definition: Database, write: DatabaseWrite) -> DefinedStatement:
     if found.given != frozenset(write.parameters):
         differing = ", ".join(sorted(found.given ^ set(write.parameters)))
         raise InvalidInput(
-            "parameter.invalid", f"the statement's parameters have changed since the write was made: {differing}"
+            "parameter.invalid", f"the statement's parameters have changed since the write was buffered: {differing}"
         )
     return found
 

@@ -1,8 +1,7 @@
-"""Calls of external systems: one HTTP request per attempt, to where the definition says, by the guarded client.
+"""The carrier of external calls: one HTTP request per attempt, by the guarded client.
 
-The other side is told the operation's id as `Idempotency-Key`, the same at every attempt, since an attempt without an
-answer may have been carried out all the same. Secrets are read for each attempt, and taken out of whatever the other
-side says before that is kept.
+Each attempt sends the call's id as `Idempotency-Key`, because an attempt without a response may have been carried out.
+Secrets are read for each attempt and removed from error texts before these are stored.
 """
 
 import re
@@ -25,17 +24,18 @@ from fieldpost.outbound.guard import AddressGuard, Blocked, Resolve, resolve_by_
 from fieldpost.outbound.options import OutboundOptions
 from fieldpost.outbound.retry_after import retry_after_s
 from fieldpost.site.carriers.payloads import ExternalCall, decode_call
-from fieldpost.site.config.definitions import External, tls_context
+from fieldpost.site.config.external import External
+from fieldpost.site.config.target import tls_context
 
 ANSWER_BYTES_MAX = 16 * 1024
-"""Of an answer no more is read: only its status counts, and a few words of it where it is a refusal."""
+"""How much of a response is read: only its status counts, and an excerpt of a refusal."""
 EXCERPT_BYTES_MAX = 300
 STALE_MAX = 3
-"""So many connections in a row may turn out to have ended while they were kept open."""
+"""How many idle connections in a row may turn out to be closed."""
 
 
 class ExternalCarrier:
-    """Carries calls. Holds connections open for reuse; used from one event loop."""
+    """Makes external calls. Keeps connections open for reuse; used from one event loop."""
 
     category = Category.EXTERNAL_CALL
 
@@ -47,7 +47,7 @@ class ExternalCarrier:
         self._clients: dict[tuple[Path | None, int], HttpClient] = {}
 
     async def attempt(self, message: Message, definition: External | None) -> CarrierAnswer:
-        """Make one attempt, within the definition's time. Never raises for what the world does."""
+        """Make one attempt within the definition's timeout. External failures are answers, never exceptions."""
         if definition is None:
             return Refused("external.undefined", f"site.toml no longer defines the external system {message.target!r}")
         try:
@@ -58,7 +58,7 @@ class ExternalCarrier:
             secrets = definition.secrets()
             client = self._client(definition.ca_path)
         except ConfigError as error:
-            # A matter of this site's files, not of the call: it stays until they are right.
+            # A problem of this site's files, not of the call: it waits until they are fixed.
             return NotNow(str(error))
         headers = _headers(definition, secrets, call, message.message_id)
         scrub = Scrubber(secrets.values())
@@ -67,7 +67,7 @@ class ExternalCarrier:
         except Blocked as blocked:
             return Refused("external.blocked", str(blocked))
         except NoAnswer as error:
-            unsure = "; it may have been carried out all the same" if error.is_sent else ""
+            unsure = "; the call may have been carried out" if error.is_sent else ""
             return NotNow(scrub(f"{definition.name}: {error.reason}{unsure}"))
         return self._judge(definition, answer, scrub)
 
@@ -94,7 +94,7 @@ class ExternalCarrier:
                 )
             except NoAnswer as error:
                 stale += 1
-                # A connection that ended while nobody used it says nothing about the system: that costs no attempt.
+                # A connection that was closed while idle says nothing about the system: reconnecting costs no attempt.
                 if not error.is_stale or stale > STALE_MAX:
                     raise
 
@@ -105,13 +105,13 @@ class ExternalCarrier:
                 return Taken(http_status=status)
             case Meaning.NOT_NOW:
                 wait_s = retry_after_s(answer.headers.get("Retry-After"), self._clock.now())
-                return NotNow(_said(definition, answer, scrub), wait_s, http_status=status)
+                return NotNow(_excerpt(definition, answer, scrub), wait_s, http_status=status)
             case Meaning.REFUSED:
                 code = "external.redirected" if status < 400 else "external.refused"
-                return Refused(code, _said(definition, answer, scrub), http_status=status)
+                return Refused(code, _excerpt(definition, answer, scrub), http_status=status)
 
     def _client(self, ca_path: Path | None) -> HttpClient:
-        """The client that trusts this authority; another one when its file was changed."""
+        """The client that trusts this CA file; a new one if the file has changed."""
         changed = 0
         if ca_path is not None:
             with suppress(OSError):
@@ -122,33 +122,33 @@ class ExternalCarrier:
 
 
 def call_url(base: URL, call: ExternalCall) -> URL:
-    """Where a call goes: its path is added to that of the system's URL, whatever that ends with."""
+    """The URL of a call: the system's URL followed by the call's path."""
     url = URL(str(base).rstrip("/") + call.path)
     return url.with_query(list(call.query)) if call.query else url
 
 
 def _headers(definition: External, secrets: Mapping[str, Secret], call: ExternalCall, call_id: str) -> dict[str, str]:
-    """The definition's headers, then the call's, then those that nobody may change; each name once."""
+    """The definition's headers, overridden by the call's, then by secret and protocol headers."""
     given: list[tuple[str, str]] = [("User-Agent", "fieldpost"), ("Accept", "*/*"), *definition.headers.items()]
     if call.content_type is not None:
         given.append(("Content-Type", call.content_type))
     given += call.headers.items()
     given += ((name, secret.reveal()) for name, secret in secrets.items())
-    # Only words of the answer are wanted, and those readable.
+    # The excerpt of the response must be readable.
     given += (("Accept-Encoding", "identity"), ("Idempotency-Key", call_id))
     return dict({name.lower(): (name, value) for name, value in given}.values())
 
 
-def _said(definition: External, answer: HttpAnswer, scrub: Scrubber) -> str:
-    """The status, and the beginning of what was said, on one line and without secrets."""
+def _excerpt(definition: External, answer: HttpAnswer, scrub: Scrubber) -> str:
+    """The status and the start of the response, on one line and without secrets."""
     try:
         phrase = f" {HTTPStatus(answer.status).phrase}"
     except ValueError:
         phrase = ""
     text = f"{definition.name} answered {answer.status}{phrase}"
     if 300 <= answer.status <= 399 and (location := answer.headers.get("Location")):
-        text += f", to {truncate(location, EXCERPT_BYTES_MAX)}, where calls do not follow"
-    # Scrubbed before it is cut, so that no half of a secret stays.
+        text += f", redirecting to {truncate(location, EXCERPT_BYTES_MAX)}, which calls do not follow"
+    # Scrub before cutting, so that no part of a secret remains.
     words = _NOT_SHOWN.sub(" ", scrub(answer.body.decode("utf-8", "replace"))).strip()
     return f"{scrub(text)}: {truncate(words, EXCERPT_BYTES_MAX)}" if words else scrub(text)
 

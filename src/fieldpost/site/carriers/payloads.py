@@ -14,43 +14,43 @@ from fieldpost.core.text import truncate
 SUMMARY_BYTES_MAX = 256
 
 Scalar = str | int | float | bool | None
-"""What a parameter may be. Bytes are given as text, in base64 or hex, and decoded by the statement."""
+"""The types of a parameter. Pass bytes as base64 or hex text and decode them in the statement."""
 
 
 class ExternalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One call of an external system."""
+    """One call of an external system, as buffered."""
 
     method: str
     path: str
-    """Below the system's URL; begins with a slash."""
+    """The path below the system's URL; starts with a slash."""
     query: tuple[tuple[str, str], ...] = ()
     headers: dict[str, str] = {}
     body: str = ""
     is_base64: bool = False
-    """Whether the body is bytes that are no text."""
+    """Whether `body` is base64 of a binary body."""
     content_type: str | None = None
 
     @property
     def content(self) -> bytes:
-        """The body as it is sent."""
+        """The bytes to send."""
         return base64.b64decode(self.body, validate=True) if self.is_base64 else self.body.encode()
 
 
 class DatabaseWrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One write through a database connection."""
+    """One write to a database, as buffered."""
 
     statement: str
-    """The name of a defined statement, or the SQL itself where the connection allows it."""
+    """The name of a defined statement, or SQL if the connection allows it."""
     parameters: dict[str, Scalar] = {}
 
 
 def encode(payload: ExternalCall | DatabaseWrite) -> str:
-    """As it stands in the buffer."""
+    """The payload as JSON text."""
     return _encoder.encode(payload).decode()
 
 
 def decode_call(text: str) -> ExternalCall:
-    """Raises InvalidInput for what no version of ours has written."""
+    """The decoded payload. Raises InvalidInput if it is corrupt."""
     try:
         call = _call.decode(text)
         _ = call.content
@@ -60,7 +60,7 @@ def decode_call(text: str) -> ExternalCall:
 
 
 def decode_write(text: str) -> DatabaseWrite:
-    """Raises InvalidInput for what no version of ours has written."""
+    """The decoded payload. Raises InvalidInput if it is corrupt."""
     try:
         return _write.decode(text)
     except (msgspec.DecodeError, ValueError) as error:
@@ -68,7 +68,7 @@ def decode_write(text: str) -> DatabaseWrite:
 
 
 def target_summary(target: str, payload: ExternalCall | DatabaseWrite) -> str:
-    """What people are shown of a call: the system, the method and the path; of a write the connection's name."""
+    """A short text for people: system, method and path of a call; the connection's name of a write."""
     match payload:
         case ExternalCall():
             return truncate(f"{target} {payload.method} {payload.path}", SUMMARY_BYTES_MAX)

@@ -1,8 +1,8 @@
-"""A PostgreSQL database that writes go to, by asyncpg, which is needed only where such a database is defined.
+"""A PostgreSQL database as target of writes. Needs asyncpg, but only if such a database is defined.
 
-Parameters travel as text, and the server turns them into the type it needs, as it does with a literal in quotes: a time
-may be given as '2026-11-15T08:14:00Z', a number as a number or a text. Nothing is prepared under a name and no setting
-outlives the transaction, so that a pooler between us and the server does no harm.
+Parameters are sent as text, and the server converts them like a quoted literal: a time may be '2026-11-15T08:14:00Z', a
+number may be a number or text. There are no named prepared statements, and no setting outlives the transaction, so a
+connection pooler in between is harmless.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused, Take
 from fieldpost.core.text import truncate
 from fieldpost.outbound.guard import AddressGuard, Blocked
 from fieldpost.site.carriers.payloads import Scalar
+from fieldpost.site.config.database import Database, no_driver
 from fieldpost.site.config.database_url import PostgresqlUrl
-from fieldpost.site.config.definitions import Database, no_driver
 from fieldpost.site.config.statements import DefinedStatement
 
 CONNECTIONS_MAX = 4
 IDLE_S = 60.0
-"""A connection that nobody has used for so long is closed: scripts come and go, and a server has few to give."""
+"""Idle connections are closed after this time: scripts come and go, and a server has few connections."""
 STALE_S = 2.0
-"""A kept connection that does not answer its first word within this has ended without telling us."""
+"""An idle connection that does not answer BEGIN within this time is dead."""
 ERROR_BYTES_MAX = 500
 
-# What is the database's trouble and not the write's, by SQLSTATE or its first two characters; all else is refused.
+# SQLSTATEs, or their first two characters, that are problems of the database; all others are refusals of the write.
 NOT_NOW = frozenset(
     (
         "08",  # connection lost
@@ -62,9 +62,9 @@ _TEXT_TYPES = (
 )  # fmt: skip
 
 
-def judge(name: str, error: Exception, *, is_begun: bool = True, is_committing: bool = False) -> CarrierAnswer:
-    """What an error of asyncpg or of the network means for the write, by how far that had come."""
-    unsure = "; it may have been carried out all the same" if is_committing else ""
+def judge(name: str, error: Exception, *, has_begun: bool = True, is_committing: bool = False) -> CarrierAnswer:
+    """The answer for an error of asyncpg or the network, depending on the progress of the write."""
+    unsure = "; the write may have been carried out" if is_committing else ""
     said = truncate(str(error) or type(error).__name__, ERROR_BYTES_MAX)
     sqlstate = getattr(error, "sqlstate", None)
     if isinstance(sqlstate, str):
@@ -72,14 +72,14 @@ def judge(name: str, error: Exception, *, is_begun: bool = True, is_committing: 
         if sqlstate in NOT_NOW or sqlstate[:2] in NOT_NOW:
             return NotNow(text + (unsure if sqlstate.startswith(("08", "57P")) else ""))
         return Refused("database.refused", text)
-    # asyncpg says this of a value that it cannot encode for the statement; all other errors of its own are of the line.
-    if is_begun and isinstance(error, ValueError) and not isinstance(error, OSError):
+    # asyncpg raises ValueError for a value it cannot encode; its other errors concern the connection.
+    if has_begun and isinstance(error, ValueError) and not isinstance(error, OSError):
         return Refused("database.refused", f"{name}: {said}")
     return NotNow(f"{name}: {said}{unsure}")
 
 
 class PostgresqlTarget:
-    """One database, with a few connections that are kept for a while."""
+    """One database, with a small pool of connections."""
 
     def __init__(self, definition: Database, place: PostgresqlUrl, guard: AddressGuard, clock: Clock) -> None:
         self._definition = definition
@@ -94,28 +94,30 @@ class PostgresqlTarget:
     async def write(
         self, statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
     ) -> CarrierAnswer:
-        turn = _Turn()
+        progress = _Progress()
         try:
             async with asyncio.timeout(self._definition.timeout_s), self._slots:
                 try:
-                    await self._write(turn, statement, values, password)
+                    await self._write(progress, statement, values, password)
                 except Exception:
-                    await self._end(turn)
+                    await self._clean_up(progress)
                     raise
                 except BaseException:
-                    # Cancelled, in the midst of who knows what.
-                    turn.terminate()
+                    # Cancelled: the state of the connection is unknown.
+                    progress.terminate()
                     raise
-                self._give_back(turn.connection)
+                self._give_back(progress.connection)
         except TimeoutError:
-            unsure = "; it may have been carried out all the same" if turn.is_committing else ""
+            unsure = "; the write may have been carried out" if progress.is_committing else ""
             return NotNow(f"{self._definition.name}: no answer within {self._definition.timeout_s:g} s{unsure}")
         except Blocked as blocked:
             return Refused("database.blocked", str(blocked))
         except ConfigError:
             raise
         except Exception as error:
-            return judge(self._definition.name, error, is_begun=turn.is_begun, is_committing=turn.is_committing)
+            return judge(
+                self._definition.name, error, has_begun=progress.has_begun, is_committing=progress.is_committing
+            )
         return Taken()
 
     async def close(self) -> None:
@@ -128,45 +130,45 @@ class PostgresqlTarget:
                 await connection.close(timeout=1)
 
     async def _write(
-        self, turn: "_Turn", statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
+        self, progress: "_Progress", statement: DefinedStatement, values: Sequence[Scalar], password: Secret | None
     ) -> None:
-        await self._begin(turn, password)
-        turn.is_begun = True
-        await turn.connection.execute(statement.sql, *values)
-        turn.is_committing = True
-        await turn.connection.execute("COMMIT")
+        await self._begin(progress, password)
+        progress.has_begun = True
+        await progress.connection.execute(statement.sql, *values)
+        progress.is_committing = True
+        await progress.connection.execute("COMMIT")
 
-    async def _begin(self, turn: "_Turn", password: Secret | None) -> None:
-        """A connection within a transaction. One that ended while it was idle is replaced: that costs no attempt."""
+    async def _begin(self, progress: "_Progress", password: Secret | None) -> None:
+        """Start a transaction. A connection that died while idle is replaced, which costs no attempt."""
         limit_ms = max(1, round(self._definition.timeout_s * 1000))
         begin = (
             f"BEGIN; SET LOCAL statement_timeout = {limit_ms}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {limit_ms}; SET LOCAL standard_conforming_strings = on"
         )
         while self._free:
-            turn.connection, _ = self._free.pop()
-            if turn.connection.is_closed():
+            progress.connection, _ = self._free.pop()
+            if progress.connection.is_closed():
                 continue
             try:
-                await turn.connection.execute(begin, timeout=min(STALE_S, self._definition.timeout_s / 2))
+                await progress.connection.execute(begin, timeout=min(STALE_S, self._definition.timeout_s / 2))
                 return
             except (OSError, self._asyncpg.PostgresError, self._asyncpg.InterfaceError):
-                # Nothing of the write has been said on it yet.
-                turn.terminate()
-        turn.connection = await self._connect(password)
-        await turn.connection.execute(begin)
+                # The write has not been sent on it yet.
+                progress.terminate()
+        progress.connection = await self._connect(password)
+        await progress.connection.execute(begin)
 
     async def _connect(self, password: Secret | None) -> Any:
         place = self._place
         hosts: list[str] = [place.host]
         if place.is_on_network:
-            # What was judged is what is connected to; the name is kept for the certificate.
+            # Connect to the checked addresses; the name is needed for the certificate.
             hosts = [str(address) for address in await self._guard.addresses(place.host, place.port)]
         connection = await self._asyncpg.connect(
             host=hosts,
             port=[place.port] * len(hosts),
             user=place.user,
-            # Never None: asyncpg would then look for one in the environment and in files.
+            # Never None: asyncpg would then search the environment and files.
             password=password.reveal() if password is not None else "",
             database=place.database,
             ssl=_tls(place.host, self._definition.ca_path) if self._definition.speaks_tls else False,
@@ -181,18 +183,18 @@ class PostgresqlTarget:
             raise
         return connection
 
-    async def _end(self, turn: "_Turn") -> None:
-        """After a failure: the connection is kept only if it can be brought back to where it was."""
-        connection = turn.connection
+    async def _clean_up(self, progress: "_Progress") -> None:
+        """Clean up after a failure: keep the connection only if the transaction can be rolled back."""
+        connection = progress.connection
         if connection is None or connection.is_closed():
             return
-        if turn.is_committing or not connection.is_in_transaction():
-            turn.terminate()
+        if progress.is_committing or not connection.is_in_transaction():
+            progress.terminate()
             return
         try:
             await connection.execute("ROLLBACK", timeout=STALE_S)
         except BaseException as error:
-            turn.terminate()
+            progress.terminate()
             if not isinstance(error, Exception):
                 raise
         else:
@@ -204,7 +206,7 @@ class PostgresqlTarget:
             self._sweeping = asyncio.get_running_loop().call_later(IDLE_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Let go of what nobody has used for a while."""
+        """Close idle connections."""
         oldest = self._clock.monotonic() - IDLE_S
         for connection, _ in (entry for entry in self._free if entry[1] <= oldest):
             connection.terminate()
@@ -212,12 +214,12 @@ class PostgresqlTarget:
         self._sweeping = asyncio.get_running_loop().call_later(IDLE_S, self._sweep) if self._free else None
 
 
-class _Turn:
-    """How far one attempt has come."""
+class _Progress:
+    """The progress of one attempt."""
 
     def __init__(self) -> None:
         self.connection: Any = None
-        self.is_begun = False
+        self.has_begun = False
         self.is_committing = False
 
     def terminate(self) -> None:
@@ -226,7 +228,7 @@ class _Turn:
 
 
 class _NamedContext(ssl.SSLContext):
-    """Checks the certificate against the name in the definition, whatever address is connected to."""
+    """Checks the certificate against the name in the definition, although we connect to an address."""
 
     name: str
 
@@ -243,7 +245,7 @@ def _tls(name: str, ca_path: Path | None) -> ssl.SSLContext:
         else:
             context.load_verify_locations(str(ca_path))
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError("site.ca_file", f"the authority {ca_path} cannot be read: {error}") from None
+        raise ConfigError("site.ca_file", f"the CA file {ca_path} cannot be read: {error}") from None
     return context
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.text import truncate
 from fieldpost.site.carriers.payloads import DatabaseWrite, Scalar, check_unicode
-from fieldpost.site.config.definitions import Database, is_name
+from fieldpost.site.config.database import Database
 from fieldpost.site.config.statements import CALL_ID
+from fieldpost.site.config.target import is_name
 
 PARAMETERS_BYTES_MAX = 1024 * 1024
 
@@ -15,7 +16,7 @@ PARAMETERS_BYTES_MAX = 1024 * 1024
 def check_write(
     definition: Database, statement: object, parameters: Mapping[str, Scalar] | None = None
 ) -> DatabaseWrite:
-    """The write, or InvalidInput naming the argument and the rule it breaks."""
+    """The checked write. Raises InvalidInput naming the argument and its rule."""
     if type(statement) is not str:
         raise InvalidInput("statement.type", "statement must be a str", field="statement")
     found = definition.statement(statement)
@@ -23,11 +24,11 @@ def check_write(
         raise _undefined(definition, statement)
     given = _check_parameters(parameters)
     if CALL_ID in given:
-        raise _parameter(CALL_ID, "is given by Fieldpost, not by the caller")
+        raise _parameter(CALL_ID, "is set by Fieldpost, not by the caller")
     for name in sorted(found.given - set(given)):
-        raise _parameter(name, "is missing; the statement needs it")
+        raise _parameter(name, "is missing; the statement requires it")
     for name in sorted(set(given) - found.given):
-        raise _parameter(name, "is none of the statement's parameters")
+        raise _parameter(name, "is not a parameter of the statement")
     return DatabaseWrite(statement, given)
 
 
@@ -49,7 +50,9 @@ def _check_parameters(parameters: Mapping[str, Scalar] | None) -> dict[str, Scal
         size += len(name) + _parameter_size(name, value)
     if size > PARAMETERS_BYTES_MAX:
         raise InvalidInput(
-            "parameter.too_large", f"parameters have {size} bytes, at most {PARAMETERS_BYTES_MAX}", field="parameters"
+            "parameter.too_large",
+            f"parameters must be at most {PARAMETERS_BYTES_MAX} bytes, got {size}",
+            field="parameters",
         )
     return dict(parameters)
 
@@ -60,7 +63,7 @@ def _parameter_size(name: str, value: object) -> int:
             return 4
         case int():
             if not -(1 << 63) <= value < 1 << 63:
-                raise _parameter(name, "is a whole number beyond 64 bits; give it as a text")
+                raise _parameter(name, "must fit into 64 bits; pass a larger number as text")
             return 20
         case float():
             if not math.isfinite(value):
@@ -71,7 +74,7 @@ def _parameter_size(name: str, value: object) -> int:
                 raise _parameter(name, "must not contain a NUL character")
             return len(check_unicode(value, f"parameters.{name[:64]}").encode())
         case bytes() | bytearray():
-            raise _parameter(name, "must not be bytes; give base64 or hex, and decode it in the statement")
+            raise _parameter(name, "must not be bytes; pass base64 or hex and decode it in the statement")
         case _:
             raise _parameter(name, f"must be a str, int, float, bool or None, not {type(value).__name__}")
 
@@ -80,13 +83,13 @@ def _undefined(definition: Database, statement: str) -> InvalidInput:
     if is_name(statement) or definition.allows_free_sql:
         known = ", ".join(sorted(definition.statements)) or "none"
         what = (
-            f"{truncate(statement, 64)!r} is no statement that database.{definition.name} defines; there are: {known}"
+            f"database.{definition.name} does not define the statement {truncate(statement, 64)!r}; it defines: {known}"
         )
         return InvalidInput("statement.undefined", what, field="statement")
     return InvalidInput(
         "statement.free",
-        f"database.{definition.name} takes defined statements alone, by name, and no SQL text",
-        hint=f"define it in [database.{definition.name}.statements], or set allows_free_sql = true",
+        f"database.{definition.name} accepts only the names of defined statements, not SQL",
+        hint=f"define the statement in [database.{definition.name}.statements], or set allows_free_sql = true",
         field="statement",
     )
 

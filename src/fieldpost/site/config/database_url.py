@@ -1,4 +1,4 @@
-"""Where a database is: what the URL of a definition names."""
+"""The URL of a database definition, parsed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,27 +36,27 @@ DatabaseUrl = SqliteUrl | PostgresqlUrl
 
 
 def parse_place(url: object, folder: Path) -> DatabaseUrl:
-    """What a URL names, or InvalidInput; a relative file lies in the folder."""
+    """The parsed URL; a relative file is in the folder. Raises InvalidInput."""
     if type(url) is not str:
-        raise _refused("must be a text")
+        raise _refused("must be a string")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise _refused("is no URL") from None
+        raise _refused("is not a valid URL") from None
     if parts.password is not None:
-        raise _refused("must not carry a password; put it into a file and name that as password_file")
+        raise _refused("must not contain a password; put it into a file and set password_file")
     if parts.scheme == "sqlite":
         path = unquote(parts.path).removeprefix("/")
         if parts.netloc or parts.query or parts.fragment or not path or "\x00" in path:
             raise _refused("must be sqlite:////absolute/file or sqlite:///relative/file")
         return SqliteUrl(folder / path)
     if parts.scheme not in ("postgresql", "postgres"):
-        raise _refused("must begin with postgresql:// or sqlite:///")
+        raise _refused("must start with postgresql:// or sqlite:///")
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     host = unquote(parts.hostname or "") or query.pop("host", "")
     if query or parts.fragment:
-        raise _refused("must have no options after the ? but host; TLS is set by tls and ca_file")
+        raise _refused("must have no option after the ? except host; use tls and ca_file for TLS")
     database = unquote(parts.path).removeprefix("/")
     if not host or not parts.username or not database or "/" in database:
         raise _refused("must be postgresql://user@host/database")

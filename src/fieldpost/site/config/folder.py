@@ -1,7 +1,6 @@
-"""A site's folder: `site.toml` (what it is), `token` (what it shows central, mode 0600), `buffer.db` (what waits), and
-whatever secret files `site.toml` names.
+"""A site's folder: `site.toml` (settings), `token` (for central, mode 0600), `buffer.db`, and secret files.
 
-A mistake in any of them is a ConfigError that names the file and the key; nothing is guessed.
+An error in any of them is a ConfigError that names the file and the key; nothing is guessed.
 """
 
 import os
@@ -17,7 +16,9 @@ from fieldpost.core.text import check_label
 from fieldpost.link.credentials import prefix_of
 from fieldpost.link.endpoint import Endpoint, check_central_url, check_central_urls
 from fieldpost.outbound.options import OutboundOptions
-from fieldpost.site.config.definitions import Database, External, read_definitions, wrong
+from fieldpost.site.config.database import Database
+from fieldpost.site.config.definitions import read_definitions, wrong
+from fieldpost.site.config.external import External
 from fieldpost.site.config.options import (
     BufferOptions,
     CallOptions,
@@ -47,14 +48,14 @@ _KEYS = {"site": {"name"}, "central": {"url", "urls", "ca_file"}} | {
     section: {field.name for field in fields(kind)} for section, kind in OPTIONS.items()
 }
 _DEFINITIONS = ("external", "database")
-"""Sections of sections, whose names are the site's own."""
+"""Sections with subsections, whose names are free."""
 
 O = TypeVar("O")  # noqa: E741
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What `site.toml` says, and where the other files lie."""
+    """The settings of `site.toml`, and the paths of the other files."""
 
     path: Path
     name: str
@@ -71,7 +72,7 @@ class Folder:
     report: ReportOptions = field(default_factory=ReportOptions)
     local: LocalOptions = field(default_factory=LocalOptions)
     more_urls: tuple[str, ...] = ()
-    """Further addresses of the same central."""
+    """Additional addresses of the same central."""
 
     @property
     def buffer_path(self) -> Path:
@@ -79,18 +80,18 @@ class Folder:
 
     @property
     def definitions(self) -> "list[External | Database]":
-        """All that scripts may call or write to."""
+        """All targets that scripts may call or write to."""
         return [*self.externals.values(), *self.databases.values()]
 
     def endpoint(self) -> Endpoint:
-        """Central's addresses with the site's token, read anew each time, since tokens are rotated."""
+        """Central's addresses with the site's token, which is read each time, since tokens are rotated."""
         return Endpoint(self.central_url, read_token(self.path / TOKEN_FILE), self.ca_file, self.more_urls)
 
 
 def read_folder(path: Path) -> Folder:
-    """The folder's settings, checked; ConfigError names what is missing or wrong."""
+    """The checked settings of the folder. Raises ConfigError naming the missing or invalid key."""
     file = path / SETTINGS_FILE
-    hint = f"make one by: fieldpost site init {path} --name NAME --central URL"
+    hint = f"create one: fieldpost site init {path} --name NAME --central URL"
     if not path.is_dir():
         raise ConfigError("site.no_folder", f"there is no site folder {path}", hint=hint)
     try:
@@ -131,31 +132,31 @@ def _read_text(file: Path) -> str:
     with file.open("rb") as stream:
         content = stream.read(SETTINGS_BYTES_MAX + 1)
     if len(content) > SETTINGS_BYTES_MAX:
-        raise ConfigError("site.settings", f"{file} has more than {SETTINGS_BYTES_MAX} bytes: that is no settings file")
+        raise ConfigError("site.settings", f"{file} must be at most {SETTINGS_BYTES_MAX} bytes")
     return content.decode("utf-8")
 
 
 def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None) -> Folder:
-    """Make the folder and its files; refuses a folder that already is a site's."""
+    """Create the folder and its files. Raises Conflict if it is already a site's."""
     check_label(name, "name")
     check_central_url(central_url)
     token = _check_token(token.strip(), "the token")
     make_folder(path)
-    # The token first: a folder with settings is complete.
+    # The token first: settings mark the folder as complete.
     write_new(path / TOKEN_FILE, token + "\n", 0o600)
     return write_settings(path, name, central_url, ca_file)
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder if it is not there; ConfigError when that cannot be done."""
+    """Create the folder if it does not exist. Raises ConfigError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError("site.folder", f"the folder {path} cannot be made: {error.strerror or error}") from None
+        raise ConfigError("site.folder", f"the folder {path} cannot be created: {error.strerror or error}") from None
 
 
 def write_settings(path: Path, name: str, central_url: str, ca_file: Path | None = None) -> Folder:
-    """Make `site.toml` in a folder that has its token; refuses one that has settings already."""
+    """Create `site.toml` in a folder that has its token. Raises Conflict if it exists."""
     ca_line = "" if ca_file is None else f"ca_file = {_toml(str(ca_file.resolve()))}\n"
     url = check_central_url(central_url)
     text = f"[site]\nname = {_toml(name)}\n\n[central]\nurl = {_toml(url)}\n{ca_line}"
@@ -164,7 +165,7 @@ def write_settings(path: Path, name: str, central_url: str, ca_file: Path | None
 
 
 def read_token(file: Path) -> str:
-    """The site's token, or ConfigError when it is missing, malformed, or open to other users of this machine."""
+    """The site's token. Raises ConfigError if it is missing, malformed or readable by other users."""
     try:
         mode = file.stat().st_mode
         text = file.read_text(encoding="ascii").strip()
@@ -172,14 +173,14 @@ def read_token(file: Path) -> str:
         raise ConfigError(
             "site.no_token",
             f"there is no token file {file}",
-            hint="at central: fieldpost sites rotate-token NAME prints the line to paste here",
+            hint="at central, run: fieldpost sites rotate-token NAME; it prints the command to run here",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("site.token", f"the token file {file} cannot be read: {error}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(
             "site.token_open",
-            f"the token file {file} is open to other users (mode {stat.S_IMODE(mode):04o})",
+            f"the token file {file} can be read by other users (mode {stat.S_IMODE(mode):04o})",
             hint=f"chmod 600 {file}",
         )
     return _check_token(text, f"the token file {file}")
@@ -187,18 +188,20 @@ def read_token(file: Path) -> str:
 
 def _check_token(text: str, where: str) -> str:
     if prefix_of(text, "site") is None:
-        raise ConfigError("site.token", f"{where} holds no site token", hint="it begins with fp_site_")
+        raise ConfigError(
+            "site.token", f"{where} does not contain a site token", hint="a site token starts with fp_site_"
+        )
     return text
 
 
 def write_new(file: Path, text: str, mode: int) -> None:
-    """Make the file, durably; Conflict when it is there already."""
+    """Create the file and sync it. Raises Conflict if it exists."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise Conflict("site.exists", f"{file} is there already", hint="choose another folder, or edit it") from None
+        raise Conflict("site.exists", f"{file} already exists", hint="choose another folder, or edit it") from None
     except OSError as error:
-        raise ConfigError("site.folder", f"{file} cannot be made: {error.strerror or error}") from None
+        raise ConfigError("site.folder", f"{file} cannot be created: {error.strerror or error}") from None
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
@@ -208,16 +211,16 @@ def write_new(file: Path, text: str, mode: int) -> None:
 def _refuse_unknown(settings: dict[str, Any], file: Path) -> None:
     for section, values in settings.items():
         if section not in _KEYS and section not in _DEFINITIONS:
-            raise wrong(file, section, f"is unknown; there are: {', '.join((*_KEYS, *_DEFINITIONS))}")
+            raise wrong(file, section, f"is unknown; known sections: {', '.join((*_KEYS, *_DEFINITIONS))}")
         if not isinstance(values, dict):
             raise wrong(file, section, f"must be a section, written [{section}]")
         for key in values if section in _KEYS else ():
             if key not in _KEYS[section]:
-                raise wrong(file, f"{section}.{key}", f"is unknown; there are: {', '.join(sorted(_KEYS[section]))}")
+                raise wrong(file, f"{section}.{key}", f"is unknown; known keys: {', '.join(sorted(_KEYS[section]))}")
 
 
 def _central_urls(settings: dict[str, Any], file: Path) -> tuple[str, ...]:
-    """`url`, `urls`, or both, which then are the first address and the others."""
+    """The addresses in `url`, `urls`, or both."""
     central = settings.get("central", {})
     if "urls" not in central:
         return (check_central_url(_required(settings, file, "central", "url")),)
@@ -242,5 +245,5 @@ def _options(values: dict[str, Any], kind: type[O], file: Path, section: str) ->
 
 
 def _toml(text: str) -> str:
-    """A TOML basic string; the text was checked to hold no control characters."""
+    """The text, which has no control characters, as a TOML basic string."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

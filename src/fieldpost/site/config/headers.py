@@ -1,4 +1,4 @@
-"""Which headers a call may carry: none that would change where a request ends or to whom it goes."""
+"""The headers that a call may have: none that changes the framing or the destination of a request."""
 
 import re
 
@@ -7,12 +7,12 @@ from fieldpost.core.errors import InvalidInput
 HEADERS_MAX = 50
 HEADER_BYTES_MAX = 4096
 
-# What the client writes itself, what frames a request, and the key by which the other side knows a repetition.
+# Set by the client, part of the framing, or the key by which the receiver recognizes a repetition.
 _OURS = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect",
      "proxy-authorization", "proxy-connection", "idempotency-key")
 )  # fmt: skip
-# Who we are is said by the definition, from a secret file; a message in a buffer is no place for it.
+# Credentials come from a secret file of the definition and must not be in a buffered message.
 _SECRET = frozenset(("authorization", "cookie"))
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
@@ -20,17 +20,17 @@ _VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 
 def check_header(name: object, value: object, field: str, *, is_defined: bool = False) -> None:
-    """InvalidInput for a header that may not be sent; `is_defined` says that the site's own file has it."""
+    """Raise InvalidInput for a header that may not be sent. `is_defined`: it comes from `site.toml`."""
     if type(name) is not str or not _NAME.fullmatch(name):
-        raise _refused(field, "is no name of a header")
+        raise _refused(field, "is not a valid header name")
     if name.lower() in _OURS:
-        raise _refused(field, "is a header that Fieldpost sets itself")
+        raise _refused(field, "is set by Fieldpost")
     if not is_defined and name.lower() in _SECRET:
-        raise _refused(field, "is set by the definition alone, as secret_headers in site.toml")
+        raise _refused(field, "can only be set in site.toml, as one of secret_headers")
     if type(value) is not str or not _VALUE.fullmatch(value) or value != value.strip():
-        raise _refused(field, "must be a text of printable ASCII characters on one line, without spaces around it")
+        raise _refused(field, "must be one line of printable ASCII characters without surrounding spaces")
     if len(value) > HEADER_BYTES_MAX:
-        raise _refused(field, f"has {len(value)} bytes, at most {HEADER_BYTES_MAX}")
+        raise _refused(field, f"must be at most {HEADER_BYTES_MAX} bytes, got {len(value)}")
 
 
 def _refused(field: str, rule: str) -> InvalidInput:

@@ -1,4 +1,4 @@
-"""Secrets of a site: each in a file of its own beside `site.toml`, on one line, and open to nobody but its owner."""
+"""Secrets of a site: one file each, beside `site.toml`, with one line, readable only by its owner."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ SECRET_FILE_BYTES_MAX = 16 * 1024
 
 
 def read_secret(file: Path, key: str) -> Secret:
-    """The one line of a secret file. ConfigError names file and key, and never what stands in it."""
+    """The content of a secret file. Raises ConfigError with file and key, but never with the content."""
     try:
         with file.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
@@ -28,7 +28,7 @@ def read_secret(file: Path, key: str) -> Secret:
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(
             "site.secret_open",
-            f"the secret file {file} ({key}) is open to other users (mode {stat.S_IMODE(mode):04o})",
+            f"the secret file {file} ({key}) can be read by other users (mode {stat.S_IMODE(mode):04o})",
             hint=f"chmod 600 {file}",
             field=key,
         )

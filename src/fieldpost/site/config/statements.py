@@ -1,9 +1,9 @@
-"""A defined SQL statement: its parameters are written `:name` and given by name alone, never put into the text.
+"""Parses a defined SQL statement with parameters written `:name`, whose values are never put into the text.
 
-The reader knows just enough SQL to tell a parameter from what looks like one: quoted texts and names, comments, casts
-(`::`), dollar quotes. What it gives back has the same text with numbered places (`$1` for PostgreSQL, `?1` for SQLite),
-so that one name may stand in several places. It also holds a write to what a write is: one statement, of a kind that
-changes rows and can neither end the transaction it runs in nor touch anything beside the database.
+The parser knows just enough SQL to distinguish a parameter from quoted strings and names, comments, casts (`::`) and
+dollar quotes. The result is the same text with numbered placeholders (`$1` for PostgreSQL, `?1` for SQLite), so that a
+name may occur several times. It also checks that the text is a write: a single statement that changes rows and can
+neither end its transaction nor affect anything outside the database.
 """
 
 import re
@@ -18,7 +18,7 @@ Dialect = Literal["sqlite", "postgresql"]
 STATEMENT_BYTES_MAX = 64 * 1024
 PARAMETERS_MAX = 1000
 CALL_ID = "call_id"
-"""The parameter that every statement may use without being given it: the same at each attempt of one write."""
+"""The parameter that Fieldpost sets in every statement: the same at each attempt of one write."""
 
 _BEGINNINGS = {
     "sqlite": ("INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"),
@@ -31,20 +31,20 @@ class DefinedStatement:
     """One statement, ready for the driver of its dialect."""
 
     sql: str
-    """With numbered places instead of names."""
+    """With numbered placeholders instead of names."""
     parameters: tuple[str, ...]
-    """The name that belongs to each place, in their order."""
+    """The name for each placeholder, in order."""
 
     @property
     def given(self) -> frozenset[str]:
-        """What a caller has to give: all but the operation's id."""
+        """The parameters that the caller must pass: all except the call's id."""
         return frozenset(self.parameters) - {CALL_ID}
 
 
 def parse_statement(text: object, dialect: Dialect, field: str = "statement") -> DefinedStatement:
-    """The statement, or InvalidInput naming the rule it breaks."""
+    """The parsed statement. Raises InvalidInput with the violated rule."""
     if type(text) is not str:
-        raise _refused(field, "must be a text")
+        raise _refused(field, "must be a string")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -52,7 +52,7 @@ def parse_statement(text: object, dialect: Dialect, field: str = "statement") ->
     if "\x00" in text:
         raise _refused(field, "must not contain a NUL character")
     if size > STATEMENT_BYTES_MAX:
-        raise _refused(field, f"has {size} bytes, at most {STATEMENT_BYTES_MAX}")
+        raise _refused(field, f"must be at most {STATEMENT_BYTES_MAX} bytes, got {size}")
     return _parse(text, dialect, field)
 
 
@@ -64,7 +64,7 @@ def _parse(text: str, dialect: Dialect, field: str) -> DefinedStatement:
 
 
 class _Reader:
-    """Goes through a statement once, token by token."""
+    """Reads a statement once, token by token."""
 
     def __init__(self, text: str, dialect: Dialect, field: str) -> None:
         self._text = text
@@ -85,23 +85,25 @@ class _Reader:
             if is_ended and not is_blank and token != ";":
                 raise _refused(self._field, "must be one statement; there is more after the semicolon")
             if token == ";":
-                # The semicolon at the end says nothing, and some drivers refuse it.
+                # A final semicolon is superfluous, and some drivers reject it.
                 is_ended = True
                 continue
             if not is_begun and not is_blank:
                 is_begun = True
                 if token.upper() not in self._beginnings:
-                    raise _refused(self._field, f"must begin with one of {', '.join(self._beginnings)}")
+                    raise _refused(self._field, f"must start with one of {', '.join(self._beginnings)}")
             self.pieces.append(self._placed(token))
         if not is_begun:
             raise _refused(self._field, "is empty")
 
     def _placed(self, token: str) -> str:
-        """The token as the driver is given it."""
+        """The token for the driver: a parameter becomes a placeholder."""
         if token[0] == ":" and len(token) > 1 and token[1] not in ":=":
             name = token[1:]
             if not name.isascii():
-                raise _refused(self._field, f"has the parameter :{name[:64]}; a name is of letters, digits and _")
+                raise _refused(
+                    self._field, f"has the parameter :{name[:64]}; a name can have only letters, digits and _"
+                )
             if name not in self.names:
                 self.names.append(name)
             if len(self.names) > PARAMETERS_MAX:
@@ -131,14 +133,14 @@ class _Reader:
             return self._found_end(opening.end(), opening.group(), "a dollar quote")
         if match := _TOKEN.match(text, at):
             word = match.group()
-            # In E'…' a backslash hides the quote after it.
+            # In E'…' a backslash escapes the quote after it.
             if self._is_postgresql and word in ("e", "E") and text.startswith("'", match.end()):
                 return self._escaped_end(match.end())
             return match.end()
         return at + 1
 
     def _quoted_end(self, at: int, quote: str) -> int:
-        """Behind the closing quote; a doubled one is part of the text, and reads as two texts side by side."""
+        """The position after the closing quote. A doubled quote reads as two adjacent strings, which is equivalent."""
         return self._found_end(at + 1, quote, "a quote")
 
     def _escaped_end(self, at: int) -> int:
@@ -170,7 +172,7 @@ def _refused(field: str, rule: str) -> InvalidInput:
     return InvalidInput("statement.invalid", f"{field} {rule}", field=field)
 
 
-# A word keeps the dollar signs within it, so that none of them opens a quote; a cast is one token, hence no parameter.
+# A word includes its dollar signs, so that they do not open a quote; a cast is one token and not a parameter.
 _TOKEN = re.compile(r"\s+|::|:=|:[^\W\d]\w*|[^\W\d][\w$]*|\d[\w.]*|\$\w*")
 _DOLLAR_QUOTE = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 _ESCAPED = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)

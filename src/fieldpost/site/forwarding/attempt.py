@@ -1,4 +1,4 @@
-"""One attempt of a cached call, the same in the agent and in its caller's own process: try, then decide."""
+"""One attempt of a cached call, in the agent or in the calling script's process: try, then decide."""
 
 import asyncio
 import logging
@@ -11,24 +11,24 @@ from fieldpost.core.text import truncate
 from fieldpost.site.carriers.carrier import CallCarrier, D
 
 OVERTIME_S = 5.0
-"""How much longer than its time-out an attempt may take before it is given up from outside."""
+"""How long an attempt may exceed its timeout before it is cancelled from outside."""
 CLAIM_MARGIN_S = 15.0
-"""How much longer than its time-out an attempt is claimed: for the overtime, and for writing what came of it."""
+"""How long the claim exceeds the timeout of the attempt: for the overtime and for writing the result."""
 UNDEFINED_S = 10.0
-"""The time-out where no definition gives one; nothing is called then."""
+"""The timeout without a definition; no call is made then."""
 
 _log = logging.getLogger("fieldpost.site")  # not structlog: scripts import this module
 
 
 def claim_time(definition: D | None) -> timedelta:
-    """How long to claim a call that is about to be tried."""
+    """The duration of the claim for an attempt."""
     return timedelta(seconds=_timeout_s(definition) + CLAIM_MARGIN_S)
 
 
 async def attempt(
     carrier: CallCarrier[D], message: Message, definition: D | None, clock: Clock, *, is_caller: bool
 ) -> CallDecision:
-    """Try the call once; what is to become of it. `is_caller`: the script that issued it waits for the answer."""
+    """Try the call once and decide. `is_caller`: the script that issued the call waits for the answer."""
     policy = CallPolicy(timedelta(0), 0)
     if definition is not None:
         policy = CallPolicy(definition.retry_interval, definition.retries_max)
@@ -38,9 +38,9 @@ async def attempt(
         async with asyncio.timeout(limit_s):
             answer = await carrier.attempt(message, definition)
     except TimeoutError:
-        answer = NotNow(f"no end after {limit_s:g} s; it may have been carried out all the same")
+        answer = NotNow(f"the attempt did not end within {limit_s:g} s; the call may have been carried out")
     except Exception as error:
-        # What a carrier raises is a mistake of ours: trying it again would repeat it, so a person must see it.
+        # An exception of a carrier is a bug, which a retry would repeat: a person must see it.
         _log.exception("call.crashed message_id=%s category=%s", message.message_id, message.category.value)
         return Park(truncate(f"internal error: {type(error).__name__}: {error}"), not is_first)
     return decide_call(

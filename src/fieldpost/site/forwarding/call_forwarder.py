@@ -1,12 +1,12 @@
-"""Tries cached calls again: takes those that are due and free, target by target, and settles what came of each.
+"""Retries cached calls: claims due calls target by target, attempts them, and settles each result.
 
-Theory of operation. A target is an external system or a database connection. For each with something due, as many calls
-as it has free places are claimed and tried, each in a task of its own; whoever ends makes room for the next. So a
-target that hangs holds its own few places and nobody else's. Taking is one transaction per target, settling one per
-call, written under the claim that taking gave: a result that comes after the claim has passed on changes nothing.
+Theory of operation. A target is an external system or a database connection. For each target with due calls, as many
+calls as it has free slots are claimed and attempted, each in a task; a finished attempt frees its slot. So a hanging
+target occupies only its own slots. Claiming is one transaction per target, settling one per call, under the claim: a
+result that arrives after the claim was lost changes nothing.
 
-What must always hold: a call is under way at most once as long as clocks are sane, and its row says who holds it. When
-the agent dies the claims run out by themselves; when it stops it gives them back.
+Invariants: while clocks are right, a call is in at most one attempt, and its row names the claimant. If the agent dies,
+its claims expire; when it stops, it releases them.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from fieldpost.site.forwarding.attempt import attempt, claim_time
 T = TypeVar("T")
 
 SETTLERS = 4
-"""So many results may be written at once; they share a commit."""
+"""How many results are written concurrently; they share a commit."""
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
 class CallForwarder(Generic[D]):
-    """Empties one category of cached calls."""
+    """Forwards the cached calls of one category."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class CallForwarder(Generic[D]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: dict[str, Message] = {}
         self._is_failing = False
-        self._hands = ThreadPoolExecutor(SETTLERS, thread_name_prefix=f"fieldpost-{carrier.category.value}")
+        self._threads = ThreadPoolExecutor(SETTLERS, thread_name_prefix=f"fieldpost-{carrier.category.value}")
 
     @property
     def category(self) -> Category:
         return self._carrier.category
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Try what is due until told to stop; what is under way then is finished first."""
+        """Attempt due calls until `stopping` is set; attempts in progress are finished first."""
         stopped = asyncio.create_task(stopping.wait())
         try:
             while not stopping.is_set():
                 mark = await self._mark()
-                await self._begin_due()
+                await self._start_due()
                 await self._rest(mark, stopped)
             if self._tasks:
                 await asyncio.wait(self._tasks)
@@ -80,16 +80,16 @@ class CallForwarder(Generic[D]):
             stopped.cancel()
 
     async def sweep(self) -> int:
-        """Try all that is due now, to the end; how many attempts that took."""
+        """Attempt all due calls and wait for the results; returns the number of attempts."""
         attempts = 0
         while True:
-            attempts += await self._begin_due()
+            attempts += await self._start_due()
             if not self._tasks:
                 return attempts
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
-        """Give back what is still claimed, and close the carrier; the buffer is its owner's."""
+        """Release remaining claims and close the carrier. The buffer stays open."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -99,27 +99,27 @@ class CallForwarder(Generic[D]):
             except FieldpostError as error:
                 _log.warning("calls.not_released", code=error.code, error=error.message)
         await self._carrier.close()
-        self._hands.shutdown(wait=True)
+        self._threads.shutdown(wait=True)
 
-    async def _begin_due(self) -> int:
-        """Begin an attempt of whatever is due and has a free place; how many."""
-        begun = 0
+    async def _start_due(self) -> int:
+        """Start attempts of due calls as far as slots are free; returns how many."""
+        started = 0
         try:
-            places = self._options.at_once_max - len(self._held)
-            if places > 0:
+            slots = self._options.at_once_max - len(self._held)
+            if slots > 0:
                 for target in await self._do(self._buffer.read, calls.due_targets, self.category, self._clock.now()):
-                    begun += await self._begin(target, places - begun)
+                    started += await self._start(target, slots - started)
             self._is_failing = False
         except FieldpostError as error:
-            # The buffer cannot be used now. Whatever is due stays so; once per trouble is enough said.
+            # The buffer is unavailable. Due calls stay due; log it once.
             if not self._is_failing:
                 _log.warning("calls.failed", category=self.category.value, code=error.code, error=error.message)
             self._is_failing = True
-        return begun
+        return started
 
-    async def _begin(self, target: str, places: int) -> int:
+    async def _start(self, target: str, slots: int) -> int:
         used = Counter(message.target for message in self._held.values())[target]
-        items_max = min(places, self._options.per_target_max - used)
+        items_max = min(slots, self._options.per_target_max - used)
         if items_max <= 0:
             return 0
         definition = self._definitions.get(target)
@@ -146,7 +146,7 @@ class CallForwarder(Generic[D]):
         try:
             record = await self._do(self._buffer.write, calls.settle, message, decision, self._clock.now())
         except FieldpostError as error:
-            # It stays claimed until the claim runs out, and is tried again then.
+            # The call stays claimed until the claim expires, and is retried then.
             _log.warning("call.not_settled", message_id=message.message_id, code=error.code, error=error.message)
         else:
             if record is None:
@@ -157,7 +157,7 @@ class CallForwarder(Generic[D]):
             self._held.pop(message.message_id, None)
 
     async def _rest(self, mark: tuple[int, int] | None, stopped: "asyncio.Task[bool]") -> None:
-        """Wait until an attempt ends, something is due, somebody has written, or the interval is over."""
+        """Wait until an attempt ends, a call is due, another process has written, or the interval ends."""
         until = self._clock.monotonic() + await self._until_due_s()
         while (left_s := until - self._clock.monotonic()) > 0:
             pause = asyncio.create_task(self._clock.sleep(min(self._forward.poll_s, left_s)))
@@ -169,7 +169,7 @@ class CallForwarder(Generic[D]):
                 return
 
     async def _until_due_s(self) -> float:
-        """The seconds until the next call falls due, at most the interval."""
+        """The seconds until the next call is due, at most the interval."""
         interval_s = self._forward.interval_s
         try:
             now = self._clock.now()
@@ -185,4 +185,4 @@ class CallForwarder(Generic[D]):
             return None
 
     async def _do(self, work: Callable[..., T], *arguments: object, **named: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._hands, partial(work, *arguments, **named))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments, **named))

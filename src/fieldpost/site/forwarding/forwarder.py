@@ -1,14 +1,13 @@
-"""The forwarder of notifications: takes what is due out of the buffer, gives it to its carrier, settles the outcome.
+"""Forwards notifications to central: takes due ones from the buffer, sends them, settles the results.
 
-Theory of operation. A sweep takes the oldest due notifications, batch after batch while there are more and
-the other side is ready for them, several on their way at a time (`flight.py`). What was taken over there is cleared
-here, what was refused for good goes to the rejected box, all else stays: a crash at any point only means that a message
-is forwarded again, which central absorbs.
+Theory of operation. A sweep takes the oldest due notifications, batch by batch, with several batches in flight
+(`flight.py`). Accepted notifications are cleared, notifications refused for good go to the rejected box, all others
+stay. A crash at any point only means that a message is forwarded again, which central recognizes as a duplicate.
 
-A sweep begins when the fixed interval is over, or at once when some process has written to the buffer; that wake-up is
-a hint, the interval is the truth. After a failure only the interval counts, so that a busy site with a dead link does
-not hammer it. A link that cannot be opened is not an attempt of any message and writes nothing: a week without a link
-must not wear out the disk.
+A sweep starts after a fixed interval, or immediately when a process has written to the buffer; that wake-up is a hint,
+the interval is authoritative. After a failure only the interval counts, so that a busy site does not hammer a dead
+link. Failing to open the link is not an attempt of any message and writes nothing: a week without a link must not wear
+out the disk.
 """
 
 import asyncio
@@ -43,20 +42,20 @@ _log = structlog.stdlib.get_logger("fieldpost.site")
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep came to."""
+    """The result of a sweep."""
 
     cleared: int = 0
     boxed: int = 0
     kept: int = 0
     error: str | None = None
-    """Why it ended before everything due was tried."""
+    """Why it ended before all due messages were tried."""
     wait_s: float | None = None
-    """How long the other side asked us to stay away."""
+    """The wait that central requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardHealth:
-    """How forwarding goes, for whoever looks."""
+    """The state of forwarding, for status and health reports."""
 
     is_ok: bool = True
     error_code: str | None = None
@@ -66,7 +65,7 @@ class ForwardHealth:
 
 
 class Forwarder:
-    """Empties one site's buffer."""
+    """Forwards the notifications of one site."""
 
     def __init__(self, buffer: Buffer, carrier: Carrier, options: ForwardOptions, clock: Clock, random: Random) -> None:
         self._buffer = buffer
@@ -76,15 +75,15 @@ class Forwarder:
         self._random = random
         self._health = ForwardHealth()
         self._stopping: asyncio.Event | None = None
-        # The buffer blocks, for up to its busy time-out: it is only ever used from this one thread.
-        self._hands = ThreadPoolExecutor(1, thread_name_prefix="fieldpost-forwarder")
+        # The buffer may block for its busy timeout, so it is used only from this thread.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fieldpost-forwarder")
 
     @property
     def health(self) -> ForwardHealth:
         return self._health
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Sweep until told to stop; a batch that is under way is finished first."""
+        """Sweep until `stopping` is set; batches in flight are finished first."""
         self._stopping = stopping
         while not stopping.is_set():
             mark = await self._mark()
@@ -99,37 +98,37 @@ class Forwarder:
                 await asyncio.gather(waiting, stopped, return_exceptions=True)
 
     async def sweep(self) -> Swept:
-        """Forward all that is due now. Never raises for what the world does: it keeps everything and says why."""
+        """Forward all due notifications. A failure keeps them and is part of the result, never an exception."""
         try:
             return await self._sweep()
         except FieldpostError as error:
             await self._failed(error.code, str(error))
             return Swept(error=error.message)
         except Exception as error:
-            # A bug must not stop a site that nobody watches: everything is kept, and tried again.
+            # A bug must not stop an unattended site: all messages are kept and retried.
             _log.exception("sweep.crashed", category=self._carrier.category.value)
             await self._failed("sweep.crashed", f"{type(error).__name__}: {error}")
             return Swept(error=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
-        """Close the carrier; the buffer is its owner's."""
+        """Close the carrier. The buffer stays open."""
         await self._carrier.close()
-        self._hands.shutdown(wait=True)
+        self._thread.shutdown(wait=True)
 
     async def _sweep(self) -> Swept:
         total = Swept()
-        trouble: FieldpostError | None = None
+        failure: FieldpostError | None = None
         flight = BatchesInFlight(self._carrier, self._take, self._clock.monotonic, self._options.interval_s)
         try:
             while True:
-                if trouble is None and total.error is None and not self._is_stopping:
+                if failure is None and total.error is None and not self._is_stopping:
                     await flight.fill()
                 if flight.has_landed:
                     break
                 messages, answers = await flight.answered()
                 if isinstance(answers, FieldpostError):
-                    # None of these left the site; what else is under way is heard out.
-                    trouble = trouble or answers
+                    # None of these left the site; wait for the other batches.
+                    failure = failure or answers
                     continue
                 swept = await self._settle(messages, answers)
                 total = _sum(total, swept)
@@ -137,8 +136,8 @@ class Forwarder:
                     total = replace(total, **await self._judge(swept))
         finally:
             await flight.abandon()
-        if trouble is not None:
-            raise trouble
+        if failure is not None:
+            raise failure
         return total
 
     async def _take(self, room: Room, after: int) -> list[Outgoing]:
@@ -151,10 +150,10 @@ class Forwarder:
         )
 
     async def _judge(self, swept: Swept) -> dict[str, Any]:
-        """Why the sweep should end after this batch, if it should."""
+        """The error and wait that end the sweep after this batch; empty to continue."""
         if not swept.cleared and not swept.boxed:
-            await self._failed("link.not_now", swept.error or "central takes nothing now")
-            return {"error": swept.error or "central takes nothing now", "wait_s": swept.wait_s}
+            await self._failed("link.not_now", swept.error or "central accepts nothing at the moment")
+            return {"error": swept.error or "central accepts nothing at the moment", "wait_s": swept.wait_s}
         await self._succeeded()
         return {} if self._carrier.may_go_on else {"error": "central asks us to wait"}
 
@@ -185,7 +184,7 @@ class Forwarder:
         )
 
     async def _rest(self, mark: tuple[int, int] | None, swept: Swept) -> None:
-        """Wait for the interval to end, or after a good sweep for a hint that there is more."""
+        """Wait for the interval, or after a successful sweep until another process writes."""
         interval = timedelta(seconds=self._options.interval_s * (1 + self._options.jitter * self._random.random()))
         until = self._clock.monotonic() + wait(interval, swept.wait_s if swept.error else None).total_seconds()
         while (left_s := until - self._clock.monotonic()) > 0:
@@ -203,25 +202,25 @@ class Forwarder:
             return None
 
     async def _do(self, work: Callable[..., T], *arguments: object, **named: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._hands, partial(work, *arguments, **named))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, **named))
 
     async def _failed(self, code: str, error: str) -> None:
         was_code = self._health.error_code
         since = self._health.failing_since or self._clock.now()
         self._health = replace(self._health, is_ok=False, error_code=code, error=error, failing_since=since)
         if was_code != code:
-            # Once per kind of trouble, not once per interval.
+            # Once per kind of failure, not once per interval.
             _log.warning("forwarding.failed", code=code, error=error)
-            await self._tell(EventKind.FORWARDING_FAILED, f"{code}: {error}")
+            await self._log_event(EventKind.FORWARDING_FAILED, f"{code}: {error}")
 
     async def _succeeded(self) -> None:
         earlier, self._health = self._health, ForwardHealth(last_ok_at=self._clock.now())
         if earlier.failing_since is not None:
             since = to_text(earlier.failing_since)
             _log.info("forwarding.resumed", failing_since=since)
-            await self._tell(EventKind.FORWARDING_RESUMED, f"after trouble since {since}")
+            await self._log_event(EventKind.FORWARDING_RESUMED, f"after a failure since {since}")
 
-    async def _tell(self, kind: EventKind, text: str) -> None:
+    async def _log_event(self, kind: EventKind, text: str) -> None:
         entry = event_log.event(kind, self._clock.now(), text, category=self._carrier.category)
         try:
             await self._do(self._buffer.write, event_log.append, [entry])

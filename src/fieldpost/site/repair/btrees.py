@@ -1,7 +1,7 @@
-"""The rows of a damaged buffer's tables: each tree walked from its root past whatever cannot be read, then the leaves
-that no tree reaches any more. The file format is SQLite's, which it promises never to change.
+"""Reads the rows of a damaged buffer from its B-trees: each tree from its root, skipping unreadable pages, then leaves
+that no tree reaches any more. The file format is SQLite's, which is stable.
 
-A cell that does not make sense is counted and left out; nothing that a page says is believed unchecked.
+An invalid cell is counted and skipped; no value of a page is used unchecked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 
 class Damaged(Exception):
-    """This page or cell is not what the format says."""
+    """A page or cell violates the file format."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One row, or one entry of an index (which has no row id of its own)."""
+    """One row, or one entry of an index (without a row id)."""
 
     values: Sequence[Any]
     row_id: int | None = None
@@ -31,7 +31,7 @@ class TreeRow:
 
 @dataclass(slots=True)
 class Trees:
-    """Walks the trees of a file and remembers what it saw."""
+    """Walks the trees of a file and records the pages it visited."""
 
     pages: Pages
     seen: set[int] = field(default_factory=set)
@@ -39,7 +39,7 @@ class Trees:
     damaged_cells: int = 0
 
     def rows(self, root: int) -> Iterator[TreeRow]:
-        """All rows that can be read of the tree with this root, in its order."""
+        """All readable rows of the tree with this root, in order."""
         waiting = [root]
         while waiting:
             number = waiting.pop()
@@ -51,12 +51,12 @@ class Trees:
             except Damaged:
                 self.damaged_pages.add(number)
                 continue
-            # The last is walked first, so children are put on the stack from the right.
+            # A stack: push from the right, so that the leftmost child comes first.
             waiting.extend(reversed(list(page.children())))
             yield from self._rows_of(page)
 
     def orphans(self) -> Iterator[tuple[int, list[TreeRow]]]:
-        """The leaves of tables that no walk has reached and that are not free, with their rows."""
+        """Table leaves that no walk has reached and that are not free, with their rows."""
         known = self.seen | set(self.pages.free())
         for number in range(1, self.pages.count + 1):
             if number in known:
@@ -79,36 +79,36 @@ class Trees:
 
 
 class _Page:
-    """One page of a tree, its frame checked."""
+    """One page of a tree, with a checked header."""
 
     def __init__(self, pages: Pages, number: int) -> None:
         content = pages.page(number)
         if content is None:
-            raise Damaged(f"page {number} is not there")
+            raise Damaged(f"page {number} is missing")
         start = 100 if number == 1 else 0
         self._pages = pages
         self._content = content
         self.kind = content[start]
         if self.kind not in (INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF):
-            raise Damaged(f"page {number} is of no known kind")
+            raise Damaged(f"page {number} has an unknown type")
         self._is_interior = self.kind in (INDEX_INTERIOR, TABLE_INTERIOR)
         head = start + (12 if self._is_interior else 8)
         count = int.from_bytes(content[start + 3 : start + 5])
         if head + 2 * count > pages.usable:
-            raise Damaged(f"page {number} has more cells than room")
+            raise Damaged(f"page {number} has more cells than fit")
         self.cells = [int.from_bytes(content[at : at + 2]) for at in range(head, head + 2 * count, 2)]
         if any(not head + 2 * count <= offset < pages.usable for offset in self.cells):
-            raise Damaged(f"page {number} has cells out of place")
+            raise Damaged(f"page {number} has cells outside the page")
         self._right = int.from_bytes(content[start + 8 : start + 12]) if self._is_interior else 0
 
     def children(self) -> Iterator[int]:
-        """The pages below this one; a number that is no page's leads nowhere."""
+        """The child pages; invalid page numbers are skipped."""
         if self._is_interior:
             below = [int.from_bytes(self._content[offset : offset + 4]) for offset in self.cells]
             yield from (number for number in [*below, self._right] if 1 <= number <= self._pages.count)
 
     def row(self, offset: int, seen: set[int]) -> TreeRow:
-        """The row of the cell at this place; overflow pages that it uses are added to those seen."""
+        """The row of the cell at this offset; its overflow pages are added to `seen`."""
         if self.kind == INDEX_INTERIOR:
             offset += 4
         size, offset = _varint(self._content, offset)
@@ -137,7 +137,7 @@ class _Page:
         while missing > 0:
             content = None if following in chain else self._pages.page(following)
             if content is None:
-                raise Damaged("the rest of a long row is not there")
+                raise Damaged("an overflow page is missing")
             chain.add(following)
             parts.append(content[4 : min(usable, 4 + missing)])
             missing -= len(parts[-1])
@@ -149,7 +149,7 @@ class _Page:
 def _record(payload: bytes) -> list[Any]:
     head_bytes, at = _varint(payload, 0)
     if head_bytes > len(payload):
-        raise Damaged("a row's head is longer than the row")
+        raise Damaged("the header of a row is longer than the row")
     kinds = []
     while at < head_bytes:
         kind, at = _varint(payload, at)
@@ -159,7 +159,7 @@ def _record(payload: bytes) -> list[Any]:
         value, at = _value(kind, payload, at)
         values.append(value)
     if at != len(payload):
-        raise Damaged("a row is longer than its head says")
+        raise Damaged("a row is longer than its header says")
     return values
 
 
@@ -172,10 +172,10 @@ def _value(kind: int, payload: bytes, at: int) -> tuple[Any, int]:
         end = at + _INTEGER_BYTES.get(kind, 8)
         if end > len(payload):
             raise Damaged("a row ends too early")
-        # No column of a buffer holds fractions; one that is there was never written by us.
+        # No column of the buffer has floating-point values.
         return (None if kind == _FLOAT else int.from_bytes(payload[at:end], signed=True)), end
     if kind < _BLOB_MIN:
-        raise Damaged("a value is of no known kind")
+        raise Damaged("a value has an unknown type")
     end = at + (kind - _BLOB_MIN) // 2
     if end > len(payload):
         raise Damaged("a row ends too early")

@@ -1,7 +1,7 @@
-"""Gives back the room that messages left behind: rewrites the buffer without its free pages and empties its log.
+"""Compacts the buffer: rewrites it without its free pages and empties its log.
 
-Nothing needs to stop for it, and nothing is lost if it is interrupted. But whoever writes meanwhile waits, and a script
-waits half a minute at most: a large buffer is compacted only while no agent runs.
+Agent and scripts can keep running, and an interruption loses nothing. But writers wait meanwhile, and a script waits at
+most half a minute: a large buffer is compacted only while no agent runs.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from fieldpost.site.buffer.connection import connect, log_of, storage_error
 from fieldpost.site.buffer.opening import opening
 
 LIVE_BYTES_MAX = 256 * 1024**2
-"""Up to so much content is rewritten while others work: well within the time that a script waits."""
+"""The most content that is rewritten while an agent runs: well within the time that a script waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Compacted:
 
 
 def compact(path: Path) -> Compacted:
-    """Rewrite the buffer; how large it and its log were and are.
+    """Rewrite the buffer; returns the size of file and log before and after.
 
-    Raises Conflict for a large buffer while an agent runs, Unavailable when the disk has not room for a second copy or
-    somebody keeps the file busy, NotFound when there is no buffer.
+    Raises Conflict for a large buffer while an agent runs, Unavailable if the disk lacks space for a second copy or the
+    file is busy, and NotFound if there is no buffer.
     """
     if not path.exists():
         raise NotFound("buffer.none", f"there is no buffer {path}")
@@ -40,8 +40,8 @@ def compact(path: Path) -> Compacted:
         pages = connection.pragma("page_count") - connection.pragma("freelist_count")
         live = pages * connection.pragma("page_size")
         _refuse_if_too_large(path, live)
-        _refuse_without_room(path, live)
-        # The copy may be larger than the memory, so it is made on disk, and on the disk that has the room.
+        _refuse_without_space(path, live)
+        # The copy may be larger than the memory, so it goes to the disk that was checked for space.
         connection.execute("PRAGMA temp_store=FILE")
         connection.pragma("temp_store_directory", str(path.parent.resolve()))
         connection.execute("VACUUM")
@@ -59,18 +59,18 @@ def _refuse_if_too_large(path: Path, live: int) -> None:
     if live > LIVE_BYTES_MAX and pid is not None:
         raise Conflict(
             "buffer.too_large_to_compact",
-            f"{path} holds {live // 1024**2} MiB: to rewrite it takes longer than a script would wait",
+            f"{path} has {live // 1024**2} MiB: rewriting it takes longer than a script would wait",
             hint=f"stop the agent (process {pid}) and the scripts, then compact",
         )
 
 
-def _refuse_without_room(path: Path, live: int) -> None:
-    # Once as a temporary copy and once in the log, before the old pages are free.
+def _refuse_without_space(path: Path, live: int) -> None:
+    # For a temporary copy and for the log, before the old pages are freed.
     free = shutil.disk_usage(path.parent).free
     if free < 2 * live + 1024**2:
         raise Unavailable(
             "buffer.full",
-            f"to rewrite {path} takes {2 * live // 1024**2 + 1} MiB, and {free // 1024**2} MiB are free",
+            f"rewriting {path} needs {2 * live // 1024**2 + 1} MiB, but only {free // 1024**2} MiB are free",
             hint="free some space, then compact",
         )
 
@@ -78,7 +78,9 @@ def _refuse_without_room(path: Path, live: int) -> None:
 def _checkpoint(connection: apsw.Connection, path: Path) -> None:
     is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
     if is_busy:
-        raise Unavailable("buffer.busy", f"{path} is rewritten, but another process reads: its log is not emptied yet")
+        raise Unavailable(
+            "buffer.busy", f"{path} was rewritten, but its log could not be emptied because another process reads it"
+        )
 
 
 def _size(path: Path) -> int:

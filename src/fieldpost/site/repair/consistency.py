@@ -1,7 +1,7 @@
-"""Makes messages and tracking records agree where rows came from elsewhere: out of a damaged file, or an import.
+"""Makes messages and tracking records consistent after rows were added by a salvage or an import.
 
-What has ended is not made once more, and what lives has both its message and its record. Each changed record gets a
-place of its own in the order of changes, above all that were there, so that central hears of it.
+An ended call has no message, so that it is not made again; every other call has a message and a record. Each changed
+record gets a new change sequence, so that central is informed.
 """
 
 from datetime import datetime
@@ -23,7 +23,7 @@ _TRACK_UNTRACKED = """
 INSERT INTO tracking (call_id, category, target_summary, status, retry_count, last_error, created_at, updated_at,
     version, change_sequence)
 SELECT message_id, category, target, status, retry_count,
-    coalesce(last_error, CASE status WHEN 'parked' THEN 'parked; why was not kept' END), created_at, :now,
+    coalesce(last_error, CASE status WHEN 'parked' THEN 'parked; the reason was not kept' END), created_at, :now,
     1, (SELECT value FROM facts WHERE name = 'change_sequence') + row_number() OVER (ORDER BY sequence)
 FROM calls
 WHERE message_id NOT IN (SELECT call_id FROM tracking)
@@ -32,7 +32,7 @@ WHERE message_id NOT IN (SELECT call_id FROM tracking)
 _END_LOST = """
 UPDATE tracking
 SET status = 'failed', terminal_at = :now, updated_at = :now, version = version + 1,
-    last_error = 'its message is lost; whether it was made is not known',
+    last_error = 'the message is lost; whether the call was made is unknown',
     change_sequence = (SELECT value FROM facts WHERE name = 'change_sequence') + later.place
 FROM (
     SELECT call_id AS id, row_number() OVER (ORDER BY change_sequence) AS place FROM tracking
@@ -44,7 +44,7 @@ WHERE later.id = call_id
 _STEPS = (_DROP_ENDED, _COUNT_ON, _TRACK_UNTRACKED, _COUNT_ON, _END_LOST, _COUNT_ON)
 
 
-def mend(cursor: apsw.Cursor, now: datetime) -> None:
-    """Make them agree, in the transaction of the cursor."""
+def make_consistent(cursor: apsw.Cursor, now: datetime) -> None:
+    """Make messages and records consistent, in the transaction of the cursor."""
     for statement in _STEPS:
         cursor.execute(statement, {"now": to_microseconds(now)} if ":now" in statement else None)

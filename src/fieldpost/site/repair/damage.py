@@ -1,4 +1,4 @@
-"""Whether a buffer's file is damaged, as far as can be told in the time that a start may take."""
+"""A quick check for damage of the buffer's file, at the start of the agent."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from fieldpost.site.buffer.connection import damaged, emptied, is_damage, log_of
 from fieldpost.site.buffer.file_pages import WriteAheadLog, frames_known, is_in_use, judge_log, salts_of
 
 VERIFIED_BYTES_MAX = 64 * 1024**2
-"""A file up to this size is looked through at each start of the agent, which takes a fraction of a second; a larger
-one only by `fieldpost site doctor`."""
+"""A file up to this size is checked at each start of the agent, in a fraction of a second; a larger one only by
+`fieldpost site doctor`."""
 
 
 def refuse_damaged(path: Path) -> None:
     """Raise Unavailable with the code `buffer.corrupt` for a damaged buffer.
 
-    SQLite itself notices a damaged page only when it meets it, and of a damaged log it sees what precedes the damage
-    and writes over the rest. So this comes before the buffer is opened, and is left out if this process has it open
-    already: to close a file by other means than SQLite's would drop the locks that it has there.
+    SQLite notices a damaged page only when it reads it, and in a damaged log it sees only the part before the damage
+    and overwrites the rest. So the check comes before the buffer is opened. It is skipped if this process has the
+    buffer open: closing the file by other means than SQLite's would drop SQLite's locks.
     """
     if Committer.is_open(path) or not path.exists() or path.stat().st_size + _size(log_of(path)) > VERIFIED_BYTES_MAX:
         return
@@ -28,10 +28,10 @@ def refuse_damaged(path: Path) -> None:
 
 
 def damage_of_log(log: Path) -> str | None:
-    """What is wrong with the write-ahead log, in words; None if nothing is, or somebody is at work in it.
+    """A description of the damage of the write-ahead log; None if it is intact or in use.
 
-    Whoever opens the file first has SQLite read the log through, up to a damage; what is behind that is then given up,
-    and there is nothing left to find. And a log that is being written cannot be judged: it is never whole.
+    A log in use cannot be checked: the first process that opens the file lets SQLite read the log up to the damage and
+    drop the rest, and a log that is being written is never complete.
     """
     index = log.with_name(log.name.removesuffix("-wal") + "-shm")
     if is_in_use(index):
@@ -42,11 +42,11 @@ def damage_of_log(log: Path) -> str | None:
 
 def _cut_short(log: Path, index: Path, found: WriteAheadLog) -> str | None:
     known = frames_known(index, found.salts)
-    # Somebody may have begun to work: the log may have grown since it was read, or begun anew, which may shorten it.
+    # A process may have started to write: the log may have grown since it was read, or been reset and shortened.
     again = judge_log(log)
     if known <= again.frames or not again.salts == found.salts == salts_of(log):
         return None
-    return f"its write-ahead log was cut short: {known - again.frames} page images of {known} are missing"
+    return f"its write-ahead log is truncated: {known - again.frames} of {known} page images are missing"
 
 
 def _damage_of_pages(path: Path) -> str | None:
@@ -57,7 +57,7 @@ def _damage_of_pages(path: Path) -> str | None:
         finally:
             connection.close(True)
     except apsw.Error as error:
-        # What is only out of reach is told by whoever opens it next.
+        # A file that is merely inaccessible is reported when it is opened next.
         return str(error) if is_damage(error) else None
     return None if row is None or row[0] == "ok" else str(row[0])
 

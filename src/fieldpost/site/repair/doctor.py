@@ -1,6 +1,6 @@
-"""What `fieldpost site doctor` looks at: the buffer and its log, what waits in it, disk, agent, token, settings.
+"""The checks of `fieldpost site doctor`: buffer and log, waiting messages, disk, agent, token and settings.
 
-It changes nothing. What cannot be looked at is a check that fails, not an error.
+It changes nothing. If something cannot be checked, the check fails; that is not an error of the doctor.
 """
 
 import os
@@ -33,25 +33,25 @@ from fieldpost.site.config.folder import BUFFER_FILE, TOKEN_FILE, Folder, read_f
 from fieldpost.site.repair.damage import damage_of_log
 
 LOG_WARNING_BYTES = 64 * 1024**2
-"""A log so long is not being moved into the file: something keeps reading, or the disk is slow."""
+"""A longer log means that checkpoints fail: a process keeps reading, or the disk is slow."""
 OLD_WARNING = timedelta(days=1)
 FINDINGS_MAX = 5
-"""How many lines of what SQLite finds wrong are told; there may be thousands."""
+"""How many problems found by SQLite are shown; there may be thousands."""
 REPAIR = "run `fieldpost site salvage`"
 
 _COUNTS = "SELECT category, status, count(*), min(created_at) FROM {table} GROUP BY category, status ORDER BY 1, 2"
 _REJECTED = "SELECT count(*) FROM rejected"
-_OPERATIONS = "SELECT status, count(*) FROM tracking GROUP BY status ORDER BY 1"
+_CALLS = "SELECT status, count(*) FROM tracking GROUP BY status ORDER BY 1"
 _EVENTS = "SELECT count(*) FROM events"
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is in a buffer, by category and status."""
+    """The number of messages and records in a buffer, by category and status."""
 
     messages: dict[str, dict[str, int]] = field(default_factory=dict)
     rejected: int = 0
-    operations: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
     events: int = 0
     oldest_created_at: datetime | None = None
 
@@ -68,29 +68,29 @@ class Contents:
 class SiteDiagnosis:
     diagnosis: Diagnosis
     contents: Contents | None
-    """None where the buffer cannot be read."""
+    """None if the buffer cannot be read."""
 
 
 def examine(folder: Path, now: datetime, *, is_quick: bool = False) -> SiteDiagnosis:
-    """Look at everything. A quick look checks the buffer's pages but not that its indexes agree with its tables."""
+    """Run all checks. `is_quick` checks the buffer's pages but not whether its indexes match its tables."""
     path = folder / BUFFER_FILE
     checks = [*_settings_checks(folder), _token_check(folder), _agent_check(folder), _disk_check(folder)]
-    buffer, contents = _look_at_buffer(path, now, is_quick)
+    buffer, contents = _check_buffer(path, now, is_quick)
     return SiteDiagnosis(Diagnosis((*checks, *buffer)), contents)
 
 
-def _look_at_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Check], Contents | None]:
+def _check_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Check], Contents | None]:
     if salvage_mark(path).exists():
-        detail = f"a salvage is under way, or was interrupted: if none is running, {REPAIR} again"
+        detail = f"a salvage is running or was interrupted: if none is running, {REPAIR} again"
         return [Check("buffer", CheckVerdict.FAILING, detail)], None
     how = emptied(path)
     if how is not None:
-        # Not even looked at by SQLite, which would remove the log.
+        # Not opened by SQLite, which would delete the log.
         return [Check("buffer", CheckVerdict.FAILING, f"{path} is damaged: {how}; {REPAIR}")], None
     if not path.exists():
-        detail = "there is none yet: it is made when something is first sent"
+        detail = "does not exist yet: it is created by the first send"
         return [Check("buffer", CheckVerdict.OK, detail)], Contents()
-    # The log before the file is opened: SQLite silently leaves out what is behind a damage in it.
+    # Check the log before opening the file: SQLite silently skips commits behind damage.
     checks = [*_access_checks(path), _log_check(log_of(path))]
     try:
         connection = open_existing(path)
@@ -109,7 +109,7 @@ def _look_at_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Che
 
 
 def read_contents(connection: apsw.Connection) -> Contents:
-    """What is in the buffer, as of one moment."""
+    """The contents of the buffer, from one snapshot."""
     messages: dict[str, dict[str, int]] = {}
     oldest: datetime | None = None
     connection.execute("BEGIN")
@@ -120,11 +120,11 @@ def read_contents(connection: apsw.Connection) -> Contents:
                 created = from_microseconds(created_at)
                 oldest = created if oldest is None else min(oldest, created)
         rejected = _rows(connection, _REJECTED)[0][0]
-        operations = dict(_rows(connection, _OPERATIONS))
+        calls = dict(_rows(connection, _CALLS))
         events = _rows(connection, _EVENTS)[0][0]
     finally:
         connection.execute("COMMIT")
-    return Contents(messages, rejected, operations, events, oldest)
+    return Contents(messages, rejected, calls, events, oldest)
 
 
 def _rows(connection: apsw.Connection, statement: str) -> list[tuple[Any, ...]]:
@@ -137,19 +137,19 @@ def _contents_checks(contents: Contents, now: datetime) -> Iterator[Check]:
         for category, by_status in contents.messages.items()
         for status, count in by_status.items()
     ]
-    detail = ", ".join(parts) or "nothing waits"
+    detail = ", ".join(parts) or "no messages"
     is_old = contents.oldest_created_at is not None and now - contents.oldest_created_at > OLD_WARNING
     if contents.oldest_created_at is not None:
-        detail += f"; the oldest is of {to_text(contents.oldest_created_at)}"
+        detail += f"; the oldest was created at {to_text(contents.oldest_created_at)}"
     yield Check("messages", CheckVerdict.WARNING if is_old else CheckVerdict.OK, detail)
     if contents.parked:
-        detail = f"{contents.parked} wait for a person: see `fieldpost site parked`"
+        detail = f"{contents.parked} parked calls wait for a person: see `fieldpost site parked`"
         yield Check("parked", CheckVerdict.WARNING, detail)
-    detail = f"{contents.rejected} were refused by central: see `fieldpost site rejected`"
+    detail = f"{contents.rejected} notifications were refused by central: see `fieldpost site rejected`"
     if contents.rejected:
         yield Check("rejected", CheckVerdict.WARNING, detail)
-    told = ", ".join(f"{count} {status}" for status, count in contents.operations.items())
-    yield Check("operations", CheckVerdict.OK, f"{told or 'none'}; {contents.events} events in the log")
+    records = ", ".join(f"{count} {status}" for status, count in contents.calls.items())
+    yield Check("calls", CheckVerdict.OK, f"{records or 'none'}; {contents.events} events in the log")
 
 
 def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) -> Check:
@@ -163,21 +163,19 @@ def _integrity_check(connection: apsw.Connection, path: Path, is_quick: bool) ->
     if found == ["ok"]:
         pages = connection.pragma("page_count") * connection.pragma("page_size")
         free = connection.pragma("freelist_count") * connection.pragma("page_size")
-        detail = f"whole: {_size(pages)}, of which {_size(free)} are free ({pragma})"
+        detail = f"intact: {_size(pages)}, of which {_size(free)} are free ({pragma})"
         return Check("buffer", CheckVerdict.OK, detail)
-    said = "; ".join(line for text in found for line in text.splitlines())
-    return Check("buffer", CheckVerdict.FAILING, f"{path} is damaged: {said[:600]}; {REPAIR}")
+    problems = "; ".join(line for text in found for line in text.splitlines())
+    return Check("buffer", CheckVerdict.FAILING, f"{path} is damaged: {problems[:600]}; {REPAIR}")
 
 
 def _access_checks(path: Path) -> Iterator[Check]:
-    """A group may have been let in on purpose; everybody on the machine hardly was."""
+    """Check access rights. Access for a group may be intended; access for every user hardly is."""
     if not os.access(path, os.R_OK | os.W_OK):
-        yield Check(
-            "access", CheckVerdict.FAILING, f"this user may not write {path}: nothing can be sent, nothing clears"
-        )
+        yield Check("access", CheckVerdict.FAILING, f"this user cannot write to {path}: sending and forwarding fail")
     mode = stat.S_IMODE(path.stat().st_mode)
     if os.name == "posix" and mode & stat.S_IRWXO:
-        detail = f"every user of this machine can read what is in {path} (mode {mode:04o}): chmod o= {path}*"
+        detail = f"every user of this machine can read {path} (mode {mode:04o}): chmod o= {path}*"
         yield Check("access", CheckVerdict.WARNING, detail)
 
 
@@ -221,7 +219,7 @@ def _settings_checks(folder: Path) -> Iterator[Check]:
     except FieldpostError as error:
         yield _failed("settings", error)
         return
-    yield Check("settings", CheckVerdict.OK, f"the site {found.name}, central at {found.central_url}")
+    yield Check("settings", CheckVerdict.OK, f"site {found.name}, central at {found.central_url}")
     if found.ca_file is not None:
         yield _authority_check(found)
     for definition in found.definitions:
@@ -236,7 +234,7 @@ def _authority_check(folder: Folder) -> Check:
         Endpoint("https://central", "", folder.ca_file).tls()
     except FieldpostError as error:
         return _failed("authority", error)
-    return Check("authority", CheckVerdict.OK, f"certificates of central are judged by {folder.ca_file}")
+    return Check("authority", CheckVerdict.OK, f"central's certificate is checked with {folder.ca_file}")
 
 
 def _token_check(folder: Path) -> Check:
@@ -244,21 +242,21 @@ def _token_check(folder: Path) -> Check:
         read_token(folder / TOKEN_FILE)
     except FieldpostError as error:
         return _failed("token", error)
-    return Check("token", CheckVerdict.OK, "there is a token, and nobody else can read it")
+    return Check("token", CheckVerdict.OK, "the token exists and only its owner can read it")
 
 
 def _agent_check(folder: Path) -> Check:
     pid = running_agent(folder)
     if pid is None:
-        return Check("agent", CheckVerdict.WARNING, "no agent runs: what is sent waits here. Run `fieldpost site`")
-    return Check("agent", CheckVerdict.OK, f"the agent runs as process {pid}")
+        return Check("agent", CheckVerdict.WARNING, "no agent is running, so messages wait: run `fieldpost site`")
+    return Check("agent", CheckVerdict.OK, f"the agent is running as process {pid}")
 
 
 def _disk_check(folder: Path) -> Check:
     try:
         return free_space_check(shutil.disk_usage(folder).free, str(folder))
     except OSError as error:
-        return Check("disk", CheckVerdict.FAILING, f"{folder} cannot be looked at: {error.strerror or error}")
+        return Check("disk", CheckVerdict.FAILING, f"{folder} cannot be read: {error.strerror or error}")
 
 
 def _failed(name: str, error: FieldpostError) -> Check:

@@ -1,7 +1,7 @@
-"""Puts the rows of a damaged buffer into a fresh one, and makes messages and tracking records agree again.
+"""Copies the rows of a damaged buffer into a new one and makes messages and tracking records consistent.
 
-Which table a row belongs to is told by the tree that it was found in; for a leaf that no tree reaches any more, by its
-shape. The fresh buffer's own rules judge every row: one that they refuse is counted as damaged.
+The tree of a row determines its table; for a leaf that no tree reaches, the number and types of its values do. The new
+buffer's constraints check every row: a row that violates them is counted as damaged.
 """
 
 import os
@@ -18,7 +18,7 @@ from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer.connection import connect, log_of
 from fieldpost.site.buffer.file_pages import Pages, judge_log
 from fieldpost.site.repair.btrees import TreeRow, Trees
-from fieldpost.site.repair.consistency import mend
+from fieldpost.site.repair.consistency import make_consistent
 
 TABLES = ("tracking", "messages", "calls", "rejected", "keys", "commands", "events", "facts")
 
@@ -26,21 +26,21 @@ _FREE_CLAIMS = "UPDATE calls SET claimed_by = NULL, claimed_until = NULL WHERE c
 
 _HAS = "SELECT 1 FROM messages WHERE message_id = ?1 UNION ALL SELECT 1 FROM calls WHERE message_id = ?1"
 
-_SAY = "INSERT INTO events (occurred_at, kind, severity, text) VALUES (:now, 'salvaged', 'warning', :text)"
+_LOG = "INSERT INTO events (occurred_at, kind, severity, text) VALUES (:now, 'salvaged', 'warning', :text)"
 
 
 @dataclass(slots=True)
 class Salvaged:
-    """What a salvage came to."""
+    """The result of a salvage."""
 
     set_aside: Path
     kept: Counter[str] = field(default_factory=Counter)
-    """Rows that are in the fresh buffer, by table."""
+    """Recovered rows by table."""
     lost_ids: list[str] = field(default_factory=list)
-    """Messages that an index knows and whose content cannot be read."""
+    """Messages that an index lists but whose content cannot be read."""
     damaged_pages: int = 0
     damaged_rows: int = 0
-    """Rows that cannot be read, or that no table takes as they are."""
+    """Rows that cannot be read or violate a constraint."""
 
     @property
     def is_whole(self) -> bool:
@@ -48,25 +48,27 @@ class Salvaged:
 
 
 def refill(fresh: Path, aside: Path, now: datetime) -> Salvaged:
-    """Make a fresh buffer of this name with all that can be read of the one that was set aside."""
+    """Create a new buffer with this name and all readable rows of the one that was set aside."""
     result = Salvaged(aside)
     connection = connect(fresh)
     try:
         connection.execute("BEGIN IMMEDIATE")
-        # What is behind a damage in the log is newer than what SQLite still sees, so it comes first.
-        looks = [True, False] if judge_log(log_of(aside)).commits_behind_damage else [False]
+        # Commits behind damage in the log are newer than those SQLite still sees, so they come first.
+        passes = [True, False] if judge_log(log_of(aside)).commits_behind_damage else [False]
         known: set[str] = set()
-        for beyond_damage in looks:
+        for beyond_damage in passes:
             pages = Pages(aside, log_of(aside), beyond_damage=beyond_damage)
             try:
-                known |= _Filling(connection, Trees(pages), result).run()
+                known |= _Copy(connection, Trees(pages), result).run()
             finally:
                 pages.close()
         result.lost_ids = sorted(message_id for message_id in known if not _has(connection, message_id))
         connection.execute(_FREE_CLAIMS)
-        mend(connection.cursor(), now)
-        text = f"the buffer was damaged: {sum(result.kept.values())} rows kept, {len(result.lost_ids)} messages lost"
-        connection.execute(_SAY, {"now": to_microseconds(now), "text": text})
+        make_consistent(connection.cursor(), now)
+        text = (
+            f"the buffer was damaged: {sum(result.kept.values())} rows recovered, {len(result.lost_ids)} messages lost"
+        )
+        connection.execute(_LOG, {"now": to_microseconds(now), "text": text})
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
@@ -76,8 +78,8 @@ def refill(fresh: Path, aside: Path, now: datetime) -> Salvaged:
     return result
 
 
-class _Filling:
-    """One look at the damaged file."""
+class _Copy:
+    """One pass over the damaged file."""
 
     def __init__(self, connection: apsw.Connection, trees: Trees, result: Salvaged) -> None:
         self._connection = connection
@@ -87,7 +89,7 @@ class _Filling:
         self._columns = {table: _columns_of(connection, table) for table in TABLES}
 
     def run(self) -> set[str]:
-        """Put what can be read into the fresh buffer; the ids of messages that an index knows."""
+        """Copy all readable rows into the new buffer; returns the ids of messages that an index lists."""
         roots, indexes = self._schema()
         damaged_rows = 0
         for table in TABLES:
@@ -106,7 +108,7 @@ class _Filling:
         return {message_id for message_id in known if isinstance(message_id, str)}
 
     def _schema(self) -> tuple[dict[str, int], list[int]]:
-        """Where the trees of our tables begin, and those of the indexes that know the ids of messages."""
+        """The root pages of the tables, and of the indexes of message ids."""
         roots: dict[str, int] = {}
         indexes: list[int] = []
         entries = list(self._trees.rows(1))
@@ -115,7 +117,7 @@ class _Filling:
         for row in entries:
             match row.values:
                 case ["table", str(name), str(), int(root), str(statement)] if name in TABLES:
-                    self._columns[name] = _columns_as_told(statement, name) or self._columns[name]
+                    self._columns[name] = _columns_in_file(statement, name) or self._columns[name]
                     roots[name] = root
                 case ["index", "sqlite_autoindex_messages_1" | "sqlite_autoindex_calls_1", str(), int(root), None]:
                     indexes.append(root)
@@ -124,7 +126,7 @@ class _Filling:
         return roots, indexes
 
     def _put(self, table: str, row: TreeRow) -> bool:
-        """Whether the fresh buffer has this row now, or had it already."""
+        """Insert the row; whether the new buffer has it now."""
         columns = self._columns[table]
         if len(row.values) > len(columns):
             return False
@@ -137,14 +139,14 @@ class _Filling:
         is_message = table in ("messages", "calls")
         try:
             if not self._insert(table, values) and is_message and not _has(self._connection, values["message_id"]):
-                # Its place in the order was given to another one after it had left an older log.
+                # Its sequence was reused after it had left an older log.
                 self._insert(table, {**values, "sequence": None})
         except apsw.Error:
             return False
         return True
 
     def _insert(self, table: str, values: dict[str, Any]) -> bool:
-        # The names were read from a damaged file: only those that we know go into a statement.
+        # The names come from a damaged file: only known ones may go into a statement.
         known = {name: value for name, value in values.items() if name in self._present[table]}
         names, places = ", ".join(known), ", ".join(f":{name}" for name in known)
         self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places}) ON CONFLICT DO NOTHING", known)
@@ -153,7 +155,7 @@ class _Filling:
         return is_new
 
     def _put_fact(self, values: dict[str, Any]) -> bool:
-        """The order of changes goes on where it was; the rest tells of the file that was replaced."""
+        """Keep the change sequence; the other facts belong to the replaced file."""
         if values.get("name") == "change_sequence" and isinstance(values.get("value"), int):
             self._connection.execute("UPDATE facts SET value = max(value, :value) WHERE name = :name", values)
         return True
@@ -179,8 +181,8 @@ def _columns_of(connection: apsw.Connection, table: str) -> list[_Column]:
     ]
 
 
-def _columns_as_told(statement: str, table: str) -> list[_Column]:
-    """The columns of a table as its own file has them; none if that cannot be made sense of."""
+def _columns_in_file(statement: str, table: str) -> list[_Column]:
+    """The columns of a table according to its file; empty if the statement is invalid."""
     memory = apsw.Connection(":memory:")
     try:
         memory.execute(statement)
@@ -192,7 +194,7 @@ def _columns_as_told(statement: str, table: str) -> list[_Column]:
 
 
 def _is_schema(values: Sequence[Any]) -> bool:
-    """Whether this is a line of the file's own list of tables and indexes."""
+    """Whether this is a row of sqlite_schema."""
     return len(values) == 5 and values[0] in ("table", "index") and isinstance(values[3], int)
 
 
@@ -200,7 +202,7 @@ _KINDS: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "TEXT": (str,), "BLOB"
 
 
 def _fits(values: Sequence[Any], columns: Sequence[_Column]) -> bool:
-    """Whether a row whose table is not known may be of the table with these columns."""
+    """Whether a row of unknown origin can belong to a table with these columns."""
     return len(values) == len(columns) and all(
         column.is_row_id or column.may_be_null if value is None else isinstance(value, _KINDS.get(column.kind, ()))
         for value, column in zip(values, columns, strict=True)

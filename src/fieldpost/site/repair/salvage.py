@@ -1,16 +1,16 @@
-"""A damaged buffer is set aside under a dated name, and all that can be read of it goes into a fresh one.
+"""Salvage: sets a damaged buffer aside under a dated name and copies its readable rows into a new one.
 
-Theory of operation. The damaged file is never removed and its content never changed by the salvage: its name changes,
-and with it those of its log and index. Scripts may be writing at that moment. So first a mark is put beside it
-(`buffer.db-salvage`), with which nobody opens the buffer; then the salvage waits for those who are opening or writing,
-and keeps all others out until it has ended (`opening`): what they wrote before is read. Whoever comes later finds that
-his file is not the buffer any more (`Committer._begin`, and `_insert_alone`, which finds out after its row is there,
-and writes it into the fresh one too). The fresh buffer is made whole under another name and takes the buffer's name
-last; then the mark goes. A salvage that is interrupted at any point goes on from the mark when it is run again.
+Theory of operation. The damaged file is renamed, with its log and index; it is never deleted or changed. Scripts may be
+writing at that moment. So a marker file (`buffer.db-salvage`) first keeps processes from opening the buffer; then the
+salvage waits for those that are opening or writing it, and keeps all others out until it has ended (`opening`). Their
+earlier writes are read. A process that writes later finds that its file is not the buffer any more (`Committer._begin`,
+and `_insert_alone`, which finds out after its insert and repeats it in the new file). The new buffer is completed under
+another name and takes the buffer's name last; then the marker is removed. An interrupted salvage resumes from the
+marker when it is run again.
 
-What must always hold: whatever was readable is in the fresh buffer; what was not is counted, and its id told where an
-index still knows it. A cached call whose record says that it ended is not made again. The fresh buffer has an
-incarnation of its own, by which central learns that the file was replaced.
+Invariants: every readable row is in the new buffer; unreadable ones are counted, and their ids reported if an index
+still has them. A call whose record has ended is not made again. The new buffer has a new incarnation, from which
+central learns that the file was replaced.
 """
 
 import os
@@ -27,13 +27,13 @@ from fieldpost.site.buffer.opening import salvaging
 from fieldpost.site.repair.rebuild import Salvaged, refill
 
 _SUFFIXES = ("-shm", "-wal", "")
-"""The file itself last: once it has its new name, all have."""
+"""The file itself last: once it has its new name, all files have."""
 
 
 def salvage(path: Path, now: datetime) -> Salvaged:
-    """Set the buffer aside and put all that can be read of it into a fresh one. The caller holds the agent's lock.
+    """Set the buffer aside and copy its readable rows into a new one. The caller holds the agent's lock.
 
-    Raises NotFound if there is no buffer, Unavailable if a script does not let go of it or the disk will not.
+    Raises NotFound if there is no buffer, and Unavailable if a script keeps it locked or the disk fails.
     """
     mark = salvage_mark(path)
     fresh = path.with_name(f"{path.name}-fresh")
@@ -44,7 +44,7 @@ def salvage(path: Path, now: datetime) -> Salvaged:
             for suffix in _SUFFIXES:
                 _beside(fresh, suffix).unlink(missing_ok=True)
             result = refill(fresh, aside, now)
-            # Whoever may use the buffer may use the fresh one.
+            # Keep the access rights.
             shutil.copymode(aside, fresh)
             os.replace(fresh, path)
             _sync_folder(path.parent)
@@ -53,12 +53,14 @@ def salvage(path: Path, now: datetime) -> Salvaged:
     except apsw.Error as error:
         raise storage_error(error, path) from error
     except OSError as error:
-        raise Unavailable("buffer.io", f"{path} cannot be salvaged: {error}", hint="then run it again") from error
+        raise Unavailable(
+            "buffer.io", f"{path} cannot be salvaged: {error}", hint="fix the cause, then run the salvage again"
+        ) from error
     return result
 
 
 def _mark(path: Path, mark: Path, now: datetime) -> Path:
-    """Put the mark beside the buffer, or read that of a salvage which was interrupted; the name that the file gets."""
+    """Create the marker, or read that of an interrupted salvage; returns the new name of the damaged file."""
     try:
         return path.with_name(mark.read_text(encoding="utf-8").strip())
     except FileNotFoundError:
@@ -77,10 +79,10 @@ def _set_aside(path: Path, aside: Path) -> None:
     if aside.exists():
         return
     for suffix in _SUFFIXES:
-        # Log and index go with the last process that closes the file.
+        # The last process that closes the file deletes log and index.
         with suppress(FileNotFoundError):
             os.rename(_beside(path, suffix), _beside(aside, suffix))
-    # The file itself may have been lost while its log was not; much of it is in the log.
+    # The file itself may be missing while its log is not, and the log has much of the content.
     aside.touch(mode=0o600)
     _sync_folder(path.parent)
 
@@ -91,7 +93,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 def _sync_folder(folder: Path) -> None:
     if os.name != "posix":
-        return  # Windows knows no such thing.
+        return  # Windows cannot sync a folder.
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

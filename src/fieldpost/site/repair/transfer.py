@@ -1,8 +1,8 @@
-"""Messages as JSON lines, out of a buffer and into one: to look at them, to keep them, to take them to another disk.
+"""Export and import of a buffer's messages as JSON lines: to inspect them, back them up or move them to another disk.
 
-The first line says what the file is; then each line is one message, one entry of the rejected box, or one tracking
-record. An import adds what is not there and changes nothing that is: done twice it adds nothing. It is checked whole
-before a row is written, and written in one transaction.
+The first line describes the file; each other line is a message, an entry of the rejected box or a tracking record. An
+import adds missing rows and changes no existing ones, so repeating it adds nothing. The file is checked completely
+before a row is written, and imported in one transaction.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from fieldpost.link.messages import Item
 from fieldpost.site.buffer.committer import Committer
 from fieldpost.site.buffer.rows import table_of_category
 from fieldpost.site.buffer.schema import schema_version
-from fieldpost.site.repair.consistency import mend
+from fieldpost.site.repair.consistency import make_consistent
 
 FORMAT_VERSION = 1
 LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -37,7 +37,7 @@ class ExportHead(msgspec.Struct, frozen=True, tag_field="t", tag="export", forbi
     exported_at: str
     version: int = FORMAT_VERSION
     schema: int = 0
-    """The version of the buffer's layout, for people who read the file."""
+    """The version of the buffer's layout, for information."""
 
 
 class MessageLine(msgspec.Struct, frozen=True, tag_field="t", tag="message", forbid_unknown_fields=True):
@@ -106,14 +106,14 @@ _NEXT_CHANGE = "UPDATE facts SET value = value + 1 WHERE name = 'change_sequence
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """How much was moved, by kind of line."""
+    """The number of exported or imported lines, by kind."""
 
     lines: dict[str, int]
     already_there: int = 0
 
 
 def export(path: Path, site: str, now: datetime, out: IO[bytes]) -> Moved:
-    """Write all messages, rejected ones and tracking records as of one moment; the buffer stays as it is."""
+    """Write a snapshot of all messages, rejected ones and tracking records. The buffer is not changed."""
     encode = msgspec.json.Encoder().encode
     committer = Committer.shared(path)
 
@@ -125,7 +125,7 @@ def export(path: Path, site: str, now: datetime, out: IO[bytes]) -> Moved:
             for table, kind, order in _TABLES:
                 names = kind.__struct_fields__
                 for row in cursor.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY {order}"):
-                    out.write(encode(kind(**_told(names, row))) + b"\n")
+                    out.write(encode(kind(**_exported(names, row))) + b"\n")
                     counts[_COUNTED[kind]] += 1
         finally:
             cursor.execute("COMMIT")
@@ -138,10 +138,10 @@ def export(path: Path, site: str, now: datetime, out: IO[bytes]) -> Moved:
 
 
 def import_(path: Path, site: str, now: datetime, file: IO[bytes], *, any_site: bool = False) -> Moved:
-    """Add what these lines tell and the buffer has not. `file` can be read twice.
+    """Add the rows of these lines that the buffer does not have. `file` must be seekable.
 
-    Raises InvalidInput naming the line for whatever is not as it should be, and Conflict for another site's export
-    unless `any_site`; the buffer is then as it was.
+    Raises InvalidInput naming the invalid line, and Conflict for another site's export unless `any_site`; the buffer is
+    then unchanged.
     """
     for number, line in _lines(file, site, any_site):
         try:
@@ -156,8 +156,8 @@ def import_(path: Path, site: str, now: datetime, file: IO[bytes], *, any_site: 
             try:
                 counts[_COUNTED[type(line)] if _add(cursor, line) else ""] += 1
             except apsw.ConstraintError as error:
-                raise _wrong(number, f"no table takes it: {error}") from None
-        mend(cursor, now)
+                raise _wrong(number, f"violates a constraint: {error}") from None
+        make_consistent(cursor, now)
         there = counts.pop("", 0)
         return Moved(dict(counts), there)
 
@@ -186,7 +186,7 @@ def _lines(file: IO[bytes], site: str, any_site: bool) -> Iterator[tuple[int, Tr
     while content := file.readline(LINE_BYTES_MAX + 1):
         number += 1
         if len(content) > LINE_BYTES_MAX:
-            raise _wrong(number, f"is longer than {LINE_BYTES_MAX} bytes")
+            raise _wrong(number, f"must be at most {LINE_BYTES_MAX} bytes")
         try:
             if number == 1:
                 _check_head(decode_as(content, ExportHead), site, any_site)
@@ -195,29 +195,29 @@ def _lines(file: IO[bytes], site: str, any_site: bool) -> Iterator[tuple[int, Tr
         except InvalidInput as error:
             raise _at_line(number, error) from None
     if number == 0:
-        raise _wrong(1, "there is none: an export begins with a line that says what it is")
+        raise _wrong(1, "is missing: an export starts with a header line")
 
 
 def _check_head(head: ExportHead, site: str, any_site: bool) -> None:
     if head.version > FORMAT_VERSION:
-        raise _wrong(1, f"is of version {head.version}, this Fieldpost reads up to {FORMAT_VERSION}", "version")
+        raise _wrong(1, f"has version {head.version}, this Fieldpost reads up to {FORMAT_VERSION}", "version")
     if head.site != site and not any_site:
         raise Conflict(
             "import.other_site",
-            f"this is an export of the site {head.site}, and this is {site}",
-            hint="--any-site takes it all the same: central will know its messages as this site's",
+            f"the export is of the site {head.site}, but this site is {site}",
+            hint="use --any-site to import it anyway; central will treat the messages as this site's",
         )
 
 
 def _check(number: int, line: TransferLine) -> None:
-    """What the tables do not check by themselves."""
+    """Check rules that the tables do not enforce."""
     fields = type(line).__struct_fields__
     for name in fields:
         value = getattr(line, name)
         if name in _TIMES and value is not None and from_text(value) is None:
             raise _wrong(number, "must be a time such as 2026-11-15T08:00:00.000000Z", name)
         if name in ("message_id", "call_id") and not is_id(value):
-            raise _wrong(number, "must be an id: a UUID of version 7 in 36 lower-case characters", name)
+            raise _wrong(number, "must be an id: a UUID version 7 of 36 lower-case characters", name)
     if isinstance(line, MessageLine):
         _check_payload(number, line)
 
@@ -227,14 +227,14 @@ def _check_payload(number: int, line: MessageLine) -> None:
     if line.category != "notification":
         decode_as(content, dict[str, Any])
     elif decode_as(content, Item).notification_id != line.message_id:
-        raise _wrong(number, "tells of another notification than message_id", "payload")
+        raise _wrong(number, "belongs to another notification than message_id", "payload")
 
 
 def _table_of(line: TransferLine) -> str:
     return table_of_category(line.category) if isinstance(line, MessageLine) else _COUNTED[type(line)]
 
 
-def _told(names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
+def _exported(names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
     return {
         name: to_text(from_microseconds(value)) if name in _TIMES and value is not None else value
         for name, value in zip(names, row, strict=True)

@@ -1,1 +1,1 @@
-"""Reports to central over the control connection: telemetry, health, and the commands central sends."""
+"""Reports to central over the control connection (telemetry, health), and the commands of central."""

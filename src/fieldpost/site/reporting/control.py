@@ -1,5 +1,6 @@
-"""What the agent does on its control connection: it tells how the site is and what its calls come to, and does what
-central asks for. Nothing else at the site depends on it: without central it waits, and costs nothing.
+"""The agent's control connection: it sends health reports and telemetry, and applies the commands of central.
+
+Nothing else at the site depends on it.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
 class Control:
-    """One for an agent."""
+    """The control connection of one agent."""
 
     def __init__(
         self,
@@ -54,8 +55,11 @@ class Control:
         self._nudge = asyncio.Event()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Keep the connection open, and report on it, until told to stop."""
-        loops = [asyncio.create_task(loop) for loop in (self._client.run(stopping), self._report(), self._tell())]
+        """Keep the connection open and report over it until `stopping` is set."""
+        loops = [
+            asyncio.create_task(loop)
+            for loop in (self._client.run(stopping), self._send_health(), self._send_changes())
+        ]
         try:
             await loops[0]
         finally:
@@ -64,7 +68,7 @@ class Control:
             await asyncio.gather(*loops, return_exceptions=True)
 
     async def close(self) -> None:
-        """Nothing is held open but what `run` closes."""
+        """`run` closes the connection."""
 
     async def _handle(self, message: LinkMessage) -> LinkMessage | None:
         match message:
@@ -78,14 +82,14 @@ class Control:
             case Command():
                 result = await asyncio.to_thread(self._commands.apply, message)
                 _log.info("command.applied", intent_id=message.intent_id, kind=message.kind, outcome=result.outcome)
-                # What it changed is told at once.
+                # Report the change immediately.
                 self._nudge.set()
                 return result
             case _:
-                raise InvalidInput(UNFIT, f"a site does not take {type(message).__name__}")
+                raise InvalidInput(UNFIT, f"a site does not accept {type(message).__name__}")
 
-    async def _report(self) -> None:
-        """A health report when the connection opens, and then at every interval."""
+    async def _send_health(self) -> None:
+        """Send a health report when the connection opens, then at every interval."""
         while True:
             if not self._client.is_connected:
                 self._telemetry.begin()
@@ -94,24 +98,24 @@ class Control:
             try:
                 await self._client.send(await asyncio.to_thread(self._health.make))
             except Unavailable:
-                # The next one is newer.
+                # Not repeated: the next report is newer.
                 self._telemetry.begin()
             except FieldpostError as error:
                 _log.warning("health.failed", code=error.code, error=error.message)
             await self._rest_connected(self._options.health_interval_s)
 
     async def _rest_connected(self, seconds: float) -> None:
-        """So long, or until the connection ends."""
+        """Wait for this time, or until the connection ends."""
         until = self._clock.monotonic() + seconds
         while self._client.is_connected and (left_s := until - self._clock.monotonic()) > 0:
             await self._clock.sleep(min(self._options.poll_s, left_s))
 
-    async def _tell(self) -> None:
-        """Tell of changes as they come: a look at the file's mark is cheap, so it is taken often."""
+    async def _send_changes(self) -> None:
+        """Send changes as they happen; checking the change mark is cheap, so it is done often."""
         mark: tuple[int, int] | None = None
         while True:
             try:
-                # The mark before the look: what is written meanwhile is seen the next time.
+                # Read the mark before the rows: later writes are then seen the next time.
                 mark_now = await asyncio.to_thread(self._buffer.change_mark)
                 if self._client.is_connected and (mark_now != mark or self._nudge.is_set()):
                     self._nudge.clear()

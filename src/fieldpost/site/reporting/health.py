@@ -18,7 +18,7 @@ from fieldpost.site.forwarding.forwarder import ForwardHealth
 
 
 class HealthReport:
-    """Makes the reports of one site's agent."""
+    """Makes the health reports of one agent."""
 
     def __init__(self, buffer: Buffer, folder: Path, forwarding: Callable[[], ForwardHealth], clock: Clock) -> None:
         self._buffer = buffer

@@ -1,12 +1,12 @@
-"""Tells central about the site's cached calls: by itself as they change, and in answer when central asks.
+"""Reports the site's cached calls to central: telemetry as they change, and answers to reconciliation.
 
 Theory of operation. Every change of a tracking row gets the next change sequence, in the transaction that changes it.
-To tell of what changed is therefore to read on from a cursor, and it does not matter which process made the change. The
-cursor here only says what was told on this connection; central keeps its own and asks from there, when the connection
-opens and every few minutes. What it asks for first is all that it missed; where that ends, telemetry begins.
+To send changes is therefore to read on from a cursor, and it does not matter which process made the change. The cursor
+here only covers this connection; central keeps its own and asks for changes after it, when the connection opens and
+every few minutes. Its first request fetches all changes it missed; telemetry continues from there.
 
-Telemetry is best effort: what is not acknowledged is told again while the connection stands, and otherwise it is
-central's to ask. Nothing at the site ever waits for it.
+Telemetry is best effort: unacknowledged rows are sent again while the connection is open, and otherwise central asks
+for them. Nothing at the site waits for it.
 """
 
 import asyncio
@@ -32,82 +32,82 @@ from fieldpost.link.messages import Telemetry as TelemetryMessage
 from fieldpost.site.buffer.tracking import Tracking
 
 ACK_S = 30.0
-"""How long central may take to acknowledge; then the same is told again."""
+"""How long to wait for central's acknowledgement before the rows are sent again."""
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
 
 class TelemetrySender:
-    """What one site tells of its calls."""
+    """Sends the changes of one site's calls."""
 
     def __init__(
         self, tracking: Tracking, send: Callable[[LinkMessage], Awaitable[None]], clock: Clock, *, is_on: bool = True
     ) -> None:
-        """`is_on` False leaves everything to central's questions."""
+        """`is_on` False leaves everything to reconciliation."""
         self._tracking = tracking
         self._send = send
         self._clock = clock
         self._is_on = is_on
-        self._told: int | None = None
+        self._position: int | None = None
         self._acked = asyncio.Event()
 
     def begin(self) -> None:
-        """A connection has opened, or ended: telling begins where central's first questions end."""
-        self._told = None
+        """Start again after a connection opened or ended: telemetry waits for the first reconciliation."""
+        self._position = None
 
     def acked(self, ack: TelemetryAck) -> None:
-        """Go on where central stands, which is back when it has missed something between."""
-        if self._told is not None:
-            self._told = ack.until
+        """Continue at central's position, which is further back if it has missed rows."""
+        if self._position is not None:
+            self._position = ack.until
         self._acked.set()
 
     async def sweep(self) -> int:
-        """Tell what has changed since it was last told; how many rows. Raises Unavailable when the connection ends."""
+        """Send all changes since the last sweep; returns how many rows. Raises Unavailable when the connection ends."""
         count = 0
-        while self._is_on and self._told is not None:
-            told = self._told
-            message = await asyncio.to_thread(self._changes, told)
+        while self._is_on and self._position is not None:
+            after = self._position
+            message = await asyncio.to_thread(self._changes, after)
             if message is None:
                 return count
             self._acked.clear()
             await self._send(message)
-            if not await self._is_acked() or self._told == told:
+            if not await self._is_acked() or self._position == after:
                 return count
             count += len(message.rows)
         return count
 
     def answer(self, asked: Reconcile) -> ReconcileAnswer:
-        """What has changed after the change that central names, the oldest first; blocks on the buffer's file."""
-        stretch = _Stretch.read(self._tracking, asked.after, min(max(asked.limit, 1), ITEMS_MAX))
+        """The changes after the one that central names, oldest first; blocks on the buffer's file."""
+        changes = _Changes.read(self._tracking, asked.after, min(max(asked.limit, 1), ITEMS_MAX))
         answer = ReconcileAnswer(
             incarnation=self._tracking.incarnation(),
             after=asked.after,
-            until=stretch.until,
-            high=stretch.high,
+            until=changes.until,
+            high=changes.high,
             sent_at=to_text(self._clock.now()),
-            rows=stretch.rows,
-            has_more=stretch.has_more,
-            has_gone_back=stretch.high < asked.high,
+            rows=changes.rows,
+            has_more=changes.has_more,
+            has_gone_back=changes.high < asked.high,
             forgotten=self._tracking.forgotten(),
         )
-        if not answer.has_more and self._told is None:
-            self._told = max(answer.until, 0)
+        if not answer.has_more and self._position is None:
+            self._position = max(answer.until, 0)
         return answer
 
-    def _changes(self, told: int) -> TelemetryMessage | None:
+    def _changes(self, after: int) -> TelemetryMessage | None:
         try:
-            stretch = _Stretch.read(self._tracking, told, ITEMS_MAX)
+            changes = _Changes.read(self._tracking, after, ITEMS_MAX)
         except FieldpostError as error:
             _log.warning("telemetry.failed", code=error.code, error=error.message)
             return None
-        if not stretch.rows:
+        if not changes.rows:
             return None
         return TelemetryMessage(
             incarnation=self._tracking.incarnation(),
-            after=told,
-            until=stretch.until,
+            after=after,
+            until=changes.until,
             sent_at=to_text(self._clock.now()),
-            rows=stretch.rows,
+            rows=changes.rows,
             forgotten=self._tracking.forgotten(),
         )
 
@@ -120,8 +120,8 @@ class TelemetrySender:
         return True
 
 
-class _Stretch:
-    """The rows that changed after a change, as many as may travel together, and up to where they tell all."""
+class _Changes:
+    """Rows that changed after a change, as many as fit into a message, and the change up to which they are complete."""
 
     def __init__(self, rows: Sequence[CallRow], until: int, high: int, has_more: bool) -> None:
         self.rows = tuple(rows)
@@ -130,8 +130,8 @@ class _Stretch:
         self.has_more = has_more
 
     @classmethod
-    def read(cls, tracking: Tracking, after: int, limit: int) -> "_Stretch":
-        # The newest change first: all up to it is committed, so the rows read afterwards tell of all of it.
+    def read(cls, tracking: Tracking, after: int, limit: int) -> "_Changes":
+        # Read the newest change first: everything up to it is committed, so the rows read next are complete.
         high = tracking.last_change()
         found = tracking.changed_since(after, limit + 1)
         rows = [_row(record) for record in found[:limit]]

@@ -18,7 +18,7 @@ from fieldpost.outbound.options import OutboundOptions
 from fieldpost.site.carriers.call_arguments import check_call
 from fieldpost.site.carriers.http import ExternalCarrier
 from fieldpost.site.carriers.payloads import encode
-from fieldpost.site.config.definitions import External
+from fieldpost.site.config.external import External
 from fieldpost.testing import HttpServer, ManualClock
 from support.ports import closed_port
 
@@ -151,7 +151,7 @@ async def test_a_request_without_an_answer_is_kept_as_uncertain_and_repeated_und
     # The request must be on its way before the time is up.
     answer = await world.call(defined={"timeout_s": 2.0 if how == "hang" else 30.0})
     assert isinstance(answer, NotNow)
-    assert "it may have been carried out all the same" in answer.error
+    assert "the call may have been carried out" in answer.error
     assert isinstance(await world.call(), Taken)
     first, second = world.server.requests
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == OPERATION
@@ -226,9 +226,9 @@ async def test_secrets_never_come_back_in_an_error(world: World) -> None:
     ("make", "said"),
     [
         (lambda file: None, "there is no secret file"),
-        (lambda file: write_secret(file, "x", 0o644), "open to other users"),
+        (lambda file: write_secret(file, "x", 0o644), "can be read by other users"),
         (lambda file: write_secret(file, ""), "must have 1 to"),
-        (lambda file: write_secret(file, "a\nb"), "holds nothing that a header can"),
+        (lambda file: write_secret(file, "a\nb"), "does not contain a valid header value"),
         (lambda file: file.mkdir(), "cannot be read"),
     ],
 )
