@@ -239,7 +239,7 @@ def test_a_missing_folder_says_how_to_make_one(folder: Path) -> None:
     with pytest.raises(ConfigError, match="fieldpost site init"):
         Site.open(folder)
     folder.mkdir()
-    with pytest.raises(ConfigError, match=r"there is no site\.toml"):
+    with pytest.raises(ConfigError, match=r"does not contain site\.toml"):
         Site.open(folder)
 
 

@@ -82,12 +82,12 @@ class SiteHealth:
     received_at: datetime
     report: SiteReport
     clock_offset_s: float
-    """By how much the site's clock was ahead when it reported, the way of the report included."""
+    """How far the site's clock was ahead when it reported; includes the transmission time of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthFigures:
-    """What is kept of a site's health for its history."""
+    """A sample of a site's health, for its history."""
 
     state: str
     depth: int
@@ -98,14 +98,14 @@ class HealthFigures:
 
 
 def link_state(received_at: datetime | None, now: datetime, by: Freshness) -> LinkState:
-    """How a site stands by its last report; one that never reported is offline."""
+    """The link state by the age of the last report; a site that never reported is offline."""
     if received_at is None or now - received_at > by.offline_after:
         return LinkState.OFFLINE
     return LinkState.LATE if now - received_at > by.late_after else LinkState.ONLINE
 
 
 def standing(link: LinkState, report: SiteReport | None, *, is_revoked: bool) -> SiteCondition:
-    """How a site stands by its link and what it reported last."""
+    """The condition of a site, from its link state and its last report."""
     if is_revoked:
         return SiteCondition.REVOKED
     if report is None:

@@ -27,7 +27,7 @@ class Category(StrEnum):
 
 
 class MessageStatus(StrEnum):
-    """The status of a buffered message. There is no terminal status: the row is deleted when the message ends."""
+    """The status of a buffered message. None of them is final: the row is deleted when the message ends."""
 
     PENDING = "pending"
     RETRYING = "retrying"

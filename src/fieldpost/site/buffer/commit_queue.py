@@ -1,7 +1,7 @@
 """Writes that wait for a commit, and the leader that commits them all.
 
 Theory of operation. Threads that write at the same time queue their writes; one of them, the leader, takes the whole
-queue into a batch and commits it. One attribute names the leader: a write, or any object that stands for a caller
+queue into a batch and commits it. One attribute names the leader: a write, or any object that represents a caller
 without one. After the commit the leader appoints the first write in the queue as its successor, or nobody if the queue
 is empty. A waiting thread is woken when its write is done or when it leads. A superfluous wake-up does no harm, since
 the thread checks the reason.
@@ -83,10 +83,10 @@ class WriteBatch:
     def __init__(self) -> None:
         self.writes: list[Write[Any]] = []
         self.is_over = False
-        """Whether it is committed, or has failed and each write has its error. Until then the file has none of it."""
+        """Whether it is committed, or has failed and each write has its error. Until then the file is unchanged."""
 
     def fail(self, error: Callable[[], Exception]) -> None:
-        """Give each write that has not failed yet a separate error; the file has none of them."""
+        """Give each write that has not failed yet a separate error; the file is unchanged."""
         for write in self.writes:
             write.error = write.error or error()
         self.is_over = True
@@ -115,7 +115,7 @@ class CommitQueue:
         return bool(self._queue)
 
     def take(self, by: object) -> bool:
-        """Become leader without a write, if there is no leader."""
+        """Become leader without a write, unless another caller leads."""
         with self._mutex:
             if self._leader is not None:
                 return False

@@ -1,10 +1,10 @@
 """Group commit: the writes of a process's threads share commits.
 
-Theory of operation. A durable commit costs one fsync, whatever its size, so writes that wait together commit together.
-There is no committer thread: the first caller that finds no leader leads (`commit_queue`). It begins a transaction,
-applies the queued writes and those queued meanwhile, commits once, passes the lead on and wakes the callers of the
-writes it took. A lone caller therefore commits in its own thread without a thread switch; as long as no other caller
-comes, its row is a single statement that is its own transaction (`_insert_alone`).
+Theory of operation. A durable commit costs one fsync, regardless of its size, so writes that wait together commit
+together. There is no committer thread: the first caller that finds no leader leads (`commit_queue`). It begins a
+transaction, applies the queued writes and those queued meanwhile, commits once, passes the lead on and wakes the
+callers of the writes it took. A lone caller therefore commits in its own thread without a thread switch; as long as no
+other caller comes, its row is a single statement that is its own transaction (`_insert_alone`).
 
 Invariants: `write()` returns only after the COMMIT that holds its write. A write is applied whole or not at all. Its
 own failure (a constraint, a bug) fails it alone; a failure of the file (full, I/O, busy) fails every write of the batch
@@ -98,7 +98,7 @@ class Committer(ProcessConnection):
             raise
 
     def _wait_for(self, write: Write[T]) -> T:
-        """Queue the write; lead if there is no leader; return the result when it is committed."""
+        """Queue the write; lead if nobody else does; return the result when it is committed."""
         batch: WriteBatch | None = None
         try:
             self._queue.join(write)

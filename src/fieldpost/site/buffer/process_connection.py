@@ -5,7 +5,7 @@ into a log that the parent has deleted. So the connection is closed before a for
 one when they next need it.
 
 A salvage replaces the file under the same name while processes have it open. `_identity` is the file that the
-connection opened; comparing it with the file that has the name now tells whether the connection is still the buffer's.
+connection opened; comparing it with the file that has the name now shows whether the connection is still the buffer's.
 """
 
 import os
@@ -149,7 +149,7 @@ class ProcessConnection:
 
 
 def identity_of(path: str) -> tuple[int, int] | None:
-    """Device and inode of the file that has this name now; None if there is no such file."""
+    """Device and inode of the file that has this name now; None if it does not exist."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

@@ -50,7 +50,7 @@ DELETE FROM tracking WHERE call_id IN (
     SELECT call_id FROM tracking WHERE terminal_at IS NOT NULL AND terminal_at < :before LIMIT :limit
 ) RETURNING change_sequence
 """
-# Central reads from a change on: this tells it that purged rows ended without its knowledge.
+# Central reads from a change on: this value shows that purged rows ended without its knowledge.
 _FORGET = """
 INSERT INTO facts (name, value) VALUES ('forgotten', :change) ON CONFLICT (name) DO UPDATE
 SET value = max(value, excluded.value)

@@ -93,11 +93,11 @@ def read_folder(path: Path) -> Folder:
     file = path / SETTINGS_FILE
     hint = f"create one: fieldpost site init {path} --name NAME --central URL"
     if not path.is_dir():
-        raise ConfigError("site.no_folder", f"there is no site folder {path}", hint=hint)
+        raise ConfigError("site.no_folder", f"the site folder {path} does not exist", hint=hint)
     try:
         settings = tomllib.loads(_read_text(file))
     except FileNotFoundError:
-        raise ConfigError("site.no_settings", f"there is no {SETTINGS_FILE} in {path}", hint=hint) from None
+        raise ConfigError("site.no_settings", f"{path} does not contain {SETTINGS_FILE}", hint=hint) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError("site.settings", f"{file} cannot be read: {error}") from None
     _refuse_unknown(settings, file)
@@ -172,7 +172,7 @@ def read_token(file: Path) -> str:
     except FileNotFoundError:
         raise ConfigError(
             "site.no_token",
-            f"there is no token file {file}",
+            f"the token file {file} does not exist",
             hint="at central, run: fieldpost sites rotate-token NAME; it prints the command to run here",
         ) from None
     except (OSError, UnicodeDecodeError) as error:

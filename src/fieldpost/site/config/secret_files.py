@@ -18,7 +18,7 @@ def read_secret(file: Path, key: str) -> Secret:
             content = stream.read(SECRET_FILE_BYTES_MAX + 1)
         text = content.decode("utf-8").rstrip("\r\n")
     except FileNotFoundError:
-        raise ConfigError("site.no_secret", f"there is no secret file {file} ({key})", field=key) from None
+        raise ConfigError("site.no_secret", f"the secret file {file} ({key}) does not exist", field=key) from None
     except UnicodeDecodeError:
         raise ConfigError("site.secret", f"the secret file {file} ({key}) is not UTF-8", field=key) from None
     except OSError as error:

@@ -29,10 +29,10 @@ def compact(path: Path) -> Compacted:
     """Rewrite the buffer; returns the size of file and log before and after.
 
     Raises Conflict for a large buffer while an agent runs, Unavailable if the disk lacks space for a second copy or the
-    file is busy, and NotFound if there is no buffer.
+    file is busy, and NotFound if the buffer does not exist.
     """
     if not path.exists():
-        raise NotFound("buffer.none", f"there is no buffer {path}")
+        raise NotFound("buffer.none", f"the buffer {path} does not exist")
     before = _size(path)
     with opening(path):
         connection = connect(path)

@@ -33,7 +33,7 @@ _SUFFIXES = ("-shm", "-wal", "")
 def salvage(path: Path, now: datetime) -> Salvaged:
     """Set the buffer aside and copy its readable rows into a new one. The caller holds the agent's lock.
 
-    Raises NotFound if there is no buffer, and Unavailable if a script keeps it locked or the disk fails.
+    Raises NotFound if the buffer does not exist, and Unavailable if a script keeps it locked or the disk fails.
     """
     mark = salvage_mark(path)
     fresh = path.with_name(f"{path.name}-fresh")
@@ -65,7 +65,7 @@ def _mark(path: Path, mark: Path, now: datetime) -> Path:
         return path.with_name(mark.read_text(encoding="utf-8").strip())
     except FileNotFoundError:
         if not path.exists() and not log_of(path).exists():
-            raise NotFound("buffer.none", f"there is no buffer {path}") from None
+            raise NotFound("buffer.none", f"the buffer {path} does not exist") from None
     aside = path.with_name(f"{path.name}.damaged-{now:%Y%m%dT%H%M%S%fZ}")
     with mark.open("x", encoding="utf-8") as file:
         file.write(f"{aside.name}\n")

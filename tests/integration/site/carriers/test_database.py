@@ -453,7 +453,7 @@ async def test_a_password_comes_from_its_file_and_never_back(server: World) -> N
     await server.run(f"CREATE FUNCTION shout(word text) RETURNS void LANGUAGE plpgsql AS $${body}$$")
     answer = await server.write("raise", {"word": "hunter2-hunter2"}, **changes)
     assert isinstance(answer, NotNow)
-    assert "there is no secret file" in answer.error
+    assert "does not exist" in answer.error
     file.write_text("hunter2-hunter2\n")
     os.chmod(file, 0o600)
     answer = await server.write("raise", {"word": "hunter2-hunter2"}, **changes)

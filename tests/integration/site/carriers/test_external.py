@@ -225,7 +225,7 @@ async def test_secrets_never_come_back_in_an_error(world: World) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda file: None, "there is no secret file"),
+        (lambda file: None, "does not exist"),
         (lambda file: write_secret(file, "x", 0o644), "can be read by other users"),
         (lambda file: write_secret(file, ""), "must have 1 to"),
         (lambda file: write_secret(file, "a\nb"), "does not contain a valid header value"),
