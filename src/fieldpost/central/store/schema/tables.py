@@ -1,6 +1,6 @@
 """The whole schema: importing this module fills the catalogue. A test proves that the migrations lead exactly here."""
 
-from fieldpost.central.store.schema import (
+from fieldpost.central.store.schema import (  # noqa: F401
     account_tables,
     audit_tables,
     list_tables,
@@ -11,13 +11,4 @@ from fieldpost.central.store.schema import (
 )
 from fieldpost.central.store.schema.base import metadata
 
-__all__ = [
-    "account_tables",
-    "audit_tables",
-    "list_tables",
-    "metadata",
-    "node_tables",
-    "notification_tables",
-    "search_tables",
-    "site_tables",
-]
+__all__ = ["metadata"]

@@ -216,25 +216,11 @@ def _query(wanted: CallFilter, before: PageKey | None, stuck_before: datetime | 
 
 
 def _row(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[Any, ...]:
-    return (
-        report.call_id,
-        report.category.value,
-        report.target_summary,
-        report.status.value,
-        report.retry_count,
-        report.last_error,
-        report.http_status,
-        report.instance,
-        report.script,
-        report.execution_id,
-        report.parent_execution_id,
-        report.created_at,
-        report.updated_at,
-        report.terminal_at,
-        report.version,
-        by_central(report.created_at, sent_at, now),
-        by_central(report.terminal_at, sent_at, now) if report.status.is_terminal else None,
-    )
+    row = {name: getattr(report, name, None) for name in _REPORTED}
+    row |= {"category": report.category.value, "status": report.status.value}
+    row["begun_at"] = by_central(report.created_at, sent_at, now)
+    row["ended_at"] = by_central(report.terminal_at, sent_at, now) if report.status.is_terminal else None
+    return tuple(row.values())
 
 
 def _call(row: Row[Any]) -> CachedCall:
