@@ -28,7 +28,7 @@ async def test_an_operator_logs_in_finds_the_parked_one_reads_why_and_retries_it
     await expect(page.locator(".why")).to_contain_text("It stays parked until an operator retries or discards it")
     steps = page.locator(".timeline li")
     await expect(steps).to_contain_text(
-        ["Sent at plant-7", "Arrived at central", "Attempt 1: failed for good", "Parked: it waits for a person"]
+        ["Sent at plant-7", "Arrived at central", "Attempt 1: failed permanently", "Parked until an operator acts"]
     )
     await expect(steps.nth(2)).to_contain_text("phase rcpt")
     await expect(page.locator(".targets li")).to_have_text(re.compile("failed.*ops@example.org.*550", re.DOTALL))

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 
 from fieldpost import Site
 from fieldpost.central import adapters
-from fieldpost.central.operate.bulk_step import turn
+from fieldpost.central.operate.bulk_step import step
 from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import PermanentFailure
@@ -101,7 +101,7 @@ async def test_five_hundred_parked_are_retried_together_and_one_watches_them_go(
     progress = page.locator(".action-progress")
 
     for said in (None, "200 of 500 done", "400 of 500 done", "500 of 500 done"):
-        await front.centre.store.write(turn, action_id, now=front.clock.now())
+        await front.centre.store.write(step, action_id, now=front.clock.now())
         if said is not None:
             # By itself, without a reload.
             await expect(progress).to_contain_text(said)

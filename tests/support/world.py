@@ -26,8 +26,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from fieldpost.central.operate import bulk_step
 from fieldpost.central.operate.bulk_actions import Chosen
-from fieldpost.central.operate.bulk_step import turn
 from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.central.store.figures import kpis, leases, nodes, samples
 from fieldpost.central.store.sites import health as site_health
@@ -342,7 +342,7 @@ async def _trouble(world: World, end: datetime) -> None:
         OPERATOR, BulkVerb.RETRY, Filter(list_name="billing"), "the password of the relay was renewed"
     )
     for _ in range(2):
-        await centre.store.write(turn, running.action_id, now=world.clock.now())
+        await centre.store.write(bulk_step.step, running.action_id, now=world.clock.now())
     world.notable["act running"] = running.action_id
     world.places |= {"notification_id": world.notable["partial"], "error_key": await _error_key(world, "partial")}
     world.go_to(end - timedelta(seconds=3))

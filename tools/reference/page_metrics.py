@@ -6,7 +6,7 @@ from pathlib import Path
 from markdown import code, page, table
 from prometheus_client.metrics import MetricWrapperBase
 
-from fieldpost.central.watch.exposition import TOLD
+from fieldpost.central.watch.exposition import STORE_METRICS
 from fieldpost.central.watch.metrics import Metrics
 
 INTRODUCTION = """\
@@ -34,7 +34,7 @@ per site."""
 
 def render(_root: Path) -> str:
     per_node = [(code(name), kind, _labels(labels), text) for name, kind, labels, text in sorted(_per_node())]
-    central = [(code(told.name), _labels(told.labels), told.help) for told in TOLD]
+    central = [(code(metric.name), _labels(metric.labels), metric.help) for metric in STORE_METRICS]
     return page(
         "Metrics",
         INTRODUCTION,

@@ -1,8 +1,8 @@
-"""The change_feed: tells the pages that people have open that something changed, so that they ask for what is new.
+"""The change feed: notifies open pages that rows changed, so that they reload.
 
-Theory of operation. One look a second for the whole node, and none while nobody listens. What changed is not told, only
-where: a page fetches itself anew, by the same way and with the same rights as when it was opened. A listener that
-misses a beat loses nothing, since pages also ask by themselves every now and then.
+Theory of operation. One query per second for the whole node, and none while no page listens. An event names only the
+topic that changed: a page reloads itself with the same request and the same rights as when it was opened. A page that
+misses an event loses nothing, since pages also reload from time to time.
 """
 
 import asyncio
@@ -17,67 +17,67 @@ log = structlog.get_logger()
 
 INTERVAL_S = 1.0
 KEEP_ALIVE_S = 15.0
-"""So often a listener hears that there is nothing, so that what lies between keeps the connection."""
+"""How often an idle listener gets an empty event, so that proxies keep the connection."""
 LISTENERS_MAX = 500
 
-Marks = Mapping[str, str]
+ChangeTokens = Mapping[str, str]
 
 
 class ChangeFeed:
-    """One for a node. `look` gives a mark for each topic, which differs when something there has changed."""
+    """The feed of one node. `query` returns a token per topic, which differs after each change."""
 
-    def __init__(self, look: Callable[[], Awaitable[Marks]]) -> None:
-        self._look = look
-        self._marks: Marks = {}
+    def __init__(self, query: Callable[[], Awaitable[ChangeTokens]]) -> None:
+        self._query = query
+        self._tokens: ChangeTokens = {}
         self._changed = asyncio.Event()
         self._closing = asyncio.Event()
         self.listeners = 0
-        """How many pages listen."""
-        self._beating: asyncio.Task[None] | None = None
+        """The number of listening pages."""
+        self._polling: asyncio.Task[None] | None = None
 
     def check_room(self) -> None:
-        """Unavailable when so many listen already that this page had better ask by itself."""
+        """Raise Unavailable when the maximum number of pages is listening; the page then polls."""
         if self.listeners >= LISTENERS_MAX:
-            raise Unavailable("change_feed.full", f"{LISTENERS_MAX} pages listen to this node already")
+            raise Unavailable("change_feed.full", f"{LISTENERS_MAX} pages are already listening to this node")
 
     async def changes(self) -> AsyncGenerator[frozenset[str]]:
-        """The topics in which something changed, as it changes; none at all after a while of silence."""
+        """The changed topics of each event; an empty set after KEEP_ALIVE_S without changes."""
         self.listeners += 1
-        if self._beating is None:
-            self._marks = {}
-            self._beating = asyncio.create_task(self._beat(), name="change_feed")
+        if self._polling is None:
+            self._tokens = {}
+            self._polling = asyncio.create_task(self._poll(), name="change_feed")
         try:
-            seen = self._marks
+            seen = self._tokens
             while not self._closing.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(KEEP_ALIVE_S):
                         await self._changed.wait()
-                now = self._marks
-                # The first look finds nothing new: it is what later ones are held against.
+                now = self._tokens
+                # The first tokens are the baseline, not a change.
                 yield frozenset(topic for topic in now if seen and now[topic] != seen.get(topic))
                 seen = now
         finally:
             self.listeners -= 1
-            if self.listeners == 0 and self._beating is not None:
-                self._beating.cancel()
-                self._beating = None
+            if self.listeners == 0 and self._polling is not None:
+                self._polling.cancel()
+                self._polling = None
 
     def close(self) -> None:
-        """The node stops: let all listeners go."""
+        """End all listeners, because the node stops."""
         self._closing.set()
         self._changed.set()
 
-    async def _beat(self) -> None:
+    async def _poll(self) -> None:
         while not self._closing.is_set():
             try:
-                marks = await self._look()
-                if marks != self._marks:
-                    self._marks = marks
-                    # Whoever waits now is let go, and waits for the next one then.
+                tokens = await self._query()
+                if tokens != self._tokens:
+                    self._tokens = tokens
+                    # Release the present waiters; they wait on the new event next.
                     self._changed.set()
                     self._changed = asyncio.Event()
             except Unavailable:
-                pass  # the next beat looks again
+                pass  # the next poll tries again
             except Exception:
                 log.exception("change_feed.faulted")
             with contextlib.suppress(TimeoutError):

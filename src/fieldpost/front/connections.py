@@ -1,8 +1,4 @@
-"""The control connections that this node holds, by site.
-
-A site may have more than one for a while: its old one is not yet known to be dead, or it runs a pair. The newest is the
-one that is spoken to; when it ends, the one before it is.
-"""
+"""Control connections to sites: over a WebSocket, or polled by POST."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,41 +11,41 @@ from fieldpost.link.codec import encode
 from fieldpost.link.messages import Hello, LinkMessage
 
 SEND_S = 25.0
-"""How long a message may take to be handed over; a site that takes none for so long is not there."""
+"""How long sending a message may take; a site that reads nothing for this long is gone."""
 
 SILENCE_S = 30.0
-"""A site that asks by POST does so every few seconds; one that has not for so long is gone."""
+"""A polling site calls every few seconds; after this long without a call it is gone."""
 WAITING_MAX = 100
-"""So many messages wait for a site's next question at most."""
+"""How many messages may wait for the next call of a polling site."""
 
 
 class ControlLink:
-    """One control connection, seen from central."""
+    """One control connection over a WebSocket."""
 
     def __init__(self, site: str, send: Callable[[bytes], Awaitable[None]]) -> None:
         self.site = site
         self.hello: Hello | None = None
-        """What the site said of itself; None until it has."""
+        """The greeting of the site; None before it."""
         self._send = send
         self._is_over = False
 
     async def send(self, message: LinkMessage) -> None:
-        """Say this to the site. Raises Unavailable when the connection is over or the site takes nothing."""
+        """Send a message. Raises Unavailable when the connection is over or the site does not read."""
         if self._is_over:
-            raise Unavailable("link.not_connected", f"the site {self.site} is not connected now")
+            raise Unavailable("link.not_connected", f"site {self.site} is not connected")
         try:
             async with asyncio.timeout(SEND_S):
                 await self._send(encode(message))
         except TimeoutError:
             self.end()
-            raise Unavailable("link.timeout", f"the site {self.site} took no message for {SEND_S:g} s") from None
+            raise Unavailable("link.timeout", f"site {self.site} read no message for {SEND_S:g} s") from None
         except (RuntimeError, OSError, WebSocketDisconnect) as error:
-            # What the server says of a connection that ended in this moment.
+            # The server raises these for a connection that has just ended.
             self.end()
-            raise Unavailable("link.not_connected", f"the site {self.site} is not connected now") from error
+            raise Unavailable("link.not_connected", f"site {self.site} is not connected") from error
 
     def end(self) -> None:
-        """Nothing more can be said on it."""
+        """Send nothing more on it."""
         self._is_over = True
 
     @property
@@ -58,33 +54,33 @@ class ControlLink:
 
 
 class PolledLink(ControlLink):
-    """The same for a site that can open no WebSocket and asks by POST: what is said waits until it asks again."""
+    """The same for a site without WebSockets, which polls by POST: messages wait for its next call."""
 
     def __init__(self, site: str) -> None:
         super().__init__(site, self._keep)
         self.task: asyncio.Task[None] | None = None
-        """What notices that the site asks no more."""
+        """Ends the connection when the site stops polling."""
         self._waiting: list[LinkMessage] = []
-        self._asked = asyncio.Event()
+        self._polled = asyncio.Event()
 
     async def send(self, message: LinkMessage) -> None:
         if self.is_over or len(self._waiting) >= WAITING_MAX:
-            raise Unavailable("link.not_connected", f"the site {self.site} does not ask now")
+            raise Unavailable("link.not_connected", f"site {self.site} is not polling")
         self._waiting.append(message)
 
     def take(self) -> list[LinkMessage]:
-        """What waits, for the site that asks just now."""
-        self._asked.set()
+        """The waiting messages, for the answer to the present call."""
+        self._polled.set()
         taken, self._waiting = self._waiting, []
         return taken
 
     async def until_silent(self) -> None:
-        """Return when the site has not asked for a while."""
+        """Return when the site has not polled for a while."""
         with suppress(TimeoutError):
             while True:
-                self._asked.clear()
+                self._polled.clear()
                 async with asyncio.timeout(SILENCE_S):
-                    await self._asked.wait()
+                    await self._polled.wait()
 
     async def _keep(self, data: bytes) -> None:
-        raise AssertionError("it has no line of its own")
+        raise AssertionError("a polled connection queues its messages")

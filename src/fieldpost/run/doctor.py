@@ -20,7 +20,7 @@ from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.issues import lost_nodes
-from fieldpost.central.watch.nodes import Centre, NodeState, look
+from fieldpost.central.watch.nodes import Centre, NodeState, read_nodes
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, free_space_check
 from fieldpost.core.errors import Conflict, FieldpostError
@@ -72,7 +72,7 @@ def _stored(conn: Connection, store: Store) -> list[Check]:
     schema = schema_of(conn)
     checks = [migrations_check(schema)]
     if schema.current is not None:
-        checks += _node_checks(look(conn, now=store.now()))
+        checks += _node_checks(read_nodes(conn, now=store.now()))
     return checks
 
 

@@ -38,7 +38,7 @@ async def test_a_link_is_looked_at_without_harm_and_used_once(front: Front) -> N
     async with front.client() as client:
         gone = await client.get(link.path)
     assert gone.status_code == 404
-    assert "used already" in gone.text
+    assert "it was used" in gone.text
 
 
 @pytest.mark.threat(10)
@@ -131,7 +131,7 @@ async def test_who_failed_too_often_is_told_to_wait_whoever_he_is(front: Front) 
             assert waiting.status_code == 429
             told.append(re.sub("viewer|nobody|[0-9a-f]{64}", "", waiting.text))
     assert told[0] == told[1]
-    assert "Too many logins went wrong; wait 1 seconds" in told[0] or "wait 2 seconds" in told[0]
+    assert "Too many failed logins; wait 1 seconds" in told[0] or "wait 2 seconds" in told[0]
 
 
 async def test_the_browser_is_told_apart_by_what_it_says_of_itself(front: Front) -> None:

@@ -125,7 +125,7 @@ async def test_a_form_that_is_sent_twice_begins_one_act(quick: Front) -> None:
         assert places[0] == places[1]
         visitor.page = asked
         other = await submit(visitor, reason="another one")
-    assert (other.status_code, "Another act was begun" in other.text) == (409, True)
+    assert (other.status_code, "This id belongs to another bulk action" in other.text) == (409, True)
     assert len(await quick.watch.bulk_actions.newest()) == 1
 
 
@@ -168,7 +168,7 @@ async def test_a_group_is_retried_in_stages_halts_and_says_what_next(quick: Fron
         await quick.operate.bulk_actions.sweep()
         await visitor.look(act_path)
         assert "Why it halted" in visitor.text
-        assert f"the same error came back: ops@example.org: {NO_USER}" in visitor.text
+        assert f"the same error occurred again: ops@example.org: {NO_USER}" in visitor.text
         assert "12 were not processed and remain parked" in visitor.text
         assert await visitor.look("/parked-groups")
         assert "halted retry in stages by operator" in visitor.text
@@ -198,7 +198,7 @@ async def test_an_act_is_cancelled_once_and_then_says_how_it_ended(quick: Front)
         visitor.page = running
         late = await visitor.send(f"{running.url.path}/cancel")
         assert late.status_code == 409
-        assert "the act has ended already: it is finished" in visitor.text
+        assert "the bulk action has already ended: it is finished" in visitor.text
     assert {act.status for act in await quick.watch.bulk_actions.newest()} == {
         BulkStatus.FINISHED,
         BulkStatus.CANCELLED,
@@ -218,7 +218,7 @@ async def test_an_acts_rows_are_paged_by_outcome_and_a_wrong_page_is_told(quick:
         assert following == f"{path}?outcome=done&cursor=50"
         await visitor.look(following)
         assert visitor.page.text.count("data-row") == 2
-        for query, told in (("outcome=odd", "Outcome must be one of"), ("cursor=x", "Cursor is none that was handed")):
+        for query, told in (("outcome=odd", "Outcome must be one of"), ("cursor=x", "Cursor must be the next_cursor")):
             assert told in await visitor.look(f"{path}?{query}")
             assert visitor.page.status_code == 422
         await visitor.look("/bulk-actions/0198c8a0-0000-7000-8000-000000000001")

@@ -106,7 +106,7 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
         assert (await front.watch.cached_calls.detail(None, one)).call == before
         calls.retry(one)
         await tell(front, calls)
-        assert "Retrying, as the site last said" in await visitor.look(f"/cached-calls/{one}")
+        assert "Retrying, as last reported by the site" in await visitor.look(f"/cached-calls/{one}")
 
 
 async def test_several_are_discarded_at_once_each_by_its_own_intent(quick: Front, calls: Calls) -> None:

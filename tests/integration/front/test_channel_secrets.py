@@ -189,12 +189,12 @@ async def test_a_node_without_the_key_shows_which_secrets_it_cannot_read(front: 
         assert "secrets.unreadable" not in (await client.get("/api/v1/health")).text
     channels, secrets, ring = with_ring(front, NEW_KEY)
     assert channels.shown_secrets(await channels.get("mail")) == {"password": "unreadable"}
-    (trouble,) = (await secrets.state()).troubles
+    (trouble,) = (await secrets.state()).problems
     assert trouble.startswith("the password of channel 'mail' cannot be read")
     changed = await channels.change(ADMIN, "mail", {"port": 2599}, 1)
     assert changed.settings["port"] == 2599, "what is no secret can be changed all the same"
     await channels.change(ADMIN, "mail", {}, 2, secrets={"password": "given anew"})
-    assert (await secrets.state()).troubles == ()
+    assert (await secrets.state()).problems == ()
     assert ring.open_channel(await channels.get("mail")).settings["password"] == Secret("given anew")
 
 
@@ -208,7 +208,7 @@ async def test_rotation_seals_everything_under_the_new_key_and_the_old_one_can_g
     assert (await with_ring(front, old)[1].state()).counts == {old.key_id: 120}
     channels, secrets, _ = with_ring(front, NEW_KEY, old)
     rotated = await secrets.rotate(ADMIN)
-    assert (rotated.key_id, rotated.count, rotated.troubles) == (NEW_KEY.key_id, 120, ())
+    assert (rotated.key_id, rotated.count, rotated.problems) == (NEW_KEY.key_id, 120, ())
     assert (await secrets.rotate(ADMIN)).count == 0
     channels, secrets, ring = with_ring(front, NEW_KEY)
     assert (await secrets.state()).counts == {NEW_KEY.key_id: 120}
@@ -238,7 +238,7 @@ async def test_rotation_leaves_alone_what_it_cannot_read_and_says_so(front: Fron
             lists.change_channel, replace(channel, secrets={"password": sealed}), front.clock.now()
         )
         answer = (await client.post("/api/v1/secrets/rotate")).json()
-        assert (answer["count"], len(answer["troubles"])) == (0, 1)
+        assert (answer["count"], len(answer["problems"])) == (0, 1)
         assert (await client.get("/api/v1/channels/mail")).json()["secrets"] == {"password": "unreadable"}
         health = (await client.get("/api/v1/health")).json()
         assert (health["status"], health["issues"][0]["code"]) == ("error", "secrets.unreadable")

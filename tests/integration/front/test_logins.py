@@ -205,7 +205,7 @@ async def test_a_link_that_is_not_good_is_refused_with_one_text(front: Front) ->
         with pytest.raises(NotFound) as refused:
             await front.operate.logins.use_link(link, GOOD)
         assert refused.value.code == "link.invalid"
-        assert "used already, has expired, or was replaced" in refused.value.message
+        assert "used, has expired, or was replaced" in refused.value.message
     await front.operate.logins.use_link(good, GOOD)
 
 

@@ -132,7 +132,7 @@ async def test_counts_are_told_only_where_they_are_those_of_the_list(quick: Fron
         ("error=zz", "Error must be the key of an error group. List the groups."),
         ("last=year", "Last must be one of hour, day, week, not 'year'."),
         (f"site={'x' * 300}", "Site must be at most 256 bytes of UTF-8, got 300."),
-        ("cursor=AAAA", "Cursor is none that was handed out. Begin again without one."),
+        ("cursor=AAAA", "Cursor must be the next_cursor of a page. Omit it for the first page."),
     ],
 )
 async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_the_rest_is_kept(

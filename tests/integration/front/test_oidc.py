@@ -175,10 +175,10 @@ async def test_who_has_no_role_or_no_usable_name_or_is_disabled_stays_out(house:
         assert "gives you no role" in (await house.log_in(client)).text
         person["groups"] = "everybody"
         person["preferred_username"] = "Ännä with spaces"
-        assert "no name that can be used" in (await house.log_in(client)).text
+        assert "not a valid user name" in (await house.log_in(client)).text
         person["preferred_username"] = "admin"
         taken = await house.log_in(client)
-        assert (taken.status_code, "is not known by the identity provider" in taken.text) == (409, True)
+        assert (taken.status_code, "does not belong to the identity provider" in taken.text) == (409, True)
         person["preferred_username"] = "anna"
         assert (await house.log_in(client)).status_code == 303
         await users.change(ADMIN, "anna", 1, is_disabled=True)
@@ -199,7 +199,7 @@ async def test_a_provider_that_describes_itself_wrongly_is_not_asked(house: Hous
     async with house.front.client() as client:
         answer = await client.get("/login/oidc")
     assert answer.status_code == 503
-    assert "identity provider cannot be asked" in answer.text
+    assert "identity provider is not available" in answer.text
 
 
 async def test_without_a_provider_there_is_no_such_login(house: House) -> None:

@@ -231,8 +231,11 @@ async def test_a_token_is_added_for_somebody_and_shown_once_with_how_to_use_it(f
     ("fields", "says"),
     [
         ({"name": "", "owner": "admin", "role": "viewer"}, "Name must"),
-        ({"name": "x", "owner": "viewer", "role": "admin"}, "Viewer is viewer, so his token cannot be admin"),
-        ({"name": "x", "owner": "nobody", "role": "viewer"}, "There is no user named 'nobody'"),
+        (
+            {"name": "x", "owner": "viewer", "role": "admin"},
+            "Viewer has role viewer, so their token cannot have role admin",
+        ),
+        ({"name": "x", "owner": "nobody", "role": "viewer"}, "User 'nobody' does not exist"),
         ({"name": "x", "owner": "admin", "role": "viewer", "life": "1000000"}, "one of the offered values"),
     ],
 )

@@ -107,7 +107,7 @@ async def test_whatever_is_wrong_with_a_code_has_one_answer(front: Front, clock:
     clock.advance(HOUR_S)
     told.append((await join(front, code, a_token())).json())
     assert {(one["status"], one["code"], one["detail"]) for one in told} == {
-        (401, "auth.code", "the code is none that can be used: it is wrong, used, replaced, or too old")
+        (401, "auth.code", "the code is not valid: it is wrong, used, replaced or expired")
     }
     async with front.client() as client:
         assert (await client.post("/link/v1/join", json={})).status_code == 401

@@ -137,7 +137,7 @@ async def test_a_site_is_added_by_one_command_that_is_shown_once(quick: Front) -
         joined = (await client.get("/sites/north")).text
         assert "fp_site_abcdefghijkl_…" in joined
         again = await client.post("/sites", data=form)
-        assert (again.status_code, "There is a site named" in again.text) == (409, True)
+        assert (again.status_code, "already exists" in again.text) == (409, True)
         assert 'value="north"' in again.text, "what was typed stays"
         empty = await client.post("/sites", data=form | {"name": " "})
         assert (empty.status_code, "Name must not be empty" in empty.text) == (422, True)
@@ -216,7 +216,7 @@ async def test_the_rejected_box_is_asked_of_the_site_waits_while_it_is_away_and_
         assert asked.status_code == 303
         waiting = (await client.get(asked.headers["location"])).text
         assert "The request stays queued until" in waiting, "the site is away, and the page says so"
-        look = await front.watch.sites.newest_look(SITE, IntentKind.LIST_REJECTED)
+        look = await front.watch.sites.newest_query(SITE, IntentKind.LIST_REJECTED)
         assert look is not None
         assert look.state is IntentState.WAITING
         assert f"/intents/{look.intent_id}/cancel" in waiting
@@ -256,7 +256,7 @@ async def test_the_event_log_is_asked_for_with_filters_in_the_visitors_zone(quic
         assert (wrong.status_code, "must be a date and a time" in wrong.text) == (422, True)
         assert 'value="parked"' in wrong.text
         asked = await client.post(log, data=form | {"from": "2026-11-15T08:00"})
-        look = await quick.watch.sites.newest_look(SITE, IntentKind.QUERY_EVENTS)
+        look = await quick.watch.sites.newest_query(SITE, IntentKind.QUERY_EVENTS)
         assert look is not None
         assert dict(look.arguments) == {"severity": "error", "from": "2026-11-15T07:00:00.000000Z", "limit": 100}
         assert asked.headers["location"] == f"{log}?intent={look.intent_id}"

@@ -130,7 +130,7 @@ async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypa
             link = backend.commands.connections.of("plant-7")
             for number in range(connections.WAITING_MAX):
                 await link.send(Refusal("x", str(number)))
-            with pytest.raises(Unavailable, match="does not ask"):
+            with pytest.raises(Unavailable, match="is not polling"):
                 await link.send(Refusal("x", "one too many"))
         link.task.cancel()
         await asyncio.gather(link.task, return_exceptions=True)

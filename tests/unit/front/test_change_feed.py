@@ -91,7 +91,7 @@ async def test_there_is_room_for_so_many_and_no_more() -> None:
     listening = [change_feed.changes() for _ in range(LISTENERS_MAX)]
     change_feed.check_room()
     await asyncio.gather(*(anext(one) for one in listening))
-    with pytest.raises(Unavailable, match=f"{LISTENERS_MAX} pages listen"):
+    with pytest.raises(Unavailable, match=f"{LISTENERS_MAX} pages are already listening"):
         change_feed.check_room()
     for one in listening:
         await one.aclose()

@@ -1,4 +1,4 @@
-"""The settings of accounts."""
+"""Settings of accounts: sessions and one-time links."""
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -13,11 +13,11 @@ class AccountOptions:
     """[accounts]"""
 
     session_idle_s: float = 2 * 3600.0
-    """A session ends when its person did nothing for so long; a page that brings itself up to date does not count."""
+    """A session ends after this time without user activity; live updates of a page do not count."""
     session_s: float = 12 * 3600.0
-    """A session ends after this in any case."""
+    """A session ends after this time in any case."""
     link_s: float = 24 * 3600.0
-    """How long a one-time link to choose a password can be used."""
+    """How long a one-time link for choosing a password is valid."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,7 +1,7 @@
-"""Who comes in: people by session, programs by API token, sites by site token; and the very first account.
+"""Authentication: users by session, programs by API token, sites by site token; and the first account.
 
-Tokens are found by their public prefix and compared by digest in constant time. Whoever is found is looked up as he is
-now: a person who was disabled has neither session nor token any more, and a token is worth no more than its owner.
+A token is found by its public prefix and compared by digest in constant time. Its owner's present state counts: the
+sessions and tokens of a disabled user do not work, and a token has at most the role of its owner.
 """
 
 import secrets
@@ -33,15 +33,15 @@ ADMIN_NAME = "admin"
 FIRST_TOKEN = "first start"
 LINK_PATH = "/set-password"
 USED_EVERY_S = 60.0
-"""How exactly it is kept when a session or a token was last used."""
+"""The precision of the stored time at which a session or token was last used."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstAccount:
-    """The administrator made at the first start; what is secret is shown this once.
+    """The administrator created at the first start; its secrets are shown only now.
 
-    `link` is the one-time link's token, by which he chooses his password; None where one was given. `api_token` is None
-    when only the link is new, since nobody had used the one before.
+    `link` is the token of the one-time link for choosing the password; None if the caller gave a password. `api_token`
+    is None if only the link is new, because the former link was never used.
     """
 
     name: str
@@ -51,7 +51,7 @@ class FirstAccount:
 
 
 class Accounts:
-    """Who is who."""
+    """Finds the user or site behind a token."""
 
     def __init__(
         self, store: Store, clock: Clock, passwords: Passwords | None = None, options: AccountOptions | None = None
@@ -61,49 +61,49 @@ class Accounts:
         self._passwords = passwords or Passwords()
         self._options = options or AccountOptions()
         self._used: dict[str, float] = {}
-        # Every message of every site is checked, and a fleet comes back at once.
+        # Every message of every site is authenticated, and after an outage all sites reconnect at once.
         self._site_tokens = Batcher(self._find_site_tokens)
 
     async def first_start(self, password: str | None = None) -> FirstAccount | None:
-        """Make the administrator where there is no account yet; None where somebody can log in already.
+        """Create the administrator if there is no account yet; None if somebody can log in already.
 
-        He chooses his password by a one-time link, unless the caller has chosen one. Where nobody ever did choose, and
-        the link was lost or has expired, there is another.
+        Without `password` the administrator chooses one with a one-time link. If that link expired unused, this makes
+        another.
         """
         now = self._clock.now()
-        people = await self._store.read(identities.all_users)
-        if people:
-            return await self._another_link(people, now)
+        users = await self._store.read(identities.all_users)
+        if users:
+            return await self._another_link(users, now)
         token, link = issue("api"), issue("link")
         entry = record(Actor(SYSTEM, Role.ADMIN), "user.add", ADMIN_NAME, now, {"token": token.prefix})
         hashed = None if password is None else await self._passwords.hash(password)
         try:
             is_first = await self._store.write(_add_first, hashed, token, self._link(link, ADMIN_NAME, now), entry)
         except IntegrityError:
-            # Another node, starting at the same time, was quicker.
+            # Another node, starting at the same time, was faster.
             is_first = False
         if not is_first:
             return None
         return FirstAccount(ADMIN_NAME, link.text if hashed is None else None, token.text, now + self._options.link)
 
     async def by_session(self, token: str, *, is_active: bool = True) -> Actor | None:
-        """Whose session this is, with the role he has now; None when it is no session, or it has ended.
+        """The user of this session, with their present role; None if it is not a session or has ended.
 
-        It goes on for as long as somebody uses it; what a page asks by itself is no use (`is_active` is False then).
+        Use extends a session; the requests of a live page do not count as use (`is_active` is False then).
         """
         found = await self._bearer(token, "session")
         if found is None:
             return None
-        session, operator = found
+        session, user = found
         last_used_at = session.last_used_at or session.created_at
         if has_ended(self._clock.now(), last_used_at, session.expires_at, self._options.session_idle):
             return None
         if is_active:
             await self._note_use(session)
-        return Actor(operator.name, Role(operator.role))
+        return Actor(user.name, Role(user.role))
 
     async def by_api_token(self, token: str) -> Actor | None:
-        """In whose name this token speaks, with the lesser of its own role and his."""
+        """The owner of this token, with the lesser of the token's role and the owner's."""
         found = await self._bearer(token, "api")
         if found is None or found[0].role is None:
             return None
@@ -113,22 +113,22 @@ class Accounts:
         return Actor(found[1].name, role, token=found[0].name or found[0].prefix)
 
     async def by_site_token(self, token: str) -> str | None:
-        """The name of the site whose token this is."""
+        """The name of the site that this token belongs to."""
         prefix = credentials.prefix_of(token, "site")
         found = None if prefix is None else await self._site_tokens.submit(prefix)
         return found.owner if found is not None and self._is_good(token, found) else None
 
     async def refuse_site(self, token: str) -> Denied:
-        """Why this is no site's token now. Only who shows that he has had one hears that it was revoked or replaced."""
+        """The reason for rejecting a site token. Only the holder of a former token learns that it was revoked."""
         prefix = credentials.prefix_of(token, "site")
         found = None if prefix is None else await self._store.read(identities.get_token, "site", prefix)
         if found is not None and credentials.matches(token, found.digest):
             return Denied(
                 "auth.revoked",
                 f"this token of site {found.owner!r} was revoked or replaced",
-                hint="ask an administrator for a new one: fieldpost sites rotate-token NAME",
+                hint="ask an administrator for a new token: fieldpost sites rotate-token NAME",
             )
-        return Denied("auth.invalid", "the token is not a site's")
+        return Denied("auth.invalid", "the token does not belong to a site")
 
     async def _find_site_tokens(self, prefixes: Sequence[str]) -> Sequence[TokenRecord | None]:
         found = await self._store.read_one(identities.get_tokens, "site", prefixes)
@@ -157,12 +157,12 @@ class Accounts:
         try:
             await self._store.write(identities.used_token, token.kind, token.prefix, self._clock.now())
         except Unavailable:
-            # To look is still possible where nothing can be written; it is noted the next time.
+            # Reading still works while the store refuses writes; the next use is recorded.
             del self._used[token.prefix]
 
-    async def _another_link(self, people: list[UserRecord], now: datetime) -> FirstAccount | None:
-        has_entered = any(one.password_hash is not None or one.subject is not None for one in people)
-        if has_entered or all(one.name != ADMIN_NAME for one in people) or await self._store.read(logins.has_link, now):
+    async def _another_link(self, users: list[UserRecord], now: datetime) -> FirstAccount | None:
+        has_login = any(one.password_hash is not None or one.subject is not None for one in users)
+        if has_login or all(one.name != ADMIN_NAME for one in users) or await self._store.read(logins.has_link, now):
             return None
         link = issue("link")
         entry = record(Actor(SYSTEM, Role.ADMIN), "user.link", ADMIN_NAME, now)
@@ -174,7 +174,7 @@ class Accounts:
 
 
 def link_path(token: str) -> str:
-    """Path and query of the page at which a one-time link is used."""
+    """Path and query of the page for a one-time link."""
     return f"{LINK_PATH}?link={token}"
 
 

@@ -1,7 +1,7 @@
-"""ID tokens of an identity provider: signed JSON (RFC 7519), believed only after all that OpenID Connect wants checked.
+"""ID tokens of an identity provider: signed JSON (RFC 7519), accepted after all checks that OpenID Connect requires.
 
-Two signature schemes are known, RS256 and ES256, which every provider offers; a token that names another, `none` above
-all, is refused, and a key is used for the scheme that it is made for. The clocks of two machines differ a little.
+The signature schemes RS256 and ES256 are supported, which every provider offers. A token with another scheme, `none`
+above all, is refused, and a key is only used for its own scheme. Times are compared with a tolerance for clock skew.
 """
 
 import json
@@ -24,15 +24,15 @@ PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
 
 class BadToken(Exception):
-    """The token cannot be believed; the text says why and holds nothing of it."""
+    """The token is not valid; the text gives the reason and quotes nothing of the token."""
 
 
 class UnknownKey(BadToken):
-    """It names a key that is not among those given; the provider may have a new one."""
+    """The token names an unknown key; the provider may have published a new one."""
 
 
 def read_keys(document: object) -> dict[str, PublicKey]:
-    """The provider's signing keys by their ids (RFC 7517); those that we cannot use are left out."""
+    """The provider's signing keys by id (RFC 7517), without keys of unsupported types."""
     found = {}
     keys = document.get("keys") if isinstance(document, dict) else None
     for one in keys if isinstance(keys, list) else []:
@@ -50,29 +50,29 @@ def read_keys(document: object) -> dict[str, PublicKey]:
 def verify(
     token: str, keys: Mapping[str, PublicKey], *, issuer: str, client_id: str, nonce: str, now: datetime
 ) -> Claims:
-    """What the token says, if this provider said it, to us, for this login, and lately. Raises BadToken."""
+    """The claims, if this provider issued the token for us, for this login, and recently. Raises BadToken."""
     claims = _signed(token, keys)
     if claims.get("iss") != issuer:
-        raise BadToken("it is from another issuer")
+        raise BadToken("the token is from another issuer")
     audience = claims.get("aud")
     audiences = audience if isinstance(audience, list) else [audience]
     if client_id not in audiences or (len(audiences) > 1 and claims.get("azp") != client_id):
-        raise BadToken("it is meant for another client")
+        raise BadToken("the token is for another client")
     if claims.get("nonce") != nonce:
-        raise BadToken("it belongs to another login")
+        raise BadToken("the token belongs to another login")
     if not isinstance(claims.get("sub"), str) or not claims["sub"]:
-        raise BadToken("it names nobody")
+        raise BadToken("the token names no subject")
     expires, issued = _seconds(claims, "exp"), _seconds(claims, "iat")
     at, skew = now.timestamp(), SKEW.total_seconds()
     if expires <= at - skew:
-        raise BadToken("it has expired")
+        raise BadToken("the token has expired")
     if issued > at + skew:
-        raise BadToken("it is from the future; one of the two clocks is wrong")
+        raise BadToken("the token is from the future; one of the two clocks is wrong")
     return claims
 
 
 def values_of(claims: Claims, path: str) -> frozenset[str]:
-    """The texts at a claim, which may lie deeper (`realm_access.roles`): one, or a list of them."""
+    """The texts of a claim, one or a list; dots in the path separate levels (`realm_access.roles`)."""
     found: object = claims
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
@@ -82,7 +82,7 @@ def values_of(claims: Claims, path: str) -> frozenset[str]:
 
 def _signed(token: str, keys: Mapping[str, PublicKey]) -> Claims:
     if len(token) > TOKEN_CHARACTERS_MAX or token.count(".") != 2 or not token.isascii():
-        raise BadToken("it is no signed token")
+        raise BadToken("it is not a signed token")
     head, body, signature = token.split(".")
     header = _object(head)
     key_id = header.get("kid", "")
@@ -90,14 +90,14 @@ def _signed(token: str, keys: Mapping[str, PublicKey]) -> Claims:
     if key is None and "kid" not in header and len(keys) == 1:
         key = next(iter(keys.values()))
     if key is None:
-        raise UnknownKey("it is signed with a key that the provider does not publish")
+        raise UnknownKey("the token is signed with a key that the provider does not publish")
     scheme = "RS256" if isinstance(key, rsa.RSAPublicKey) else "ES256"
     if header.get("alg") != scheme or "crit" in header:
-        raise BadToken(f"it is not signed by {scheme}")
+        raise BadToken(f"the token is not signed with {scheme}")
     try:
         _check(key, _bytes(signature), f"{head}.{body}".encode("ascii"))
     except InvalidSignature:
-        raise BadToken("its signature is wrong") from None
+        raise BadToken("the signature of the token is wrong") from None
     return _object(body)
 
 
@@ -131,9 +131,9 @@ def _object(text: str) -> Claims:
     try:
         found = json.loads(_bytes(text))
     except (ValueError, RecursionError):
-        raise BadToken("it is no signed token") from None
+        raise BadToken("it is not a signed token") from None
     if not isinstance(found, dict):
-        raise BadToken("it is no signed token")
+        raise BadToken("it is not a signed token")
     return found
 
 
@@ -141,11 +141,11 @@ def _bytes(text: str) -> bytes:
     try:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
-        raise BadToken("it is no signed token") from None
+        raise BadToken("it is not a signed token") from None
 
 
 def _seconds(claims: Claims, name: str) -> float:
     value = claims.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise BadToken(f"it does not say {name}")
+        raise BadToken(f"the token has no {name}")
     return float(value)

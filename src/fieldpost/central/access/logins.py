@@ -1,8 +1,8 @@
-"""Logging in and out: by password, by one-time link; sessions of one's own; another password.
+"""Login, logout and password changes by the user.
 
-A login has one answer for whatever was wrong, at one cost. Each is counted as failed before its password is looked at
-(`store.logins.charge`), by account and by address; who has failed too often waits, whether or not the account exists.
-A session gets a new id with each login; a new role or a new password ends those from before.
+Every failed login has the same answer and the same cost. An attempt is counted as failed, by account and by address,
+before its password is checked (`store.logins.charge`); after too many failures the caller must wait, whether or not the
+account exists. Each login creates a new session; a changed role or password ends the former sessions.
 """
 
 from dataclasses import dataclass, field
@@ -36,17 +36,17 @@ log = structlog.get_logger()
 
 
 class TooManyLogins(Unavailable):
-    """Too many went wrong for this account or from this address; after `wait_s` another is looked at."""
+    """Too many failed logins for this account or from this address; the next attempt is possible after `wait_s`."""
 
     def __init__(self, wait: timedelta) -> None:
         self.wait_s = wait.total_seconds()
         whole_s = max(1, round(self.wait_s + 0.5))
-        super().__init__("login.wait", f"too many logins went wrong; wait {whole_s} seconds, then try again")
+        super().__init__("login.wait", f"too many failed logins; wait {whole_s} seconds, then try again")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a login comes from."""
+    """The address and browser of a login."""
 
     address: str = ""
     agent: str = ""
@@ -62,7 +62,7 @@ class NewSession:
 
 
 class Logins:
-    """What a person does about his own coming in."""
+    """Logins, sessions and passwords of the users themselves."""
 
     def __init__(
         self, store: Store, clock: Clock, passwords: Passwords | None = None, options: AccountOptions | None = None
@@ -73,17 +73,17 @@ class Logins:
         self._options = options or AccountOptions()
 
     async def log_in(self, name: str, password: str, origin: Origin | None = None) -> NewSession:
-        """A new session. Raises Denied, with one text whatever was wrong, or TooManyLogins."""
+        """A new session. Raises Denied, with the same text for every reason, or TooManyLogins."""
         origin = origin or Origin()
-        operator = await self._try(name, password, origin)
-        if operator is None or operator.disabled_at is not None:
+        user = await self._try(name, password, origin)
+        if user is None or user.disabled_at is not None:
             raise _refused(name, origin)
-        return await self.open(operator, origin, "password")
+        return await self.open(user, origin, "password")
 
-    async def open(self, operator: UserRecord, origin: Origin, by: str) -> NewSession:
-        """A session for somebody who has shown who he is."""
+    async def open(self, user: UserRecord, origin: Origin, by: str) -> NewSession:
+        """Open a session for an authenticated user."""
         now = self._clock.now()
-        actor = Actor(operator.name, Role(operator.role))
+        actor = Actor(user.name, Role(user.role))
         token = issue("session")
         expires_at = now + self._options.session
         entry = record(actor, "session.open", actor.name, now, {"by": by, "session": token.prefix})
@@ -91,74 +91,74 @@ class Logins:
         return NewSession(actor, token.text, expires_at)
 
     async def log_out(self, token: str) -> None:
-        """End the session at central too, so that a copy of the cookie is worth nothing."""
+        """End the session at central too, so that a copied cookie does not work."""
         prefix = credentials.prefix_of(token, "session")
         found = None if prefix is None else await self._store.read(identities.get_token, "session", prefix)
         if found is not None and credentials.matches(token, found.digest):
             await self.end(Actor(found.owner, Role(found.role or Role.VIEWER)), found.prefix)
 
     async def end(self, actor: Actor, prefix: str) -> None:
-        """End one of one's own sessions. NotFound for any other, as for none."""
+        """End one of the user's own sessions; NotFound for any other."""
         entry = record(actor, "session.close", actor.name, self._clock.now(), {"session": prefix})
         if not await self._store.write(_end, prefix, entry):
-            raise NotFound("session.unknown", "there is no such session of yours")
+            raise NotFound("session.unknown", "you have no such session")
 
     async def log_out_everywhere(self, actor: Actor) -> int:
-        """End all of one's own sessions; how many that were."""
+        """End all sessions of the user; returns their number."""
         entry = record(actor, "session.close_all", actor.name, self._clock.now())
         return await self._store.write(_end_all, entry)
 
     async def sessions(self, actor: Actor) -> list[TokenRecord]:
-        """One's own sessions that have not ended, the newest first."""
+        """The user's open sessions, the newest first."""
         now = self._clock.now()
         found = await self._store.read(identities.live_tokens, "session", now, actor.name)
         idle = self._options.session_idle
         return [s for s in found if not has_ended(now, s.last_used_at or s.created_at, s.expires_at, idle)]
 
     def now(self) -> datetime:
-        """The time that sessions are judged by."""
+        """The time that decides whether a session has ended."""
         return self._clock.now()
 
     async def has_password(self, actor: Actor) -> bool:
-        """Whether one logs in by a password here, and not only elsewhere."""
+        """Whether the user has a password here, not only a login at an identity provider."""
         found = await self._store.read(identities.get_user, actor.name)
         return found is not None and found.password_hash is not None
 
     async def change_password(self, actor: Actor, old: str, new: str, origin: Origin | None = None) -> NewSession:
-        """Another password, known by the old one; all sessions end, and this is a new one.
+        """Change the password, end all sessions and open a new one.
 
-        Raises Denied when the old one is wrong, InvalidInput when the new one breaks a rule, TooManyLogins.
+        Raises Denied if the old password is wrong, InvalidInput if the new one breaks a rule, or TooManyLogins.
         """
         origin = origin or Origin()
-        operator = await self._try(actor.name, old, origin)
-        if operator is None or operator.password_hash is None:
+        user = await self._try(actor.name, old, origin)
+        if user is None or user.password_hash is None:
             log.warning("password.refused", actor=actor.name, address=origin.address)
             raise Denied("password.wrong", "the present password is wrong")
         check_password(new, actor.name)
         if new == old:
-            raise InvalidInput("password.rule", "password must be another than the present one", field="password")
+            raise InvalidInput("password.rule", "password must differ from the present one", field="password")
         entry = record(actor, "password.change", actor.name, self._clock.now())
         hashed = await self._passwords.hash(new)
-        await self._store.write(_change_password, operator.password_hash, hashed, entry)
-        return await self.open(operator, origin, "password change")
+        await self._store.write(_change_password, user.password_hash, hashed, entry)
+        return await self.open(user, origin, "password change")
 
     async def whose_link(self, link: str) -> str:
-        """The name of the person whose one-time link this is. NotFound when it is none, or none any more."""
+        """The user of this one-time link; NotFound if it is not valid, or no longer."""
         return (await self._find_link(link)).user_name
 
     async def use_link(self, link: str, password: str, origin: Origin | None = None) -> NewSession:
-        """The password is chosen, the link is used up, sessions from before end, and this is a new one."""
+        """Set the password, use up the link, end the former sessions and open a new one."""
         found = await self._find_link(link)
         check_password(password, found.user_name)
         hashed = await self._passwords.hash(password)
-        operator = await self._store.read(identities.get_user, found.user_name)
-        if operator is None or operator.disabled_at is not None:
+        user = await self._store.read(identities.get_user, found.user_name)
+        if user is None or user.disabled_at is not None:
             raise _no_link()
-        actor = Actor(operator.name, Role(operator.role))
+        actor = Actor(user.name, Role(user.role))
         entry = record(actor, "password.set", actor.name, self._clock.now(), {"link": found.prefix})
         if not await self._store.write(_use_link, found.prefix, hashed, account_key(actor.name), entry):
             raise _no_link()
-        return await self.open(operator, origin or Origin(), "one-time link")
+        return await self.open(user, origin or Origin(), "one-time link")
 
     async def _find_link(self, link: str) -> LinkRecord:
         prefix = credentials.prefix_of(link, "link")
@@ -169,7 +169,7 @@ class Logins:
         return found
 
     async def _try(self, name: str, password: str, origin: Origin) -> UserRecord | None:
-        """The account, if this is its password; what it costs is the same if there is none."""
+        """The user, if this is their password; an unknown user costs the same time."""
         now = self._clock.now()
         account, address = account_key(name), _address_key(origin.address)
         patience: dict[str, Patience] = {account: WITH_ACCOUNT}
@@ -179,17 +179,17 @@ class Logins:
         if wait > timedelta(0):
             log.warning("login.delayed", name=_shown(name), address=origin.address, wait_s=wait.total_seconds())
             raise TooManyLogins(wait)
-        operator = await self._store.read(identities.get_user, name) if is_user_name(name) else None
-        is_right = await self._passwords.matches(operator.password_hash if operator else None, password)
-        if operator is None or not is_right:
+        user = await self._store.read(identities.get_user, name) if is_user_name(name) else None
+        is_right = await self._passwords.matches(user.password_hash if user else None, password)
+        if user is None or not is_right:
             return None
         others = [address] if address is not None else []
         await self._store.write(logins.succeeded, account, others, self._clock.now())
-        return operator
+        return user
 
 
 def account_key(name: str) -> str:
-    """By digest: whatever was typed, be it a password in the wrong field, has one length and is not kept."""
+    """A digest of the name as typed, since users sometimes type a password into the wrong field."""
     return f"account:{sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
@@ -206,13 +206,13 @@ def _no_link() -> NotFound:
     log.warning("link.refused")
     return NotFound(
         "link.invalid",
-        "this link is not valid: it was used already, has expired, or was replaced by a newer one",
-        hint="ask an administrator for another, by fieldpost users reset-password NAME",
+        "this link is not valid: it was used, has expired, or was replaced by a newer one",
+        hint="ask an administrator for a new link: fieldpost users reset-password NAME",
     )
 
 
 def _shown(name: str) -> str:
-    """The name for the log, unless it is no name at all: it may be a password then."""
+    """The name for the log, or `?` if it is not a valid name and may be a password."""
     return name if is_user_name(name) else "?"
 
 

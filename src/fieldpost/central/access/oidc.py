@@ -1,11 +1,11 @@
-"""Login by an identity provider: OpenID Connect, authorization code with PKCE.
+"""Login through an identity provider: OpenID Connect, authorization code with PKCE.
 
-Central sends the browser to the provider and keeps, in a cookie of that browser, three random words: `state` comes back
-with the browser, `nonce` inside the ID token, and `verifier` shows the provider that whoever brings the code is who
-asked for it. The code is exchanged over our own guarded connection, never by the browser.
+Central sends the browser to the provider and keeps three random values in a cookie of that browser: `state` returns
+with the browser, `nonce` inside the ID token, and `verifier` proves to the provider that the code and the request come
+from the same client. Central exchanges the code over its own guarded connection, never through the browser.
 
-Who comes in is known by issuer and subject, which the provider never gives to another; his name is only what he is
-called. A name that somebody has here already is not taken over. The provider decides on the role, at each login.
+A user is identified by issuer and subject, which the provider never reassigns; the name is only a label. The name of an
+existing local user is not taken over. The provider decides the role at each login.
 """
 
 import asyncio
@@ -44,16 +44,16 @@ from fieldpost.outbound.url import check_url
 CALLBACK_PATH = "/login/oidc/callback"
 TIMEOUT_S = 10.0
 KEPT_S = 3600.0
-"""How long what the provider says of itself is kept."""
+"""How long the provider's description and keys are cached."""
 KEYS_AGAIN_S = 30.0
-"""How soon its keys are fetched again for a token whose key is not among them."""
+"""How soon the keys are fetched again when a token names an unknown key."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A login under way: where the browser goes, and what it keeps meanwhile."""
+    """A login in progress: the URL for the browser, and the values it keeps in the meantime."""
 
     url: str
     state: str = field(repr=False)
@@ -70,7 +70,7 @@ class _Provider:
 
 
 class Oidc:
-    """One provider. `public_url` is where browsers reach the console."""
+    """Login through one provider. `public_url` is the address of the console for browsers."""
 
     def __init__(
         self, store: Store, clock: Clock, logins: Logins, client: HttpClient, options: OidcOptions, public_url: str
@@ -84,14 +84,14 @@ class Oidc:
         self._redirect_uri = public_url.rstrip("/") + CALLBACK_PATH
         self._provider: tuple[float, _Provider] | None = None
         self._keys: tuple[float, dict[str, PublicKey]] | None = None
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def label(self) -> str:
         return self._options.label
 
     async def begin(self) -> Begun:
-        """Raises Unavailable when the provider does not answer."""
+        """Start a login. Raises Unavailable when the provider does not answer."""
         provider = await self._discover()
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         query = {
@@ -108,19 +108,19 @@ class Oidc:
         return Begun(f"{provider.authorize}{joint}{urlencode(query)}", state, nonce, verifier)
 
     async def finish(self, begun: Begun, state: str, code: str, origin: Origin) -> NewSession:
-        """A session for whom the provider vouches. Raises Denied, Conflict, Unavailable."""
+        """A session for the user that the provider has authenticated. Raises Denied, Conflict, Unavailable."""
         if not hmac.compare_digest(state.encode(), begun.state.encode()):
             raise _refused("the answer belongs to another login")
         provider = await self._discover()
         token = await self._exchange(provider, code, begun.verifier)
-        claims = await self._believe(provider, token, begun.nonce)
+        claims = await self._verify(provider, token, begun.nonce)
         role = self._options.role_of(id_token.values_of(claims, self._options.role_claim))
         if role is None:
             log.warning("oidc.no_role", address=origin.address)
-            raise Denied("oidc.no_role", "the identity provider knows you, but gives you no role here")
-        return await self._logins.open(await self._person(claims, role), origin, "identity provider")
+            raise Denied("oidc.no_role", "the identity provider gives you no role in Fieldpost")
+        return await self._logins.open(await self._user(claims, role), origin, "identity provider")
 
-    async def _person(self, claims: Claims, role: Role) -> UserRecord:
+    async def _user(self, claims: Claims, role: Role) -> UserRecord:
         subject = f"{self._options.issuer} {claims['sub']}"
         found = await self._store.read(identities.get_by_subject, subject)
         now = self._clock.now()
@@ -129,22 +129,22 @@ class Oidc:
             if not is_user_name(name):
                 raise Denied(
                     "oidc.name",
-                    f"the identity provider's {self._options.name_claim} for you is no name that can be used",
+                    f"the {self._options.name_claim} from the identity provider is not a valid user name",
                 )
             entry = record(Actor(name, role), "user.add", name, now, {"role": role.value, "by": "identity provider"})
             await commit(self._store, f"user {name!r}", _add, name, role, subject, entry)
         elif found.disabled_at is not None:
-            raise Denied("oidc.disabled", "this account is disabled here")
+            raise Denied("oidc.disabled", "this account is disabled")
         elif found.role != role.value:
-            told = {"role": role.value, "by": "identity provider"}
-            entry = record(Actor(found.name, role), "user.change", found.name, now, told)
+            extra = {"role": role.value, "by": "identity provider"}
+            entry = record(Actor(found.name, role), "user.change", found.name, now, extra)
             await commit(self._store, f"user {found.name!r}", _change, found, role, entry)
-        person = await self._store.read(identities.get_by_subject, subject)
-        if person is None:
-            raise _refused("the account was removed meanwhile")
-        return person
+        user = await self._store.read(identities.get_by_subject, subject)
+        if user is None:
+            raise _refused("the account was removed in the meantime")
+        return user
 
-    async def _believe(self, provider: _Provider, token: str, nonce: str) -> Claims:
+    async def _verify(self, provider: _Provider, token: str, nonce: str) -> Claims:
         for is_again in (False, True):
             keys = await self._fetch_keys(provider, is_again)
             try:
@@ -177,65 +177,65 @@ class Oidc:
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         else:
             form |= {"client_id": client_id, "client_secret": secret}
-        status, said = await self._ask("POST", provider.token, headers, urlencode(form).encode("ascii"))
-        token = said.get("id_token")
+        status, answer = await self._request("POST", provider.token, headers, urlencode(form).encode("ascii"))
+        token = answer.get("id_token")
         if status != 200 or not isinstance(token, str):
-            raise _refused("the provider did not take the code that the browser brought")
+            raise _refused("the provider rejected the code from the browser")
         return token
 
     async def _discover(self) -> _Provider:
-        async with self._asking:
+        async with self._lock:
             now = self._clock.monotonic()
             if self._provider is not None and now - self._provider[0] < KEPT_S:
                 return self._provider[1]
             issuer = self._options.issuer
             where = check_url(issuer.rstrip("/") + "/.well-known/openid-configuration", "admin", "oidc.issuer")
-            status, said = await self._ask("GET", where, {"Accept": "application/json"})
-            if status != 200 or said.get("issuer") != issuer:
-                raise _unavailable("what answers there does not describe this issuer")
+            status, answer = await self._request("GET", where, {"Accept": "application/json"})
+            if status != 200 or answer.get("issuer") != issuer:
+                raise _unavailable("its configuration document does not describe this issuer")
             try:
                 found = _Provider(
-                    str(check_url(said.get("authorization_endpoint"), "admin", "authorization_endpoint")),
-                    check_url(said.get("token_endpoint"), "admin", "token_endpoint"),
-                    check_url(said.get("jwks_uri"), "admin", "jwks_uri"),
-                    "client_secret_post" not in _texts(said.get("token_endpoint_auth_methods_supported")),
+                    str(check_url(answer.get("authorization_endpoint"), "admin", "authorization_endpoint")),
+                    check_url(answer.get("token_endpoint"), "admin", "token_endpoint"),
+                    check_url(answer.get("jwks_uri"), "admin", "jwks_uri"),
+                    "client_secret_post" not in _texts(answer.get("token_endpoint_auth_methods_supported")),
                 )
             except InvalidInput as error:
-                raise _unavailable(f"its description cannot be used: {error.message}") from None
+                raise _unavailable(f"its configuration is invalid: {error.message}") from None
             self._provider = (now, found)
             return found
 
     async def _fetch_keys(self, provider: _Provider, is_again: bool) -> dict[str, PublicKey]:
-        async with self._asking:
+        async with self._lock:
             now = self._clock.monotonic()
             if self._keys is not None and now - self._keys[0] < (KEYS_AGAIN_S if is_again else KEPT_S):
                 return self._keys[1]
-            status, said = await self._ask("GET", provider.keys, {"Accept": "application/json"})
+            status, answer = await self._request("GET", provider.keys, {"Accept": "application/json"})
             if status != 200:
-                raise _unavailable("its keys cannot be had")
-            self._keys = (now, id_token.read_keys(said))
+                raise _unavailable("its keys cannot be fetched")
+            self._keys = (now, id_token.read_keys(answer))
             return self._keys[1]
 
-    async def _ask(
+    async def _request(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, object]]:
         try:
-            answer = await self._client.request(method, url, headers=headers, body=body, timeout_s=TIMEOUT_S)
+            response = await self._client.request(method, url, headers=headers, body=body, timeout_s=TIMEOUT_S)
         except (Blocked, NoAnswer) as error:
             raise _unavailable(str(error)) from None
         try:
-            said = json.loads(answer.body)
+            content = json.loads(response.body)
         except (ValueError, RecursionError):
-            said = None
-        return answer.status, said if isinstance(said, dict) else {}
+            content = None
+        return response.status, content if isinstance(content, dict) else {}
 
 
 def _add(conn: Connection, name: str, role: Role, subject: str, entry: AuditEntry) -> None:
     if identities.get_user(conn, name) is not None:
         raise Conflict(
             "oidc.name_taken",
-            f"there is a user named {name!r} here already, who is not known by the identity provider",
-            hint="ask an administrator to remove that one",
+            f"user {name!r} already exists and does not belong to the identity provider",
+            hint="ask an administrator to remove that user",
         )
     identities.add_user(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor, subject=subject)
     audit.add(conn, [entry])
@@ -243,23 +243,23 @@ def _add(conn: Connection, name: str, role: Role, subject: str, entry: AuditEntr
 
 def _change(conn: Connection, seen: UserRecord, role: Role, entry: AuditEntry) -> None:
     if not identities.change_user(conn, seen.name, seen.version, {"role": role.value}):
-        raise Conflict("user.changed", f"user {seen.name!r} was changed meanwhile", hint="log in again")
+        raise Conflict("user.changed", f"user {seen.name!r} was changed at the same time", hint="log in again")
     identities.revoke_all(conn, "session", seen.name, entry.occurred_at)
     audit.add(conn, [entry])
 
 
 def _refused(reason: str) -> Denied:
     log.warning("oidc.refused", reason=reason)
-    return Denied("oidc.refused", f"the login by the identity provider did not succeed: {reason}", hint="try it again")
+    return Denied("oidc.refused", f"the login through the identity provider failed: {reason}", hint="try again")
 
 
 def _unavailable(reason: str) -> Unavailable:
     log.warning("oidc.unavailable", reason=reason)
-    return Unavailable("oidc.unavailable", f"the identity provider cannot be asked: {reason}")
+    return Unavailable("oidc.unavailable", f"the identity provider is not available: {reason}")
 
 
 def _texts(value: object) -> list[object]:
-    # The standard's default, where the provider does not say, is basic.
+    # Without this field, the default of the standard is basic.
     return value if isinstance(value, list) else []
 
 

@@ -1,4 +1,4 @@
-"""The settings of login by an identity provider."""
+"""Settings of the login through an identity provider."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,26 +14,26 @@ class OidcOptions:
     """[oidc]"""
 
     issuer: str = ""
-    """The identity provider's issuer URL (OpenID Connect); empty: people log in by password alone. It needs
+    """The issuer URL of the identity provider (OpenID Connect); empty: users log in with passwords only. It needs
     `front.public_url`, and at the provider the redirect URI PUBLIC_URL/login/oidc/callback."""
     client_id: str = ""
-    """Central's name at the provider."""
+    """Central's client id at the provider."""
     client_secret_file: str = ""
-    """The file with central's secret at the provider."""
+    """The file with central's client secret."""
     scopes: str = "openid profile email"
-    """What is asked for, parted by spaces."""
+    """The requested scopes, separated by spaces."""
     name_claim: str = "preferred_username"
-    """The claim that becomes the user's name, in small letters."""
+    """The claim that becomes the user name, in lower case."""
     role_claim: str = "groups"
-    """The claim that decides on the role; dots lead deeper: `realm_access.roles`."""
+    """The claim that decides the role; dots separate levels: `realm_access.roles`."""
     admin_values: str = ""
-    """Values of that claim, parted by spaces, that make an admin."""
+    """Values of that claim, separated by spaces, that give the role admin."""
     operator_values: str = ""
-    """The same for an operator."""
+    """Values that give the role operator."""
     viewer_values: str = ""
-    """The same for a viewer. Whoever has none of all these may not come in."""
+    """Values that give the role viewer. A user without any of these values cannot log in."""
     label: str = "single sign-on"
-    """What the login page calls it."""
+    """The label of the button on the login page."""
 
     def __post_init__(self) -> None:
         if not self.issuer:
@@ -49,10 +49,10 @@ class OidcOptions:
             if not getattr(self, name):
                 raise ConfigError("settings.oidc", f"oidc.{name} is missing", field=f"oidc.{name}")
         if not (self.admin_values or self.operator_values or self.viewer_values):
-            raise ConfigError("settings.oidc", "oidc.admin_values is missing: nobody could come in", field="oidc")
+            raise ConfigError("settings.oidc", "oidc.admin_values is missing: nobody could log in", field="oidc")
 
     def role_of(self, values: frozenset[str]) -> Role | None:
-        """The highest role that one of these values gives; None for none."""
+        """The highest role that one of these values gives, or None."""
         by_role = ((Role.ADMIN, self.admin_values), (Role.OPERATOR, self.operator_values))
         for role, given in (*by_role, (Role.VIEWER, self.viewer_values)):
             if values & set(given.split()):

@@ -1,4 +1,4 @@
-"""Passwords: hashed slowly, compared at the same cost whether or not there is anything to compare with."""
+"""Password hashing and checking; a check takes the same time whether or not the user exists."""
 
 import asyncio
 import secrets
@@ -9,29 +9,29 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from fieldpost.core.login import PASSWORD_BYTES_MAX
 
 HASHES_MAX = 2
-"""No more at once, since each takes 64 MiB for a moment."""
+"""How many hashes run at once: each needs 64 MiB for a moment."""
 
 
 class Passwords:
-    """One for a process."""
+    """The password hasher of a process."""
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
         self._hashing = asyncio.Semaphore(HASHES_MAX)
-        self._nobody: str | None = None
+        self._dummy_hash: str | None = None
 
     async def hash(self, password: str) -> str:
         async with self._hashing:
             return await asyncio.to_thread(self._hasher.hash, password)
 
     async def matches(self, stored: str | None, password: str) -> bool:
-        """Whether this is the password of that hash. Without one it takes as long, and it never is."""
+        """Whether this is the password of that hash; without a hash always False, after the same time."""
         if len(password.encode("utf-8", "replace")) > PASSWORD_BYTES_MAX:
             return False
-        if self._nobody is None:
-            self._nobody = await self.hash(secrets.token_urlsafe())
+        if self._dummy_hash is None:
+            self._dummy_hash = await self.hash(secrets.token_urlsafe())
         async with self._hashing:
-            is_right = await asyncio.to_thread(self._verify, stored or self._nobody, password)
+            is_right = await asyncio.to_thread(self._verify, stored or self._dummy_hash, password)
         return is_right and stored is not None
 
     def _verify(self, stored: str, password: str) -> bool:

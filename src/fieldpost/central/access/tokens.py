@@ -1,6 +1,6 @@
-"""API tokens: programs act by them in the name of a person, with a role of their own that is at most his.
+"""API tokens: a program acts for the owner of its token, with the token's role, which is at most the owner's.
 
-A program that is nobody's gets a user of its own, who needs no password.
+A program without an owner gets its own user, who needs no password.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from fieldpost.central.access.accounts import issue
-from fieldpost.central.access.audit_trail import commit, record, require
+from fieldpost.central.access.audit_trail import commit, not_found, record, require
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import TokenRecord
 from fieldpost.central.store.engine.store import Store
@@ -30,7 +30,7 @@ LIFE_MAX = timedelta(days=3660)
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
-    """A new token; `token` is shown this once."""
+    """A new token; `token` is shown only now."""
 
     token_id: str
     name: str
@@ -41,7 +41,7 @@ class AddedToken:
 
 
 class TokenActions:
-    """What people do with API tokens."""
+    """Actions on API tokens."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -50,34 +50,34 @@ class TokenActions:
     async def add(
         self, actor: Actor, name: str, role: Role, *, owner: str | None = None, life: timedelta | None = LIFE_DEFAULT
     ) -> AddedToken:
-        """A token for the actor or for somebody else; `life` None means that it does not expire."""
+        """Add a token for the actor or another user; with `life` None it does not expire."""
         require(actor, Role.ADMIN, "token.add")
         check_label(name, "name")
         owner = owner or actor.name
         if life is not None and not timedelta(0) < life <= LIFE_MAX:
             raise InvalidInput(
                 "token.life",
-                f"a token lives for more than nothing and at most {LIFE_MAX.days} days",
+                f"expires_in_s must be greater than 0 and at most {LIFE_MAX.days} days",
                 field="expires_in_s",
             )
         now = self._clock.now()
         token, expires_at = issue("api"), None if life is None else now + life
-        told = {"name": name, "role": role.value, "token": token.prefix}
-        entry = record(actor, "token.add", owner, now, told)
+        extra = {"name": name, "role": role.value, "token": token.prefix}
+        entry = record(actor, "token.add", owner, now, extra)
         await commit(self._store, f"token {name!r}", _add, name, owner, role, token, expires_at, entry)
         return AddedToken(token.prefix, name, owner, role, expires_at, token.text)
 
     async def all(self, actor: Actor) -> list[TokenRecord]:
-        """Tokens that can be used: all of them for an administrator, one's own for everybody else."""
+        """Valid tokens: all of them for an administrator, their own for other users."""
         owner = None if actor.role.includes(Role.ADMIN) else actor.name
         return await self._store.read(identities.live_tokens, "api", self._clock.now(), owner)
 
     async def revoke(self, actor: Actor, token_id: str) -> None:
-        """The token is worth nothing from now on. One's own, or anybody's for an administrator."""
+        """Revoke a token of the actor; an administrator may revoke any token."""
         is_admin = actor.role.includes(Role.ADMIN)
         entry = record(actor, "token.revoke", token_id[:64], self._clock.now())
         if not token_id.isalnum() or not await self._store.write(_revoke, token_id, is_admin, entry):
-            raise NotFound("token.unknown", "there is no such token, or none that you may revoke")
+            raise NotFound("token.unknown", "this token does not exist, or you may not revoke it")
 
 
 def _add(
@@ -91,12 +91,15 @@ def _add(
 ) -> None:
     found = identities.get_user(conn, owner) if is_user_name(owner) else None
     if found is None:
-        raise NotFound("user.unknown", f"there is no user named {owner[:64]!r}")
+        raise not_found("user", owner)
     if not Role(found.role).includes(role):
-        raise Conflict("token.role", f"{owner} is {found.role}, so his token cannot be {role.value}")
+        raise Conflict(
+            "token.role",
+            f"{owner} has role {found.role}, so their token cannot have role {role.value}",
+        )
     now = entry.occurred_at
     if any(one.name == name for one in identities.live_tokens(conn, "api", now, owner)):
-        raise Conflict("token.exists", f"{owner} has a token named {name!r} already")
+        raise Conflict("token.exists", f"{owner} already has a token named {name!r}")
     identities.add_token(
         conn,
         "api",

@@ -1,4 +1,1 @@
-"""What people do: one module per noun; each act checked and audited.
-
-Imports: core, link, clock, store, adapters.
-"""
+"""Actions of people, one module per noun: check the role, compare-and-set, audit."""

@@ -1,4 +1,4 @@
-"""Carrying the audit log away: for administrators, and audited itself."""
+"""Export of the audit log, for administrators; the export is audited too."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,24 +15,26 @@ from fieldpost.core.audit import AuditEntry
 from fieldpost.core.search.audit_filter import AuditFilter
 
 BATCH = 1000
-"""So many entries are held in memory at once."""
+"""How many entries are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Entries newest first, in sets, each read when it is asked for; none is younger than `as_of`."""
+    """Entries up to `as_of`, the newest first, in batches that are read on demand."""
 
     as_of: datetime
     batches: AsyncIterator[Sequence[AuditEntry]]
 
 
 class AuditExport:
+    """Exports the audit log."""
+
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def export(self, actor: Actor, wanted: AuditFilter) -> Export:
-        """All entries that fit. That it was asked for is on record before the first of them leaves."""
+        """All matching entries. The export is audited before the first entry is read."""
         require(actor, Role.ADMIN, "audit.export")
         as_of = await self._store.read(database_time, self._store.now())
         entry = record(actor, "audit.export", "audit", self._clock.now(), {"filter": wanted.fields()})
@@ -41,7 +43,7 @@ class AuditExport:
         return Export(as_of, self._batches(replace(wanted, until=until)))
 
     async def _batches(self, wanted: AuditFilter) -> AsyncIterator[Sequence[AuditEntry]]:
-        """Set by set, each in a transaction of its own: nobody waits for a slow reader."""
+        """Batch by batch, each in its own transaction, so that a slow reader blocks nobody."""
         before = None
         while True:
             found = await self._store.read(audit_entries.find, wanted, limit=BATCH, before=before)

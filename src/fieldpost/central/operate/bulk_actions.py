@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import not_found, record, require
-from fieldpost.central.operate.bulk_step import Turned, turn
+from fieldpost.central.operate.bulk_step import StepDone, step
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import LocalWake
@@ -28,24 +28,24 @@ from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.text import check_label
 
 SELECTION_MAX = 5000
-LOOK_EVERY_S = 2.0
-"""How soon a node goes on with what another has left."""
+INTERVAL_S = 2.0
+"""How soon a node continues the bulk action of another node."""
 FAULT_WAIT_S = 60.0
-"""How long an act waits whose turn failed by a bug."""
+"""How long a bulk action waits after a step failed because of a bug."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One notification of a selection, and the version that was seen; without one, as it is when the act starts."""
+    """One notification of a selection with the version that the user saw; without one, its version at the start."""
 
     notification_id: str
     version: int | None = None
 
 
 class BulkActionRunner:
-    """One for a node: what people start on it, and its share in carrying out whatever was started anywhere."""
+    """Starts and cancels bulk actions, and carries out those of any node."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -63,10 +63,10 @@ class BulkActionRunner:
         in_stages: bool = False,
         action_id: str | None = None,
     ) -> BulkAction:
-        """Begin an act on what is parked and fits the filter, or on a selection; it is carried out from here on.
+        """Start a bulk action on the parked notifications that match a filter, or on a selection.
 
-        `as_of` leaves out what parked after that moment, as when one previewed the act. A retry may go in stages. With
-        an `action_id` of the caller's own, asking again begins nothing, and gives the act that was begun.
+        `as_of`, the time of a preview, leaves out notifications that parked later. A retry can go in stages. With an
+        `action_id` chosen by the caller, a repeated call returns the action that the first one started.
         """
         require(actor, Role.OPERATOR, f"bulk.{verb.value}")
         check_label(reason, "reason")
@@ -76,7 +76,7 @@ class BulkActionRunner:
             raise InvalidInput("bulk.id", "action_id must be a UUID of 36 lower-case characters", field="action_id")
         wanted = parked_only(about).fields() if isinstance(about, Filter) else None
         now = self._clock.now()
-        act = BulkAction(
+        action = BulkAction(
             action_id=action_id or self.new_action_id(),
             verb=verb,
             actor=actor.name,
@@ -87,18 +87,18 @@ class BulkActionRunner:
             created_at=now,
         )
         chosen = () if isinstance(about, Filter) else _checked(about)
-        said = {"reason": reason, **({"filter": wanted} if wanted is not None else {"selected": len(chosen)})}
-        entry = record(actor, f"bulk.{verb.value}", act.action_id, now, said)
-        started = await self._store.write(_start, act, as_of, chosen, entry, now=self._store.now())
+        extra = {"reason": reason, **({"filter": wanted} if wanted is not None else {"selected": len(chosen)})}
+        entry = record(actor, f"bulk.{verb.value}", action.action_id, now, extra)
+        started = await self._store.write(_start, action, as_of, chosen, entry, now=self._store.now())
         self._wake.set()
         return started
 
     def new_action_id(self) -> str:
-        """For an act that is yet to be begun."""
+        """An id for an action to be started."""
         return new_id(self._clock.now(), secrets.token_bytes(10))
 
     async def cancel(self, actor: Actor, action_id: str) -> BulkAction:
-        """End it where it stands; what was done stays done."""
+        """Stop the action; the notifications it has changed stay changed."""
         require(actor, Role.OPERATOR, "bulk.cancel")
         if not is_id(action_id):
             raise not_found("bulk", action_id, label="bulk action")
@@ -106,52 +106,52 @@ class BulkActionRunner:
         return await self._store.write(_cancel, action_id, actor.name, entry, now=self._store.now())
 
     async def run(self) -> None:
-        """Carry out what is there to carry out, until cancelled."""
+        """Carry out bulk actions until cancelled."""
         while True:
             await self._sweep_safely()
-            await self._wake.wait(LOOK_EVERY_S)
+            await self._wake.wait(INTERVAL_S)
 
     async def sweep(self) -> int:
-        """Turn after turn until no act is due; how many notifications were changed."""
+        """Run steps until no action is due; returns how many notifications were changed."""
         count = 0
         while True:
             began = self._clock.monotonic()
             action_id = await self._store.read(bulk_actions.next_due, now=self._store.now())
             if action_id is None:
                 return count
-            turned = await self._turn(action_id)
-            if turned is None:
-                return count  # another node is at it, and takes the next one too
-            count += turned.changed
-            # Ingest and delivery come first: it rests for as long as it took.
+            done = await self._step(action_id)
+            if done is None:
+                return count  # another node is working on it and takes the next step, too
+            count += done.changed
+            # Ingest and delivery come first: pause for as long as the step took.
             await self._clock.sleep(self._clock.monotonic() - began)
 
-    async def _turn(self, action_id: str) -> Turned | None:
+    async def _step(self, action_id: str) -> StepDone | None:
         try:
-            turned = await self._store.write(turn, action_id, now=self._store.now())
+            done = await self._store.write(step, action_id, now=self._store.now())
         except Unavailable:
             raise
         except Exception:
-            # A bug concerns this act; the others must not wait behind it for ever.
+            # A bug affects this action; the others must not wait behind it.
             log.exception("bulk.faulted", action_id=action_id)
             await self._store.write(bulk_actions.postpone, action_id, FAULT_WAIT_S, now=self._store.now())
-            return Turned(None)
-        if turned is not None and turned.act is not None:
-            self._tell(turned.act, turned.changed)
-        return turned
+            return StepDone(None)
+        if done is not None and done.action is not None:
+            self._report(done.action, done.changed)
+        return done
 
-    def _tell(self, act: BulkAction, changed: int) -> None:
-        if changed and act.verb is BulkVerb.RETRY:
+    def _report(self, action: BulkAction, changed: int) -> None:
+        if changed and action.verb is BulkVerb.RETRY:
             self._store.wake.set()
-        if act.status.has_ended:
+        if action.status.has_ended:
             log.info(
                 "bulk.ended",
-                action_id=act.action_id,
-                verb=act.verb.value,
-                status=act.status.value,
-                actor=act.actor,
-                done=act.done,
-                refused=act.refused,
+                action_id=action.action_id,
+                verb=action.verb.value,
+                status=action.status.value,
+                actor=action.actor,
+                done=action.done,
+                refused=action.refused,
             )
 
     async def _sweep_safely(self) -> None:
@@ -174,42 +174,47 @@ def _checked(chosen: Sequence[Chosen]) -> tuple[Chosen, ...]:
 
 def _start(
     conn: Connection,
-    act: BulkAction,
+    action: BulkAction,
     as_of: datetime | None,
     chosen: tuple[Chosen, ...],
     entry: AuditEntry,
     *,
     now: datetime | None,
 ) -> BulkAction:
-    found = bulk_actions.get(conn, act.action_id)
+    found = bulk_actions.get(conn, action.action_id)
     if found is not None:
-        # It was begun before, and only the answer was lost, or the form was sent twice.
-        if (found.actor, found.verb, found.reason, found.wanted) != (act.actor, act.verb, act.reason, act.wanted):
-            raise Conflict("bulk.other", "another act was begun under this id", hint="look at it, or begin anew")
+        # The first call started it; its answer was lost, or the form was sent twice.
+        if (found.actor, found.verb, found.reason, found.wanted) != (
+            action.actor,
+            action.verb,
+            action.reason,
+            action.wanted,
+        ):
+            raise Conflict("bulk.other", "this id belongs to another bulk action", hint="start with a new id")
         return found
     at = database_time(conn, now)
-    act = replace(act, created_at=at, as_of=min(as_of or at, at))
+    action = replace(action, created_at=at, as_of=min(as_of or at, at))
     selection: list[ActRow] = []
     if chosen:
-        there = rows.without_bodies(conn, [one.notification_id for one in chosen])
+        present = rows.without_bodies(conn, [one.notification_id for one in chosen])
         for position, one in enumerate(chosen, 1):
-            n = there.get(one.notification_id)
+            n = present.get(one.notification_id)
             version = one.version if one.version is not None else n.version if n else None
             error_key = fingerprint_key(n.last_error) if n and n.last_error else None
             selection.append(ActRow(position, one.notification_id, version, error_key))
-        act = replace(act, status=BulkStatus.RUNNING, total=len(selection))
-    bulk_actions.add(conn, act, selection)
+        action = replace(action, status=BulkStatus.RUNNING, total=len(selection))
+    bulk_actions.add(conn, action, selection)
     audit.add(conn, [entry])
-    return act
+    return action
 
 
 def _cancel(conn: Connection, action_id: str, by: str, entry: AuditEntry, *, now: datetime | None) -> BulkAction:
-    did = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", database_time(conn, now))
-    act = bulk_actions.get(conn, action_id)
-    if act is None:
+    is_cancelled = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", database_time(conn, now))
+    action = bulk_actions.get(conn, action_id)
+    if action is None:
         raise not_found("bulk", action_id, label="bulk action")
-    if did:
+    if is_cancelled:
         audit.add(conn, [entry])
-    elif act.status is not BulkStatus.CANCELLED:
-        raise Conflict("bulk.ended", f"the act has ended already: it is {act.status.value}")
-    return act
+    elif action.status is not BulkStatus.CANCELLED:
+        raise Conflict("bulk.ended", f"the bulk action has already ended: it is {action.status.value}")
+    return action

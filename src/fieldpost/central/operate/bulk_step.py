@@ -1,7 +1,7 @@
-"""One turn of a bulk action: gather some more, or do its verb to the next few, in one transaction.
+"""One step of a bulk action: collect more notifications, or apply the verb to the next few, in one transaction.
 
-The act is locked while its turn lasts, and what the turn did commits together with how far the act has come. So any
-node may take the next turn, a node that dies loses nothing but the turn it was in, and nothing is done twice.
+The step locks the action and commits its changes together with the progress of the action. So any node may take the
+next step, a node that dies loses only the step it was in, and no notification is changed twice.
 """
 
 import os
@@ -29,7 +29,7 @@ from fieldpost.core.search.notification_filter import Filter
 GATHER_MAX = 1000
 BATCH = 200
 STAGE_WAIT = timedelta(seconds=1)
-"""How soon a stage that has not come out yet is looked at again."""
+"""How soon an unfinished stage is checked again."""
 
 _RULES: dict[BulkVerb, tuple[Callable[[Notification, datetime], Transition], AuditStatus]] = {
     BulkVerb.RETRY: (lifecycle.retry, AuditStatus.SUBMITTED),
@@ -38,55 +38,57 @@ _RULES: dict[BulkVerb, tuple[Callable[[Notification, datetime], Transition], Aud
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
-    """An act after its turn, None where that failed, and how many notifications were changed in it."""
+class StepDone:
+    """An action after a step (None if the step failed), and how many notifications the step changed."""
 
-    act: BulkAction | None
+    action: BulkAction | None
     changed: int = 0
 
 
-def turn(conn: Connection, action_id: str, *, now: datetime | None) -> Turned | None:
-    """Give the act its turn; None when it is not due any more, or another node is at it."""
+def step(conn: Connection, action_id: str, *, now: datetime | None) -> StepDone | None:
+    """Take the next step; None if the action is no longer due or another node works on it."""
     found = bulk_actions.take_turn(conn, action_id, now=now)
     if found is None:
         return None
     at = database_time(conn, now)
     if found.act.status is BulkStatus.GATHERING:
-        return Turned(_gather(conn, found, at))
+        return StepDone(_gather(conn, found, at))
     if found.act.settled < found.act.stage_end:
         return _carry_out(conn, found.act, at)
-    return Turned(_judge_stage(conn, found.act, at))
+    return StepDone(_judge_stage(conn, found.act, at))
 
 
 def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
-    act = found.act
-    assert act.wanted is not None, "what is about a selection has nothing to gather"
-    page = notifications.find(conn, Filter.parse(act.wanted), limit=GATHER_MAX, before=found.gathered_to)
-    parked = [n for n in page.notifications if n.terminal_at is not None and n.terminal_at <= act.as_of]
+    action = found.act
+    assert action.wanted is not None, "a selection needs no collecting"
+    page = notifications.find(conn, Filter.parse(action.wanted), limit=GATHER_MAX, before=found.gathered_to)
+    parked = [n for n in page.notifications if n.terminal_at is not None and n.terminal_at <= action.as_of]
     bulk_actions.add_rows(
         conn,
-        act.action_id,
+        action.action_id,
         [
             ActRow(position, n.notification_id, n.version, fingerprint_key(n.last_error) if n.last_error else None)
-            for position, n in enumerate(parked, act.total + 1)
+            for position, n in enumerate(parked, action.total + 1)
         ],
     )
-    act = replace(act, total=act.total + len(parked))
+    action = replace(action, total=action.total + len(parked))
     if page.end is not None:
-        bulk_actions.keep(conn, act, at, page.end)
-        return act
-    return _keep(conn, replace(act, status=BulkStatus.RUNNING), at)
+        bulk_actions.keep(conn, action, at, page.end)
+        return action
+    return _keep(conn, replace(action, status=BulkStatus.RUNNING), at)
 
 
-def _carry_out(conn: Connection, act: BulkAction, at: datetime) -> Turned:
-    batch = bulk_actions.rows_of(conn, act.action_id, after=act.settled, limit=min(BATCH, act.stage_end - act.settled))
-    settled, changed = _change(conn, act, batch, at)
-    act = bulk_actions.settle(conn, act, settled, at)
-    return Turned(_keep(conn, act, at), changed)
+def _carry_out(conn: Connection, action: BulkAction, at: datetime) -> StepDone:
+    batch = bulk_actions.rows_of(
+        conn, action.action_id, after=action.settled, limit=min(BATCH, action.stage_end - action.settled)
+    )
+    settled, changed = _change(conn, action, batch, at)
+    action = bulk_actions.settle(conn, action, settled, at)
+    return StepDone(_keep(conn, action, at), changed)
 
 
-def _change(conn: Connection, act: BulkAction, batch: Sequence[ActRow], at: datetime) -> tuple[list[ActRow], int]:
-    rule, status = _RULES[act.verb]
+def _change(conn: Connection, action: BulkAction, batch: Sequence[ActRow], at: datetime) -> tuple[list[ActRow], int]:
+    rule, status = _RULES[action.verb]
     seen = rows.without_bodies(conn, [row.notification_id for row in batch])
     changes = []
     for row in sorted(batch, key=lambda row: row.notification_id):
@@ -95,16 +97,18 @@ def _change(conn: Connection, act: BulkAction, batch: Sequence[ActRow], at: date
             try:
                 changes.append((n, rule(n, at)))
             except Conflict:
-                continue  # not parked any more; its outcome says how it stands
+                continue  # no longer parked; its outcome records the present status
     changed = rows.change_many(conn, changes, at)
     audit.add_for_notifications(
         conn,
         None,
         [
-            audit.NotificationEntry(event, i, at, AuditKind.OPERATOR_ACTION, status, act.actor, request=act.reason)
+            audit.NotificationEntry(
+                event, i, at, AuditKind.OPERATOR_ACTION, status, action.actor, request=action.reason
+            )
             for event, i in zip(new_ids(at, os.urandom(10 * len(changed))), sorted(changed), strict=True)
         ],
-        bulk_action_id=act.action_id,
+        bulk_action_id=action.action_id,
     )
     refused = [row.notification_id for row in batch if row.notification_id not in changed]
     current = {i: n.status for i, n in rows.without_bodies(conn, refused).items()}
@@ -118,27 +122,29 @@ def _outcome(row: ActRow, changed: set[str], current: dict[str, Status]) -> ActR
     return replace(row, outcome=RowOutcome.GONE if status is None else RowOutcome.CONFLICT, current_status=status)
 
 
-def _judge_stage(conn: Connection, act: BulkAction, at: datetime) -> BulkAction:
-    judgement, error = judge(bulk_actions.tried(conn, act.action_id, act.stage_end))
+def _judge_stage(conn: Connection, action: BulkAction, at: datetime) -> BulkAction:
+    judgement, error = judge(bulk_actions.tried(conn, action.action_id, action.stage_end))
     match judgement:
         case Judgement.WAIT:
-            bulk_actions.keep(conn, act, at + STAGE_WAIT)
-            return act
+            bulk_actions.keep(conn, action, at + STAGE_WAIT)
+            return action
         case Judgement.HALT:
-            return _end(conn, replace(act, status=BulkStatus.HALTED, note=f"the same error came back: {error}"), at)
+            return _end(
+                conn, replace(action, status=BulkStatus.HALTED, note=f"the same error occurred again: {error}"), at
+            )
         case Judgement.GO_ON:
-            return _keep(conn, replace(act, stage=act.stage + 1), at)
+            return _keep(conn, replace(action, stage=action.stage + 1), at)
 
 
-def _keep(conn: Connection, act: BulkAction, at: datetime) -> BulkAction:
-    """How far it has come; finished when all have their outcome."""
-    if act.settled == act.total:
-        return _end(conn, replace(act, status=BulkStatus.FINISHED), at)
-    bulk_actions.keep(conn, act, at)
-    return act
+def _keep(conn: Connection, action: BulkAction, at: datetime) -> BulkAction:
+    """Store the progress; the action is finished when every row has its outcome."""
+    if action.settled == action.total:
+        return _end(conn, replace(action, status=BulkStatus.FINISHED), at)
+    bulk_actions.keep(conn, action, at)
+    return action
 
 
-def _end(conn: Connection, act: BulkAction, at: datetime) -> BulkAction:
-    ended = replace(act, ended_at=at)
+def _end(conn: Connection, action: BulkAction, at: datetime) -> BulkAction:
+    ended = replace(action, ended_at=at)
     bulk_actions.keep(conn, ended, None)
     return ended

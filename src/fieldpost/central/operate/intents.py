@@ -31,16 +31,16 @@ from fieldpost.core.text import check_label
 log = structlog.get_logger()
 
 Named = tuple[str, str | None]
-"""A site, and which of its calls or notifications an intent is about, if it is about one."""
+"""A site, and the id of the call or notification that the intent is about, if any."""
 
 MESSAGES_MAX = 500
-"""How many calls or notifications one act may name."""
+"""How many calls or notifications one action may name."""
 OPEN_MAX = 10_000
-"""How many intents may be open for one site."""
+"""How many intents of one site may be open."""
 ROWS_MAX = 500
 """How many rows a query may ask for."""
 EXPIRE_HOURS_MAX = 30 * 24.0
-"""A site forgets which commands it has applied some time after this, so that none may come later."""
+"""A site forgets later which commands it has applied, so no command may arrive after this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class IntentOptions:
 
 
 class Intents:
-    """What people want done at sites."""
+    """Actions on intents."""
 
     def __init__(self, store: Store, clock: Clock, options: IntentOptions | None = None) -> None:
         self._store = store
@@ -77,9 +77,9 @@ class Intents:
         arguments: Mapping[str, str | int] | None = None,
         reason: str | None = None,
     ) -> list[Intent]:
-        """An intent for each call or notification named, or the one of a kind that names none.
+        """Create an intent for each named call or notification, or one for the whole site.
 
-        Raises NotFound for an unknown site, InvalidInput for what no site could do, Conflict when too many are open.
+        Raises NotFound for an unknown site, InvalidInput for invalid arguments, Conflict when too many are open.
         """
         named: list[Named] = [(site, message_id) for message_id in message_ids] or [(site, None)]
         return await self._create(actor, kind, named, arguments or {}, reason)
@@ -87,15 +87,15 @@ class Intents:
     async def create_each(
         self, actor: Actor, kind: IntentKind, named: Sequence[tuple[str, str]], *, reason: str | None = None
     ) -> list[Intent]:
-        """An intent for each call or notification, named by its site and its id: for all of them, or for none.
+        """Create an intent for each call or notification, named by site and id: for all of them or for none.
 
-        Raises as `give`; one unknown site, or one with too many open, is enough.
+        Raises the errors of `create`.
         """
-        assert kind.names_message, "what is about a whole site is given to it alone"
+        assert kind.names_message, "an intent for a whole site names no message"
         return await self._create(actor, kind, named, {}, reason)
 
     async def cancel(self, actor: Actor, intent_id: str) -> Intent:
-        """Take back what was not sent yet; Conflict otherwise."""
+        """Cancel an intent that was not sent yet; Conflict otherwise."""
         require(actor, Role.OPERATOR, "intent.cancel")
         return await self._store.write(_cancel, actor, intent_id, now=self._store.now())
 
@@ -149,11 +149,11 @@ def _create(
         if are_open.get(site, 0) + count > OPEN_MAX:
             raise Conflict(
                 "intent.too_many",
-                f"more than {OPEN_MAX} intents would be open for {site!r}",
-                hint="cancel some, or wait",
+                f"at most {OPEN_MAX} intents of site {site!r} may be open",
+                hint="cancel some of them, or wait",
             )
     at = database_time(conn, now)
-    given = [
+    created = [
         Intent(
             intent_id=intent_id,
             site=site,
@@ -167,9 +167,9 @@ def _create(
         )
         for intent_id, (site, message_id) in zip(new_ids(at, secrets.token_bytes(10 * len(named))), named, strict=True)
     ]
-    rows.add(conn, given)
-    audit.add(conn, [_entry(actor, f"intent.{kind.value}", intent, at) for intent in given])
-    return given
+    rows.add(conn, created)
+    audit.add(conn, [_entry(actor, f"intent.{kind.value}", intent, at) for intent in created])
+    return created
 
 
 def _cancel(conn: Connection, actor: Actor, intent_id: str, *, now: datetime | None) -> Intent:
@@ -185,21 +185,21 @@ def _cancel(conn: Connection, actor: Actor, intent_id: str, *, now: datetime | N
 def _get(conn: Connection, intent_id: str) -> Intent:
     found = rows.get(conn, intent_id)
     if found is None:
-        raise NotFound("intent.unknown", "there is no such intent")
+        raise NotFound("intent.unknown", "this intent does not exist")
     return found
 
 
-def _entry(actor: Actor, act: str, intent: Intent, at: datetime) -> AuditEntry:
+def _entry(actor: Actor, action: str, intent: Intent, at: datetime) -> AuditEntry:
     extra: dict[str, object] = {"intent_id": intent.intent_id}
     if intent.reason is not None:
         extra["reason"] = intent.reason
     if intent.arguments:
         extra["arguments"] = dict(intent.arguments)
-    entry = record(actor, act, intent.message_id or intent.site, at, extra)
+    entry = record(actor, action, intent.message_id or intent.site, at, extra)
     return replace(entry, correlation_id=intent.message_id, source_site_id=intent.site)
 
 
-_LOOKS: Mapping[IntentKind, frozenset[str]] = {
+_ARGUMENTS: Mapping[IntentKind, frozenset[str]] = {
     IntentKind.LIST_PARKED: frozenset({"limit", "cursor"}),
     IntentKind.LIST_REJECTED: frozenset({"limit", "cursor"}),
     IntentKind.QUERY_EVENTS: frozenset(
@@ -211,15 +211,15 @@ _LOOKS: Mapping[IntentKind, frozenset[str]] = {
 def _check(kind: IntentKind, message_ids: Sequence[str], arguments: Mapping[str, str | int]) -> None:
     if kind.names_message:
         if not 1 <= len(message_ids) <= MESSAGES_MAX:
-            raise InvalidInput("intent.messages", f"name 1 to {MESSAGES_MAX} of what it is about", field="message_ids")
+            raise InvalidInput("intent.messages", f"message_ids must name 1 to {MESSAGES_MAX} ids", field="message_ids")
         for message_id in message_ids:
             if not is_id(message_id):
-                raise InvalidInput("intent.bad_id", "message_ids must be ids", field="message_ids")
+                raise InvalidInput("intent.bad_id", "message_ids must be lower-case UUIDs", field="message_ids")
     elif message_ids:
-        raise InvalidInput("intent.messages", f"{kind.value} is about no single message", field="message_ids")
+        raise InvalidInput("intent.messages", f"{kind.value} takes no message_ids", field="message_ids")
     for name, value in arguments.items():
-        if name not in _LOOKS.get(kind, frozenset()):
-            raise InvalidInput("intent.argument", f"{kind.value} has no argument {name[:64]!r}", field=name[:64])
+        if name not in _ARGUMENTS.get(kind, frozenset()):
+            raise InvalidInput("intent.argument", f"{kind.value} takes no argument {name[:64]!r}", field=name[:64])
         if isinstance(value, str):
             check_label(value, name)
     limit = arguments.get("limit", 1)

@@ -23,29 +23,29 @@ TransitionRule = Callable[[Notification, datetime], Transition]
 
 
 class NotAsSeen(Conflict):
-    """The notification is not as the operator saw it; `current` is how it is."""
+    """The notification is not at the version that the operator saw; `current` is its present state."""
 
     def __init__(self, code: str, message: str, current: Notification) -> None:
-        super().__init__(code, message, hint="look at it again")
+        super().__init__(code, message, hint="reload it")
         self.current = current
 
 
 class NotificationActions:
-    """What people do with notifications."""
+    """Actions on one notification."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def retry(self, actor: Actor, notification_id: str, version: int) -> Notification:
-        """Back to pending, in a new cycle, for the targets that failed; due at once."""
+        """Return it to pending, in a new cycle for the failed targets; due now."""
         require(actor, Role.OPERATOR, "notification.retry")
         changed = await self._change(actor, notification_id, version, lifecycle.retry, AuditStatus.SUBMITTED)
         self._store.wake.set()
         return changed
 
     async def discard(self, actor: Actor, notification_id: str, version: int) -> Notification:
-        """Given up for good; the row and its history stay until they are purged."""
+        """Give it up; the row and its history stay until they are purged."""
         require(actor, Role.OPERATOR, "notification.discard")
         return await self._change(actor, notification_id, version, lifecycle.discard, AuditStatus.DISCARDED)
 
@@ -78,7 +78,11 @@ def _change(
         raise NotAsSeen(error.code, error.message, seen) from None
     if seen.version != version or not rows.change(conn, seen, transition, at):
         current = _get(conn, notification_id)
-        raise NotAsSeen("notification.changed", f"it was changed meanwhile and is now {current.status.value}", current)
+        raise NotAsSeen(
+            "notification.changed",
+            f"the notification was changed by someone else and is now {current.status.value}",
+            current,
+        )
     entry = audit.NotificationEntry(event, notification_id, at, AuditKind.OPERATOR_ACTION, status, actor.name)
     audit.add_for_notifications(conn, None, [entry])
     return _get(conn, notification_id)
@@ -87,5 +91,5 @@ def _change(
 def _get(conn: Connection, notification_id: str) -> Notification:
     found = rows.get(conn, notification_id)
     if found is None:
-        raise NotFound("notification.unknown", "there is no such notification")
+        raise NotFound("notification.unknown", "this notification does not exist")
     return found

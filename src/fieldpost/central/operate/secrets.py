@@ -1,4 +1,4 @@
-"""Secrets as a whole: under which keys they stand, and sealing them anew under another."""
+"""All secrets together: which keys seal them, and sealing them again with a new key."""
 
 import os
 from collections import Counter
@@ -21,24 +21,24 @@ BATCH = 50
 
 @dataclass(frozen=True, slots=True)
 class SecretsState:
-    """Which keys this node has (the first one seals), how many secrets stand under which key, what is wrong."""
+    """The keys of this node (the first one seals), the number of secrets by key, and the problems."""
 
     key_ids: tuple[str, ...]
     counts: Mapping[str, int]
-    troubles: tuple[str, ...]
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """How many secrets were sealed anew, and which could not be."""
+    """How many secrets were sealed again, and the problems with the others."""
 
     key_id: str
     count: int
-    troubles: tuple[str, ...]
+    problems: tuple[str, ...]
 
 
 class Secrets:
-    """What people do with secrets as a whole; a single one belongs to its channel."""
+    """Actions on all secrets; a single secret belongs to its channel."""
 
     def __init__(self, store: Store, clock: Clock, keyring: Keyring) -> None:
         self._store = store
@@ -48,12 +48,12 @@ class Secrets:
     async def state(self) -> SecretsState:
         channels = await self._store.read(rows.all_channels)
         counts = Counter(key_id_of(sealed) or "none" for c in channels for sealed in c.secrets.values())
-        return SecretsState(self._keyring.key_ids, counts, self._troubles(channels))
+        return SecretsState(self._keyring.key_ids, counts, self._problems(channels))
 
     async def rotate(self, actor: Actor) -> Rotated:
-        """Seal everything anew that does not stand under this node's first key, a batch of channels at a time.
+        """Seal all secrets with this node's first key, a batch of channels at a time.
 
-        Each sealed secret names its key: whatever ends it half-way, doing it again goes on with the rest.
+        Each sealed secret names its key, so that an interrupted rotation can be repeated and continues with the rest.
         """
         require(actor, Role.ADMIN, "secrets.rotate")
         key_id = self._keyring.require_key().key_id
@@ -68,18 +68,18 @@ class Secrets:
             after = batch.last
         channels = await self._store.read(rows.all_channels)
         left = [c for c in channels if any(key_id_of(sealed) != key_id for sealed in c.secrets.values())]
-        return Rotated(key_id, count, self._troubles(left))
+        return Rotated(key_id, count, self._problems(left))
 
-    def _troubles(self, channels: list[Channel]) -> tuple[str, ...]:
+    def _problems(self, channels: list[Channel]) -> tuple[str, ...]:
         found = [self._keyring.problem_of(channel) for channel in channels]
-        return tuple(trouble for trouble in [self._keyring.problem, *found] if trouble is not None)
+        return tuple(problem for problem in [self._keyring.problem, *found] if problem is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
     count: int
     last: str | None
-    """The last channel that was looked at; None when there was none."""
+    """The last channel of the batch; None for an empty batch."""
 
 
 def _reseal(conn: Connection, keyring: Keyring, key_id: str, after: str) -> _Batch:
@@ -87,14 +87,14 @@ def _reseal(conn: Connection, keyring: Keyring, key_id: str, after: str) -> _Bat
     for channel in rows.channels_after(conn, after, BATCH):
         last = channel.name
         stale = {name: sealed for name, sealed in channel.secrets.items() if key_id_of(sealed) != key_id}
-        fresh = {}
+        resealed = {}
         for name, sealed in stale.items():
             try:
                 secret = keyring.open(sealed, channel.name, name)
             except SecretUnreadable:
-                continue  # stays as it is, and is told of at the end
-            fresh[name] = keyring.seal(secret, channel.name, name, os.urandom(NONCE_BYTES))
-        # A channel that somebody changes at this moment was sealed under this key by that, or is left for next time.
-        if fresh and rows.reseal_channel(conn, replace(channel, secrets={**channel.secrets, **fresh})):
-            count += len(fresh)
+                continue  # stays as it is and is reported at the end
+            resealed[name] = keyring.seal(secret, channel.name, name, os.urandom(NONCE_BYTES))
+        # A channel changed at the same time was sealed with this key by that change, or remains for the next rotation.
+        if resealed and rows.reseal_channel(conn, replace(channel, secrets={**channel.secrets, **resealed})):
+            count += len(resealed)
     return _Batch(count, last)

@@ -1,11 +1,10 @@
-"""Sites: add, enrol, rotate their tokens, revoke; and take note that one was there.
+"""Sites: add, enrol, rotate tokens, revoke; and record when a site was last seen.
 
-A site's identity is its token, and the token is made at the site: a person hands it a *code*, which is good for one
-exchange and a short time, and the site shows the code together with the digest of the token it has made. So what is
-pasted is soon worthless, and the token never travels but to prove itself. A program that cannot do that may still be
-given a token that was made here.
+A site is identified by its token, which the site makes itself. A person gives the site a *code*, valid for one exchange
+and a short time; the site sends the code with the digest of its new token. A pasted code is soon worthless, and the
+token is sent only to authenticate. A program that cannot enrol this way gets a token made by central.
 
-A revoked site keeps its rows, its health and its history; nothing it sends is taken until it is given a new token.
+A revoked site keeps its rows, health and history; central refuses its messages until it has a new token.
 """
 
 import hmac
@@ -44,11 +43,11 @@ __all__ = [
 ]
 
 SEEN_EVERY_S = 30.0
-"""How exactly `last_seen_at` is kept for a site that talks all the time."""
+"""The precision of `last_seen_at`."""
 VALID_DEFAULT = timedelta(hours=1)
-"""How long a code is good for."""
+"""How long a code is valid."""
 OVERLAP_DEFAULT = timedelta(hours=24)
-"""How long the old token of a site goes on while the new one is brought there."""
+"""How long the old token of a site keeps working after a rotation."""
 VALID_MAX = timedelta(days=30)
 
 log = structlog.get_logger()
@@ -56,7 +55,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AddedSite:
-    """A new site with its token, which is shown this once."""
+    """A new site with its token, which is shown only now."""
 
     name: str
     token: str = field(repr=False)
@@ -64,7 +63,7 @@ class AddedSite:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """A code by which a site enrols, shown this once."""
+    """A code with which a site enrols, shown only now."""
 
     name: str
     code: str = field(repr=False)
@@ -73,7 +72,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who comes with a code: the public part and the digest of the token it has made, and its name if it has one."""
+    """A site that presents a code: prefix and digest of its new token, and its name if it already has one."""
 
     prefix: str
     digest: bytes
@@ -81,16 +80,16 @@ class Claimant:
 
 
 class SiteActions:
-    """What people do with sites."""
+    """Actions on sites."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._seen: dict[str, float] = {}
-        self._saw = Batcher(self._note_seen)
+        self._sightings = Batcher(self._write_seen)
 
     async def add(self, actor: Actor, name: str) -> AddedSite:
-        """A new site with a token that is made here, for programs that bring it to the site themselves."""
+        """Add a site with a token made by central, for programs that install it themselves."""
         require(actor, Role.ADMIN, "site.add")
         _check_name(name)
         token = _issue("site")
@@ -99,7 +98,7 @@ class SiteActions:
         return AddedSite(name, token.text)
 
     async def invite(self, actor: Actor, name: str, valid: timedelta = VALID_DEFAULT) -> Invitation:
-        """A new site, and the code by which it enrols."""
+        """Add a site; returns the code with which it enrols."""
         require(actor, Role.ADMIN, "site.add")
         _check_name(name)
         _check_span(valid, "valid_s")
@@ -111,7 +110,7 @@ class SiteActions:
     async def rotate(
         self, actor: Actor, name: str, overlap: timedelta = OVERLAP_DEFAULT, valid: timedelta | None = None
     ) -> Invitation:
-        """A code for a site that is there: what it has now ends after the overlap. A revoked one is taken back."""
+        """A new code for an existing site. Its tokens end after the overlap; a revoked site is restored."""
         valid = valid or max(overlap, VALID_DEFAULT)
         self._check_rotation(actor, overlap)
         _check_span(valid, "valid_s")
@@ -120,14 +119,14 @@ class SiteActions:
         return invitation
 
     async def rotate_token(self, actor: Actor, name: str, overlap: timedelta = OVERLAP_DEFAULT) -> AddedSite:
-        """The same with a token that is made here."""
+        """The same with a token made by central."""
         self._check_rotation(actor, overlap)
         token = _issue("site")
         await self._rotate(actor, name, overlap, token)
         return AddedSite(name, token.text)
 
     async def revoke(self, actor: Actor, name: str) -> SiteRecord:
-        """Nothing that the site sends is taken from here on; all that it sent stays. A revoked one stays as it is."""
+        """Refuse all further messages of the site; the messages it has sent stay."""
         require(actor, Role.ADMIN, "site.revoke")
         entry = record(actor, "site.revoke", name, self._clock.now())
         if not is_name(name):
@@ -135,15 +134,15 @@ class SiteActions:
         return await commit(self._store, f"site {name!r}", _revoke, name, entry)
 
     async def join(self, code: str, claimant: Claimant) -> str:
-        """The name of the site whose code this is; from now on the claimant's token is that site's.
+        """Enrol the claimant as the site of this code; returns the name of the site.
 
-        Denied with one text for whatever is wrong with a code. Coming again with the same token is no second use.
+        Raises Denied, with the same text for every reason. A repetition with the same token succeeds.
         """
         prefix = credentials.prefix_of(code, "join")
         if prefix is None:
             raise no_code()
         if claimant.prefix == prefix or not credentials.is_prefix(claimant.prefix):
-            raise InvalidInput("join.prefix", "prefix must be twelve letters and digits", field="prefix")
+            raise InvalidInput("join.prefix", "prefix must consist of twelve letters and digits", field="prefix")
         entry = record(Actor("site", Role.VIEWER), "site.join", "", self._clock.now(), {"token": claimant.prefix})
         name = await commit(self._store, "the site", _join, code, prefix, claimant, entry)
         log.info("site.joined", site=name, token=claimant.prefix)
@@ -153,13 +152,13 @@ class SiteActions:
         return await self._store.read(rows.all_sites)
 
     async def saw(self, name: str) -> None:
-        """The site spoke just now; written at most every half minute."""
+        """Record that the site sent something, at most every half minute."""
         now = self._clock.monotonic()
         if now - self._seen.get(name, -SEEN_EVERY_S) >= SEEN_EVERY_S:
             self._seen[name] = now
-            await self._saw.submit(name)
+            await self._sightings.submit(name)
 
-    async def _note_seen(self, names: Sequence[str]) -> Sequence[None]:
+    async def _write_seen(self, names: Sequence[str]) -> Sequence[None]:
         await self._store.write(rows.saw, names, self._clock.now())
         return [None] * len(names)
 
@@ -171,8 +170,8 @@ class SiteActions:
     async def _rotate(self, actor: Actor, name: str, overlap: timedelta, new: Enrolment | IssuedToken) -> None:
         if not is_name(name):
             raise not_found("site", name)
-        said = {"token" if isinstance(new, IssuedToken) else "code": new.prefix, "overlap_s": _seconds(overlap)}
-        entry = record(actor, "site.rotate", name, self._clock.now(), said)
+        extra = {"token" if isinstance(new, IssuedToken) else "code": new.prefix, "overlap_s": _seconds(overlap)}
+        entry = record(actor, "site.rotate", name, self._clock.now(), extra)
         await commit(self._store, f"site {name!r}", _rotate, name, overlap, new, entry)
 
     def _invitation(self, actor: Actor, name: str, valid: timedelta) -> tuple[Invitation, Enrolment]:
@@ -188,12 +187,12 @@ def _issue(kind: str) -> IssuedToken:
 def _check_name(name: str) -> None:
     check_path_name(check_label(name, "name"), "name")
     if name.startswith(APP):
-        raise InvalidInput("site.name", f"name must not begin with {APP}: that is an application's", field="name")
+        raise InvalidInput("site.name", f"name must not begin with {APP}, which marks applications", field="name")
 
 
 def _check_span(span: timedelta, field: str) -> None:
     if not timedelta(seconds=1) <= span <= VALID_MAX:
-        raise InvalidInput("site.valid", f"{field} must be 1 to {_seconds(VALID_MAX)}", field=field)
+        raise InvalidInput("site.valid", f"{field} must be between 1 and {_seconds(VALID_MAX)}", field=field)
 
 
 def _seconds(span: timedelta) -> int:
@@ -204,11 +203,11 @@ def _add(conn: Connection, name: str, entry: AuditEntry, new: Enrolment | Issued
     if rows.get(conn, name) is not None:
         raise Conflict(
             "site.exists",
-            f"there is a site named {name!r} already",
-            hint="invite it anew: fieldpost sites rotate-token NAME",
+            f"site {name!r} already exists",
+            hint="to get a new code: fieldpost sites rotate-token NAME",
         )
     rows.add(conn, name, entry.occurred_at)
-    _give(conn, name, new, entry.occurred_at)
+    _add_credential(conn, name, new, entry.occurred_at)
     audit.add(conn, [entry])
 
 
@@ -217,11 +216,11 @@ def _rotate(conn: Connection, name: str, overlap: timedelta, new: Enrolment | Is
         raise not_found("site", name)
     rows.end_tokens(conn, name, entry.occurred_at + overlap)
     rows.set_revoked(conn, name, None)
-    _give(conn, name, new, entry.occurred_at)
+    _add_credential(conn, name, new, entry.occurred_at)
     audit.add(conn, [entry])
 
 
-def _give(conn: Connection, name: str, new: Enrolment | IssuedToken, now: datetime) -> None:
+def _add_credential(conn: Connection, name: str, new: Enrolment | IssuedToken, now: datetime) -> None:
     if isinstance(new, Enrolment):
         rows.add_enrolment(conn, new)
     else:
@@ -248,11 +247,11 @@ def _join(conn: Connection, code: str, prefix: str, claimant: Claimant, entry: A
     if claimant.site is not None and claimant.site != name:
         raise Conflict(
             "join.other_site",
-            f"the code is for the site {name!r}, and this folder is the site {claimant.site!r}'s",
-            hint="use it in the other folder, or in a new one",
+            f"the code is for site {name!r}, but this folder belongs to site {claimant.site!r}",
+            hint="use it in the folder of that site, or in a new folder",
         )
-    if found.ended_at is not None and _is_theirs(conn, name, claimant):
-        return name  # it came before, and only the answer was lost
+    if found.ended_at is not None and _has_token(conn, name, claimant):
+        return name  # a repetition: only the answer was lost
     if found.ended_at is not None or found.expires_at <= entry.occurred_at:
         raise no_code()
     rows.end_enrolment(conn, prefix, entry.occurred_at)
@@ -261,7 +260,7 @@ def _join(conn: Connection, code: str, prefix: str, claimant: Claimant, entry: A
     return name
 
 
-def _is_theirs(conn: Connection, name: str, claimant: Claimant) -> bool:
+def _has_token(conn: Connection, name: str, claimant: Claimant) -> bool:
     token = identities.get_token(conn, "site", claimant.prefix)
     if token is None or token.owner != name or token.revoked_at is not None or token.expires_at is not None:
         return False
@@ -269,9 +268,9 @@ def _is_theirs(conn: Connection, name: str, claimant: Claimant) -> bool:
 
 
 def no_code() -> Denied:
-    """One text for whatever is wrong with a code."""
+    """The same error for every reason, so that nobody can guess codes."""
     return Denied(
         "auth.code",
-        "the code is none that can be used: it is wrong, used, replaced, or too old",
-        hint="ask for a new one: fieldpost sites rotate-token NAME",
+        "the code is not valid: it is wrong, used, replaced or expired",
+        hint="ask for a new code: fieldpost sites rotate-token NAME",
     )

@@ -1,4 +1,4 @@
-"""The audit log as people look through it."""
+"""Queries of the audit log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from fieldpost.core.search.page_key import PageKey
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Newest first; `next_cursor` is None on the last page. A page may be short, even empty, and still have a next:
-    what is rare is looked for in pieces, so that no look takes long."""
+    """Newest first; `next_cursor` is None on the last page. A short or empty page may have a next one: rare entries are
+    searched in pieces, so that no query takes long."""
 
     entries: Sequence[AuditEntry]
     next_cursor: str | None
     searched_to: datetime | None
-    """How far back it looked, where it stopped before the end."""
+    """The time back to which the log was searched, if not to its beginning."""
     as_of: datetime
 
 
 class AuditReader:
-    """Looking through the audit log."""
+    """Reads the audit log."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class AuditReader:
     async def page(
         self, wanted: AuditFilter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> AuditPage:
-        """A page, or InvalidInput when limit or cursor are not to be had."""
+        """A page. Raises InvalidInput for an invalid limit or cursor."""
         check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
         return await self._store.read(_page, wanted or AuditFilter(), limit, before, now=self._store.now())

@@ -1,4 +1,4 @@
-"""Bulk actions as people see them: how many one would be about, how far it has come, what it came to for each row."""
+"""Queries of bulk actions: preview, progress, and the outcome of each row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fieldpost.central.store.notifications import records
 from fieldpost.central.store.search import bulk_actions as rows
 from fieldpost.central.store.search import parked
 from fieldpost.central.store.search.bulk_actions import ActRow
-from fieldpost.central.watch.cursor import from_cursor, to_cursor
+from fieldpost.central.watch.cursor import from_cursor, invalid_cursor, to_cursor
 from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
 from fieldpost.core.bulk import BulkAction, RowOutcome, parked_only
 from fieldpost.core.errors import InvalidInput
@@ -25,19 +25,19 @@ from fieldpost.core.search.page_key import PageKey
 __all__ = ["ActPage", "ActRow", "ActStory", "BulkActionReader", "BulkPreview", "RowPage"]
 
 NEWEST = 5
-"""How many of them a preview shows."""
+"""How many notifications a preview shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkPreview:
-    """What an act would be about: `count`, or more where it was not counted to the end. Handing `as_of` to the act
-    leaves out what parks from now on."""
+    """How many notifications an action would change; at least `count` if not `is_whole`. An action started with this
+    `as_of` leaves out notifications that park later."""
 
     count: int
     is_whole: bool
     as_of: datetime
     newest: tuple[Summary, ...] = ()
-    """Some of them."""
+    """The newest of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class RowPage:
 
 @dataclass(frozen=True, slots=True)
 class ActPage:
-    """Acts, newest first."""
+    """Bulk actions, the newest first."""
 
     acts: tuple[BulkAction, ...]
     next_cursor: str | None
@@ -57,7 +57,7 @@ class ActPage:
 
 @dataclass(frozen=True, slots=True)
 class ActStory:
-    """An act with a page of its rows, and the notifications of these that are still there, by their ids."""
+    """An action with a page of its rows, and their notifications by id, unless purged."""
 
     act: BulkAction
     page: RowPage
@@ -66,20 +66,20 @@ class ActStory:
 
 
 class BulkActionReader:
-    """Looking at bulk actions."""
+    """Reads bulk actions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def preview(self, wanted: Filter) -> BulkPreview:
-        """How many parked notifications fit."""
+        """How many parked notifications match."""
         return await self._store.read(_preview, parked_only(wanted), now=self._store.now())
 
     async def newest(self, limit: int = LIMIT_DEFAULT) -> list[BulkAction]:
         return await self._store.read(rows.newest, check_limit(limit))
 
     async def page(self, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> ActPage:
-        """A page of the acts, or InvalidInput when limit or cursor are not to be had."""
+        """A page of bulk actions. Raises InvalidInput for an invalid limit or cursor."""
         check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
         return await self._store.read(_page, limit, before, now=self._store.now())
@@ -93,15 +93,15 @@ class BulkActionReader:
     async def rows(
         self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> RowPage:
-        """The act's notifications in the order in which they are worked off, those with this outcome or all."""
+        """The rows of an action in their order, all or those with this outcome."""
         return (await self.story(action_id, outcome=outcome, limit=limit, cursor=cursor)).page
 
     async def story(
         self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> ActStory:
-        """The act with a page of its rows and what they are about, read at one moment."""
+        """The action with a page of its rows and their notifications, read in one transaction."""
         check_limit(limit)
-        after = 0 if cursor is None else _place(cursor)
+        after = 0 if cursor is None else _position(cursor)
         wanted = None if outcome is None else _outcome(outcome)
         if not is_id(action_id):
             raise not_found("bulk", action_id, label="bulk action")
@@ -123,23 +123,21 @@ def _story(
         raise not_found("bulk", action_id, label="bulk action")
     found = rows.rows_of(conn, action_id, after=after, limit=limit + 1, outcome=outcome)
     page = found[:limit]
-    there = records.without_bodies(conn, [row.notification_id for row in page])
+    present = records.without_bodies(conn, [row.notification_id for row in page])
     end = str(page[-1].position) if len(found) > limit else None
-    return ActStory(act, RowPage(tuple(page), end), there, database_time(conn, now))
+    return ActStory(act, RowPage(tuple(page), end), present, database_time(conn, now))
 
 
 def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> BulkPreview:
     as_of = database_time(conn, now)
     counted, ids = parked.fitting(conn, wanted, as_of, NEWEST)
-    there = records.without_bodies(conn, ids)
-    return BulkPreview(counted.count, counted.is_whole, as_of, tuple(there[one] for one in ids if one in there))
+    present = records.without_bodies(conn, ids)
+    return BulkPreview(counted.count, counted.is_whole, as_of, tuple(present[one] for one in ids if one in present))
 
 
-def _place(cursor: str) -> int:
+def _position(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 9):
-        raise InvalidInput(
-            "cursor.invalid", "cursor is none that was handed out", field="cursor", hint="begin again without one"
-        )
+        raise invalid_cursor()
     return int(cursor)
 
 
@@ -149,5 +147,5 @@ def _outcome(text: str) -> RowOutcome:
     except ValueError:
         known = ", ".join(RowOutcome)
         raise InvalidInput(
-            "bulk.outcome", f"outcome must be one of {known}, not {text[:64]!r}", field="outcome"
+            "bulk.outcome", f"outcome must be one of {known}, got {text[:64]!r}", field="outcome"
         ) from None

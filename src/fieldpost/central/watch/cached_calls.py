@@ -1,4 +1,4 @@
-"""The cached calls of all sites as these report them, and what operators have asked for."""
+"""Queries of the mirror of cached calls, and of intents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,18 @@ from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import cached_calls, intents, mirrors
 from fieldpost.central.watch.cursor import from_cursor, to_cursor
-from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
+from fieldpost.core.errors import NotFound
 from fieldpost.core.ids import is_id
 from fieldpost.core.search.call_filter import CallFilter
 from fieldpost.core.sites.call_mirror import CachedCall, Mirror
 from fieldpost.core.sites.intent import Intent, IntentState
 from fieldpost.core.text import is_label
 
-LIMIT_DEFAULT = 50
-LIMIT_MAX = 200
-
 
 @dataclass(frozen=True, slots=True)
 class CallPage:
-    """Newest first; `next_cursor` is None on the last page. A page may be short, even empty, and still have a next."""
+    """Newest first; `next_cursor` is None on the last page. A short or empty page may have a next one."""
 
     calls: Sequence[CachedCall]
     next_cursor: str | None
@@ -32,7 +30,7 @@ class CallPage:
 
 @dataclass(frozen=True, slots=True)
 class CallDetail:
-    """One call with what was asked for it, and how far the mirror of its site has come."""
+    """One call with its intents, and the state of its site's mirror."""
 
     call: CachedCall
     intents: Sequence[Intent]
@@ -48,7 +46,7 @@ class IntentPage:
 
 
 class CachedCalls:
-    """Looking at the mirror, and at intents."""
+    """Reads the mirror and the intents."""
 
     def __init__(self, store: Store, stuck_after: timedelta) -> None:
         self._store = store
@@ -61,23 +59,23 @@ class CachedCalls:
         limit: int = LIMIT_DEFAULT,
         cursor: str | None = None,
     ) -> CallPage:
-        """A page of calls, or InvalidInput naming what is wrong with the question."""
-        _check_limit(limit)
+        """A page of calls. Raises InvalidInput for an invalid limit or cursor."""
+        check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
         wanted = wanted or CallFilter()
         return await self._store.read(_page, wanted, limit, before, self.stuck_after, now=self._store.now())
 
     async def detail(self, site: str | None, call_id: str) -> CallDetail:
-        """One call of this site, or of whichever told of it; NotFound when the mirror has none such."""
+        """One call of this site, or without a site of the one that reported it. Raises NotFound."""
         return await self._store.read(_detail, site, call_id, self.stuck_after, now=self._store.now())
 
     async def asked(self, calls: Sequence[CachedCall]) -> dict[tuple[str, str], Intent]:
-        """What was last asked for each of these calls, by site and id; those of which nothing was are left out."""
+        """The newest intent of each of these calls, by site and id."""
         found = await self._store.read(intents.about_these, [call.report.call_id for call in calls])
         return {(intent.site, intent.message_id): intent for intent in reversed(found) if intent.message_id}
 
     async def these(self, chosen: Sequence[tuple[str, str]]) -> list[CachedCall]:
-        """Those of these calls, each by its site and id, that the mirror has; the newest first."""
+        """The calls with these sites and ids that the mirror has, the newest first."""
         return await self._store.read(
             cached_calls.these, [(site, call_id) for site, call_id in chosen if is_label(site) and is_id(call_id)]
         )
@@ -85,7 +83,7 @@ class CachedCalls:
     async def intent(self, intent_id: str) -> Intent:
         found = await self._store.read(intents.get, intent_id)
         if found is None:
-            raise NotFound("intent.unknown", "there is no such intent")
+            raise NotFound("intent.unknown", "this intent does not exist")
         return found
 
     async def intents(
@@ -97,7 +95,7 @@ class CachedCalls:
         cursor: str | None = None,
     ) -> IntentPage:
         """Intents, the newest first."""
-        _check_limit(limit)
+        check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
         found = await self._store.read(intents.find, site=site, states=tuple(states), limit=limit + 1, before=before)
         shown = found[:limit]
@@ -131,7 +129,7 @@ def _detail(
         site = next(iter(cached_calls.sites_of(conn, call_id)), None)
     call = None if site is None else cached_calls.get(conn, site, call_id)
     if site is None or call is None:
-        raise NotFound("cached_call.unknown", f"no such call was reported by {'this' if site else 'any'} site")
+        raise NotFound("cached_call.unknown", f"{'this site has' if site else 'no site has'} reported such a call")
     as_of = database_time(conn, now)
     return CallDetail(
         call,
@@ -140,8 +138,3 @@ def _detail(
         is_stuck(call, as_of, stuck_after),
         as_of,
     )
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= LIMIT_MAX:
-        raise InvalidInput("limit.range", f"limit must be from 1 to {LIMIT_MAX}", field="limit")

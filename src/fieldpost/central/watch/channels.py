@@ -1,4 +1,4 @@
-"""The channels as people see them: which is the default, whether anything is sent by it now, and for which lists."""
+"""Queries of channels: breaker, held notifications and the lists that use each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from fieldpost.core.breaker import Breaker, BreakerState, channel_key
 from fieldpost.core.lists import Channel
 
 HELD_MAX = 10_000
-"""So many held notifications are counted at most."""
+"""Held notifications are counted up to this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """One channel, its breaker, and what hangs on it."""
+    """One channel with its breaker, held notifications and lists."""
 
     channel: Channel
     breaker: Breaker
-    """As good as new where none was ever needed."""
+    """A closed one if the channel never failed."""
     held: int
-    """Notifications that wait behind its breaker; HELD_MAX means so many or more."""
+    """Notifications held by its breaker; HELD_MAX means at least that number."""
     lists: Sequence[str]
-    """The lists that go out by it, by its name or since it is the default of their type."""
+    """The lists that use it, by name or as the default of their type."""
 
     @property
     def is_blocked(self) -> bool:
@@ -36,7 +36,7 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOverview:
-    """All channels, trouble first and then by name; and the lists that have none."""
+    """All channels, failing ones first, then by name; and the lists without a channel."""
 
     channels: Sequence[ChannelState]
     lists_without: Sequence[str]
@@ -44,24 +44,24 @@ class ChannelOverview:
 
 
 class ChannelReader:
-    """Looking at channels."""
+    """Reads channels."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def all(self) -> ChannelOverview:
-        return await self._store.read(_look, now=self._store.now())
+        return await self._store.read(_overview, now=self._store.now())
 
     async def one(self, name: str) -> tuple[ChannelState, datetime]:
-        """NotFound when there is none of that name."""
-        ways = await self.all()
-        for state in ways.channels:
+        """One channel and the time of the query. Raises NotFound."""
+        overview = await self.all()
+        for state in overview.channels:
             if state.channel.name == name:
-                return state, ways.as_of
+                return state, overview.as_of
         raise not_found("channel", name)
 
 
-def _look(conn: Connection, *, now: datetime | None) -> ChannelOverview:
+def _overview(conn: Connection, *, now: datetime | None) -> ChannelOverview:
     directory = lists.directory(conn)
     found, held = breakers.load(conn), breakers.held_counts(conn, HELD_MAX)
     users: dict[str | None, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The place where a page of notifications ended, as an opaque text that a caller hands back."""
+"""The end of a page as an opaque text, with which the caller requests the next page."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -12,30 +12,33 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MICROSECONDS = re.compile(r"[0-9]{1,17}")
 
 
-def to_cursor(place: PageKey) -> str:
-    at, notification_id = place
+def to_cursor(key: PageKey) -> str:
+    at, notification_id = key
     return urlsafe_b64encode(f"{to_microseconds(at)}.{notification_id}".encode()).decode().rstrip("=")
 
 
 def from_cursor(text: str) -> PageKey:
-    """The place, or InvalidInput for anything that `to_cursor` cannot have made."""
+    """The key in a cursor. Raises InvalidInput for texts that `to_cursor` does not make."""
     if not _TEXT.fullmatch(text):
-        raise _invalid()
+        raise invalid_cursor()
     try:
         microseconds, _, notification_id = (
             urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii").partition(".")
         )
         if not _MICROSECONDS.fullmatch(microseconds) or not is_id(notification_id):
-            raise _invalid()
-        place = from_microseconds(int(microseconds)), notification_id
+            raise invalid_cursor()
+        key = from_microseconds(int(microseconds)), notification_id
     except (ValueError, OverflowError):
-        raise _invalid() from None
-    if to_cursor(place) != text:
-        raise _invalid()
-    return place
+        raise invalid_cursor() from None
+    if to_cursor(key) != text:
+        raise invalid_cursor()
+    return key
 
 
-def _invalid() -> InvalidInput:
+def invalid_cursor() -> InvalidInput:
     return InvalidInput(
-        "cursor.invalid", "cursor is none that was handed out", field="cursor", hint="begin again without one"
+        "cursor.invalid",
+        "cursor must be the next_cursor of a page",
+        field="cursor",
+        hint="omit it for the first page",
     )

@@ -1,6 +1,6 @@
-"""The text that Prometheus reads: this node's own counters, and what the store says of the whole centre.
+"""The metrics page for Prometheus: this node's own counters, and figures of the whole installation from the store.
 
-A scrape works without the store too: then it tells of the node alone, and `fieldpost_store_up` is 0.
+Without the store a scrape returns the metrics of the node alone, and `fieldpost_store_up` is 0.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from fieldpost.core.sites.health import LinkState
 
 
 class Exposition:
-    """What one node exposes."""
+    """The metrics page of one node."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -62,7 +62,7 @@ class Exposition:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoreMetric:
     """A metric that is read from the store."""
 
     name: str
@@ -70,32 +70,36 @@ class Told:
     labels: tuple[str, ...] = ()
 
 
-STORE_UP = Told("fieldpost_store_up", "1 when the central store could be read for this scrape.")
-NODES = Told("fieldpost_nodes", "The nodes of the centre that are listed, by state.", ("state",))
-LEASE = Told(
-    "fieldpost_lease_remaining_seconds", "For how long a lease still lasts; below 0 it has run out.", ("name", "owner")
+STORE_UP = StoreMetric("fieldpost_store_up", "1 when the central store could be read for this scrape.")
+NODES = StoreMetric("fieldpost_nodes", "Known nodes of central, by state.", ("state",))
+LEASE = StoreMetric(
+    "fieldpost_lease_remaining_seconds", "Seconds until a lease expires; below 0 it has expired.", ("name", "owner")
 )
-BREAKER = Told(
-    "fieldpost_breaker_state", "1 for the state that a breaker is in, 0 for its others.", ("breaker", "state")
+BREAKER = StoreMetric(
+    "fieldpost_breaker_state", "1 for the present state of a breaker, 0 for the others.", ("breaker", "state")
 )
-SITE_LINK = Told("fieldpost_site_link_state", "1 for the state that a site is in, 0 for its others.", ("site", "state"))
-SITE_AGE = Told("fieldpost_site_report_age_seconds", "How old the last health report of a site is.", ("site",))
-SITE_DEPTH = Told(
-    "fieldpost_site_buffer_depth", "What waits in a site's buffer, as it reports, by category.", ("site", "category")
+SITE_LINK = StoreMetric(
+    "fieldpost_site_link_state", "1 for the present state of a site, 0 for the others.", ("site", "state")
 )
-SITE_OLDEST = Told(
-    "fieldpost_site_buffer_oldest_seconds", "For how long the oldest of that waits, as the site reports.", ("site",)
+SITE_AGE = StoreMetric("fieldpost_site_report_age_seconds", "Age of the newest health report of a site.", ("site",))
+SITE_DEPTH = StoreMetric(
+    "fieldpost_site_buffer_depth",
+    "Messages in a site's buffer, as reported, by category.",
+    ("site", "category"),
 )
-SITE_PARKED = Told("fieldpost_site_buffer_parked", "Cached calls parked at a site, as it reports.", ("site",))
-SITE_REJECTED = Told(
-    "fieldpost_site_buffer_rejected", "Notifications in a site's rejected box, as it reports.", ("site",)
+SITE_OLDEST = StoreMetric(
+    "fieldpost_site_buffer_oldest_seconds", "Age of the oldest waiting message of a site, as reported.", ("site",)
 )
-SITE_DISK = Told("fieldpost_site_disk_free_bytes", "Free space on a site's disk, as it reports.", ("site",))
-SITE_CLOCK = Told(
-    "fieldpost_site_clock_offset_seconds", "By how much a site's clock was ahead when it reported.", ("site",)
+SITE_PARKED = StoreMetric("fieldpost_site_buffer_parked", "Cached calls parked at a site, as reported.", ("site",))
+SITE_REJECTED = StoreMetric(
+    "fieldpost_site_buffer_rejected", "Notifications in a site's rejected box, as reported.", ("site",)
 )
-SITE_INTENTS = Told("fieldpost_site_open_intents", "Intents that wait for a site or for its answer.", ("site",))
-ISSUES = Told("fieldpost_issues", "Open issues, as the Health page lists them.", ("code", "severity"))
+SITE_DISK = StoreMetric("fieldpost_site_disk_free_bytes", "Free space on a site's disk, as reported.", ("site",))
+SITE_CLOCK = StoreMetric(
+    "fieldpost_site_clock_offset_seconds", "How far a site's clock was ahead at its newest report.", ("site",)
+)
+SITE_INTENTS = StoreMetric("fieldpost_site_open_intents", "Intents that a site has not answered yet.", ("site",))
+ISSUES = StoreMetric("fieldpost_issues", "Open issues, as the Health page lists them.", ("code", "severity"))
 OF_SITES = (
     SITE_LINK,
     SITE_AGE,
@@ -109,23 +113,23 @@ OF_SITES = (
 )
 
 
-def of_kpi(kpi: Kpi) -> tuple[Told, Told]:
-    """The metric of all sites together, and that of each; the unit is spelled out, as Prometheus has it."""
+def of_kpi(kpi: Kpi) -> tuple[StoreMetric, StoreMetric]:
+    """The metric of all sites together and the one by site, with the unit spelled out as Prometheus recommends."""
     name = kpi.name.removesuffix("_s") + "_seconds" if kpi.name.endswith("_s") else kpi.name
-    of_site = Told(f"fieldpost_site_{name}", f"The same of one site: {kpi.help}", ("site",))
-    return Told(f"fieldpost_{name}", kpi.help), of_site
+    of_site = StoreMetric(f"fieldpost_site_{name}", f"By site: {kpi.help}", ("site",))
+    return StoreMetric(f"fieldpost_{name}", kpi.help), of_site
 
 
-TOLD: tuple[Told, ...] = (
+STORE_METRICS: tuple[StoreMetric, ...] = (
     STORE_UP,
-    *(told for kpi in KPIS for told in of_kpi(kpi)),
+    *(metric for kpi in KPIS for metric in of_kpi(kpi)),
     NODES,
     LEASE,
     BREAKER,
     ISSUES,
     *OF_SITES,
 )
-"""All that is read from the store."""
+"""All metrics that are read from the store."""
 
 
 def _of_kpis(snapshot: Snapshot) -> Iterator[Metric]:
@@ -153,20 +157,20 @@ def _of_breakers(found: Iterable[Breaker]) -> Metric:
 
 
 def _of_fleet(fleet: Fleet) -> Iterator[Metric]:
-    """Of sites that never reported there is nothing to tell but that they are offline."""
+    """A site that never reported has only its link state."""
     reports = [(state.record.name, state.health) for state in fleet.sites]
-    heard = [(site, health, health.report) for site, health in reports if health is not None]
+    reporting = [(site, health, health.report) for site, health in reports if health is not None]
     links = [((s.record.name, state.value), s.link is state) for s in fleet.sites for state in LinkState]
     yield _gauge(SITE_LINK, links)
-    yield _gauge(SITE_AGE, [((site,), (fleet.as_of - h.received_at).total_seconds()) for site, h, _ in heard])
-    depths = [((site, category), count) for site, _, r in heard for category, count in r.backlog.items()]
+    yield _gauge(SITE_AGE, [((site,), (fleet.as_of - h.received_at).total_seconds()) for site, h, _ in reporting])
+    depths = [((site, category), count) for site, _, r in reporting for category, count in r.backlog.items()]
     yield _gauge(SITE_DEPTH, depths)
-    yield _gauge(SITE_OLDEST, [((site,), r.oldest_age_s) for site, _, r in heard])
-    yield _gauge(SITE_PARKED, [((site,), r.parked) for site, _, r in heard])
-    yield _gauge(SITE_REJECTED, [((site,), r.rejected) for site, _, r in heard])
-    disks = [((site,), r.disk_free_bytes) for site, _, r in heard if r.disk_free_bytes is not None]
+    yield _gauge(SITE_OLDEST, [((site,), r.oldest_age_s) for site, _, r in reporting])
+    yield _gauge(SITE_PARKED, [((site,), r.parked) for site, _, r in reporting])
+    yield _gauge(SITE_REJECTED, [((site,), r.rejected) for site, _, r in reporting])
+    disks = [((site,), r.disk_free_bytes) for site, _, r in reporting if r.disk_free_bytes is not None]
     yield _gauge(SITE_DISK, disks)
-    yield _gauge(SITE_CLOCK, [((site,), h.clock_offset_s) for site, h, _ in heard])
+    yield _gauge(SITE_CLOCK, [((site,), h.clock_offset_s) for site, h, _ in reporting])
     yield _gauge(SITE_INTENTS, [((s.record.name,), s.open_intents) for s in fleet.sites])
 
 
@@ -177,15 +181,15 @@ def _of_issues(issues: Sequence[Issue]) -> Metric:
     return _gauge(ISSUES, [(key, found[key]) for key in keys])
 
 
-def _gauge(told: Told, samples: Sequence[tuple[tuple[str, ...], float]]) -> Metric:
-    family = GaugeMetricFamily(told.name, told.help, labels=told.labels)
+def _gauge(metric: StoreMetric, samples: Sequence[tuple[tuple[str, ...], float]]) -> Metric:
+    family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
     for labels, value in samples:
         family.add_metric(labels, float(value))
     return family
 
 
 class _Families:
-    """Families that are made already, as a registry wants to be told of them."""
+    """A collector of families that exist already."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""Is central well: can the store be used, does this node dispatch, who leads, and how much is where."""
+"""Readiness checks of this node: store, schema, write-ahead log, dispatcher, leader; and counts by status."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.schema.migrate import SchemaState, schema_of
 from fieldpost.central.watch.metrics import Metrics
-from fieldpost.central.watch.nodes import Centre, look
+from fieldpost.central.watch.nodes import Centre, read_nodes
 from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.checks import Check, CheckVerdict
@@ -21,12 +21,12 @@ from fieldpost.core.notification import Status
 COUNT_MAX = kpis.COUNT_MAX
 
 SILENT_S = 30.0
-"""For how long at least an idle dispatcher may be silent; or for three sweeps, if they come less often."""
+"""How long an idle dispatcher may be silent: this, or three sweeps if that is longer."""
 FLIGHT_S = 20 * 60.0
-"""For how long one may be silent that waits for what is in flight: no attempt lasts longer."""
+"""How long a dispatcher that waits for attempts may be silent: no attempt lasts longer."""
 
 LOG_BYTES_MAX = 256 * 1024**2
-"""A longer write-ahead log of an embedded database is told."""
+"""A longer write-ahead log of an embedded database is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Readiness:
 
 
 class HealthReader:
-    """Looking at central itself; `metrics` is where a node's dispatcher is heard of, if it has one."""
+    """Checks central itself; `metrics` are the signs of life of this node's dispatcher, if it has one."""
 
     def __init__(
         self,
@@ -56,22 +56,22 @@ class HealthReader:
         self._counts = SharedRead(self._count, clock)
 
     async def readiness(self) -> Readiness:
-        """Whether this node can do its work, with the reasons either way."""
+        """Whether this node can work, with all checks."""
         try:
-            schema, centre = await self._store.read(_look, self._store)
-            # A store that is read-only or full answers every question: only its last write tells.
+            schema, centre = await self._store.read(_state, self._store)
+            # A read-only or full store still answers reads; only its last write shows the failure.
             if (failure := self._store.last_failure) is not None:
                 raise Unavailable(failure.code, failure.message, hint=failure.hint)
         except Unavailable as error:
             return Readiness((Check("store", CheckVerdict.FAILING, error.message), *self._dispatcher()))
-        store = Check("store", CheckVerdict.OK, "the store answers and takes writes")
+        store = Check("store", CheckVerdict.OK, "the store answers and accepts writes")
         log_bytes = self._store.log_bytes()
         log = () if log_bytes is None else (log_check(log_bytes),)
         return Readiness((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre)))
 
     @property
-    def store_trouble(self) -> str | None:
-        """Why the store takes no writes at present; None if it does, or has not been asked."""
+    def store_failure(self) -> str | None:
+        """Why the store refuses writes at present; None if it does not."""
         return None if self._store.last_failure is None else self._store.last_failure.message
 
     def key_problems(self, channels: Sequence[Channel]) -> list[str]:
@@ -80,7 +80,7 @@ class HealthReader:
         return [problem for problem in found if problem is not None]
 
     async def counts(self) -> Mapping[Status, int]:
-        """How many notifications stand in each status, as of a moment ago; COUNT_MAX means so many or more."""
+        """The number of notifications by status, at most moments old; COUNT_MAX means at least that number."""
         return await self._counts.get()
 
     async def _count(self) -> Mapping[Status, int]:
@@ -93,7 +93,7 @@ class HealthReader:
 
 
 def dispatcher_check(silent_s: float, in_flight: int, interval_s: float) -> Check:
-    """Whether the dispatcher lives: it sweeps, or waits for what is in flight."""
+    """Whether the dispatcher is alive: it sweeps, or waits for attempts in flight."""
     allowed_s = FLIGHT_S if in_flight else max(SILENT_S, 3 * interval_s)
     if silent_s > allowed_s:
         return Check("dispatcher", CheckVerdict.FAILING, f"the dispatcher has not swept for {silent_s:.0f} s")
@@ -101,34 +101,34 @@ def dispatcher_check(silent_s: float, in_flight: int, interval_s: float) -> Chec
 
 
 def log_check(size: int) -> Check:
-    """SQLite writes its log back when nobody reads what is older; one long read makes it grow without end."""
-    detail = f"the write-ahead log of the embedded database has {size // 1024**2} MiB"
+    """SQLite cannot checkpoint its log past the oldest reader: one long read lets it grow without bound."""
+    detail = f"the write-ahead log of the embedded database is {size // 1024**2} MiB long"
     if size > LOG_BYTES_MAX:
-        return Check("log", CheckVerdict.WARNING, f"{detail}: some process reads the database and does not end")
+        return Check("log", CheckVerdict.WARNING, f"{detail}: a process keeps a read transaction open")
     return Check("log", CheckVerdict.OK, detail)
 
 
 def leader_check(centre: Centre) -> Check:
-    """Purge and history wait while nobody leads; nothing else does."""
+    """Only purge and the history of the KPIs need a leader."""
     if centre.leader is None:
-        return Check("leader", CheckVerdict.WARNING, "no node leads: purge and the history of the KPIs wait")
-    return Check("leader", CheckVerdict.OK, f"node {centre.leader} leads")
+        return Check("leader", CheckVerdict.WARNING, "no node is the leader: purge and KPI history are paused")
+    return Check("leader", CheckVerdict.OK, f"node {centre.leader} is the leader")
 
 
 def migrations_check(schema: SchemaState) -> Check:
-    """A newer schema is that of a newer node, beside which this one goes on; an older one is nobody's."""
+    """A newer schema belongs to a newer node, and this node continues beside it; an older one must be migrated."""
     if schema.current == schema.wanted:
         return Check("migrations", CheckVerdict.OK, f"the schema is {schema.current}")
     if schema.is_newer:
         return Check(
-            "migrations", CheckVerdict.WARNING, f"the schema is {schema.current}, newer than this version's own"
+            "migrations", CheckVerdict.WARNING, f"the schema is {schema.current}, newer than that of this version"
         )
     if schema.is_unreleased:
         detail = f"the schema is {schema.current}, from before the first release: start with an empty database"
         return Check("migrations", CheckVerdict.FAILING, detail)
-    detail = f"the schema is {schema.current or 'not there'}, this version needs {schema.wanted}"
+    detail = f"the schema is {schema.current or 'missing'}, this version needs {schema.wanted}"
     return Check("migrations", CheckVerdict.FAILING, detail)
 
 
-def _look(conn: Connection, store: Store) -> tuple[SchemaState, Centre]:
-    return schema_of(conn), look(conn, now=store.now())
+def _state(conn: Connection, store: Store) -> tuple[SchemaState, Centre]:
+    return schema_of(conn), read_nodes(conn, now=store.now())

@@ -1,4 +1,4 @@
-"""The KPIs as people and programs see them: now, of all sites or each, and how they were."""
+"""Queries of the KPIs: present values, of all sites or each, and their history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ HISTORY_DEFAULT = timedelta(days=1)
 HISTORY_MAX = timedelta(days=3660)
 POINTS_MAX = 1500
 TRENDS_FRESH_S = 10.0
-"""A sample comes every minute, so that a picture of them need not be drawn every second."""
+"""Samples are taken every minute, so charts may be this old."""
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How a KPI was: points in the order of time, each the largest value of its step."""
+    """The history of a KPI: points in time order, each the largest value of its step."""
 
     kpi: str
     site: str | None
@@ -39,34 +39,34 @@ class History:
 
 
 class Kpis:
-    """Looking at the KPIs."""
+    """Reads the KPIs."""
 
     def __init__(self, store: Store, clock: Clock, by: Thresholds) -> None:
         self._store = store
         self._clock = clock
         self.by = by
-        self._glance = SharedRead(self._look, clock)
+        self._shared = SharedRead(self._read, clock)
         self._trends: dict[tuple[timedelta, timedelta], SharedRead[Mapping[str, History]]] = {}
 
     async def now(self) -> Snapshot:
-        """All KPIs of all sites, as of a moment ago."""
-        return await self._glance.get()
+        """All KPIs of all sites, at most moments old."""
+        return await self._shared.get()
 
     async def history(
         self, kpi: str, site: str | None = None, begin: datetime | None = None, end: datetime | None = None
     ) -> History:
-        """How a KPI was from `begin` (a day before the end, if not given) to `end` (now); InvalidInput otherwise."""
+        """The history of a KPI from `begin` (by default a day before the end) to `end` (by default now)."""
         if kpi not in NAMES:
-            raise InvalidInput("kpi.unknown", f"kpi must be one of {', '.join(NAMES)}, not {kpi[:64]!r}", field="kpi")
+            raise InvalidInput("kpi.unknown", f"kpi must be one of {', '.join(NAMES)}, got {kpi[:64]!r}", field="kpi")
         if site is not None:
             check_label(site, "site")
         until = end if end is not None else await self._store.read(database_time, self._store.now())
         if until < EARLIEST:
-            raise InvalidInput("history.range", "to lies before anything that could be known", field="to")
+            raise InvalidInput("history.range", f"to must not be before {EARLIEST.year}", field="to")
         since = begin or until - HISTORY_DEFAULT
         if not timedelta(0) < until - since <= HISTORY_MAX:
             raise InvalidInput(
-                "history.range", f"from must be before to, by at most {HISTORY_MAX.days} days", field="from"
+                "history.range", f"from must be before to, and at most {HISTORY_MAX.days} days before it", field="from"
             )
         step = _MINUTE * -((since - until) // (_MINUTE * POINTS_MAX))
         points = await self._store.read(
@@ -75,19 +75,19 @@ class Kpis:
         return History(kpi, site, since, until, step, points)
 
     async def trends(self, length: timedelta, step: timedelta) -> Mapping[str, History]:
-        """How the KPIs of notifications were, of all sites together, from so long ago until a moment ago.
+        """The history of the KPIs of notifications, of all sites together, over this length of time until now.
 
-        It is shared by all who look, so that a page which many have open costs what one costs.
+        All callers share one query, so that a page that many users have open costs as much as one.
         """
         key = length, step
         if key not in self._trends:
-            self._trends[key] = SharedRead(partial(self._look_back, length, step), self._clock, TRENDS_FRESH_S)
+            self._trends[key] = SharedRead(partial(self._read_trends, length, step), self._clock, TRENDS_FRESH_S)
         return await self._trends[key].get()
 
-    async def _look_back(self, length: timedelta, step: timedelta) -> Mapping[str, History]:
+    async def _read_trends(self, length: timedelta, step: timedelta) -> Mapping[str, History]:
         return await self._store.read(_trends, length, step, now=self._store.now())
 
-    async def _look(self) -> Snapshot:
+    async def _read(self) -> Snapshot:
         return await self._store.read(kpis.snapshot, self.by, now=self._store.now())
 
 

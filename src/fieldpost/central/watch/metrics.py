@@ -1,7 +1,7 @@
-"""What a node counts of its own work, for Prometheus. It is the `core.meter.Meter` that ingest and dispatch are handed.
+"""Prometheus metrics of this node's own work: the `core.meter.Meter` of ingest and dispatch.
 
-Counters begin at 0 when the process starts, as Prometheus expects. What concerns the whole centre (KPIs, leases,
-breakers, nodes) is not counted here but read from the store at each scrape: see `exposition.py`.
+Counters start at 0 with the process, as Prometheus expects. Metrics of the whole installation (KPIs, leases, breakers,
+nodes) are read from the store at each scrape: see `exposition.py`.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -13,7 +13,7 @@ _ATTEMPT_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 3
 
 
 class Metrics:
-    """One for a process."""
+    """The metrics of a process."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -27,28 +27,26 @@ class Metrics:
         )
         self._attempts = Counter(
             "fieldpost_attempts",
-            "Attempts of this node that came to an end, by type and outcome.",
+            "Finished attempts of this node, by type and outcome.",
             ["type", "outcome"],
             registry=self.registry,
         )
         self._attempt_s = Histogram(
             "fieldpost_attempt_seconds",
-            "How long attempts took, from the claim to the outcome, by type.",
+            "Duration of attempts, from the claim to the outcome, by type.",
             ["type"],
             buckets=_ATTEMPT_S,
             registry=self.registry,
         )
         self._late = Counter(
             "fieldpost_late_results",
-            "Outcomes that came after their claim was lost and changed nothing.",
+            "Outcomes that arrived after their claim was lost and changed nothing.",
             registry=self.registry,
         )
-        self._in_flight = Gauge(
-            "fieldpost_in_flight", "Attempts that are under way on this node now.", registry=self.registry
-        )
+        self._in_flight = Gauge("fieldpost_in_flight", "Attempts in progress on this node.", registry=self.registry)
         self._sweep_s = Histogram(
             "fieldpost_sweep_seconds",
-            "How long the dispatcher's sweeps took, the wait for free slots included.",
+            "Duration of the dispatcher's sweeps, including the wait for free slots.",
             buckets=_SWEEP_S,
             registry=self.registry,
         )
@@ -57,7 +55,7 @@ class Metrics:
 
     @property
     def silent_s(self) -> float:
-        """For how long nothing was heard of the dispatcher; from the start on, if nothing was yet."""
+        """Seconds since the last sign of life of the dispatcher, or since the start."""
         return self._clock.monotonic() - self._seen_at
 
     def submitted(self, verdict: str, count: int) -> None:

@@ -1,4 +1,4 @@
-"""The nodes of the centre: who runs, who stopped, who was lost, and who leads."""
+"""The nodes of central: running, stopped or lost, and the leader."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from fieldpost.central.store.figures.leases import LEADER, Lease
 from fieldpost.central.store.figures.nodes import NodeRecord
 
 LOST_AFTER = timedelta(seconds=20)
-"""A node that was not heard of for so long is lost: it says that it lives every five seconds."""
+"""A node without a heartbeat for this long is lost; heartbeats are written every five seconds."""
 
 
 class NodeState(StrEnum):
@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Centre:
-    """All nodes, the newest first, and the leases they share."""
+    """All nodes, the newest first, and their leases."""
 
     nodes: Sequence[Node]
     leases: Mapping[str, Lease]
@@ -40,27 +40,30 @@ class Centre:
 
     @property
     def leader(self) -> str | None:
-        """The node that leads; None when the lease has run out or nobody ever had it."""
+        """The node that holds the leader's lease, or None."""
         lease = self.leases.get(LEADER)
         return lease.owner if lease is not None and lease.lease_until > self.as_of else None
 
 
 class Nodes:
-    """Looking at the nodes."""
+    """Reads the nodes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def all(self) -> Centre:
-        return await self._store.read(look, now=self._store.now())
+        return await self._store.read(read_nodes, now=self._store.now())
 
 
-def look(conn: Connection, *, now: datetime | None) -> Centre:
+def read_nodes(conn: Connection, *, now: datetime | None) -> Centre:
     """All nodes and leases, judged by the database's clock."""
     as_of = database_time(conn, now)
-    found = Centre((), {lease.name: lease for lease in leases.all_leases(conn)}, as_of)
-    seen = [Node(record, state_of(record, as_of), record.node_id == found.leader) for record in nodes.all_nodes(conn)]
-    return Centre(tuple(reversed(seen)), found.leases, as_of)
+    without_nodes = Centre((), {lease.name: lease for lease in leases.all_leases(conn)}, as_of)
+    found = [
+        Node(record, state_of(record, as_of), record.node_id == without_nodes.leader)
+        for record in nodes.all_nodes(conn)
+    ]
+    return Centre(tuple(reversed(found)), without_nodes.leases, as_of)
 
 
 def state_of(node: NodeRecord, now: datetime) -> NodeState:

@@ -1,4 +1,4 @@
-"""Notifications as people and sites see them."""
+"""Queries of notifications: pages, details, groups of parked ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ class NotificationSummary:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Newest first; `next_cursor` is None on the last page. A page may hold fewer than asked for, even none, and still
-    have a next: what is rare is looked for in pieces, so that no look takes long."""
+    """Newest first; `next_cursor` is None on the last page. A short or empty page may have a next one: rare rows are
+    searched in pieces, so that no query takes long."""
 
     lines: tuple[NotificationSummary, ...]
     next_cursor: str | None
@@ -66,7 +66,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Parked notifications whose errors are the same but for what is particular to each."""
+    """Parked notifications with the same error, apart from addresses, ids and times in it."""
 
     key: str
     fingerprint: str
@@ -79,7 +79,7 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroups:
-    """The largest first; `is_whole` is False when only the newest parked notifications were looked at."""
+    """The largest first; `is_whole` is False when only the newest parked notifications were read."""
 
     groups: tuple[ErrorGroup, ...]
     is_whole: bool
@@ -87,73 +87,73 @@ class ErrorGroups:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One notification with its whole story."""
+    """One notification with its attempts and audit entries."""
 
     notification: Notification
     attempts: tuple[AttemptRecord, ...]
     audit: tuple[AuditEntry, ...]
     why: str
-    """Why it stands where it stands, and what happens next."""
+    """Why it is in its status, and what happens next."""
     is_stuck: bool
     channel: str | None
-    """The channel that carries it, as lists and channels stand; None when there is none for it."""
+    """The channel of its list at present, if there is one."""
     as_of: datetime
 
 
 class NotificationReader:
-    """Looking at notifications."""
+    """Reads notifications."""
 
     def __init__(self, store: Store, clock: Clock, by: Thresholds) -> None:
         self._store = store
         self._by = by
-        self._groups = SharedRead(self._look_at_groups, clock)
+        self._groups = SharedRead(self._read_groups, clock)
 
     async def page(
         self, wanted: Filter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> Page:
-        """A page, or InvalidInput when limit or cursor are not to be had."""
+        """A page. Raises InvalidInput for an invalid limit or cursor."""
         check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
         return await self._store.read(_page, wanted or Filter(), limit, before, self._by, now=self._store.now())
 
     async def parked_groups(self) -> ErrorGroups:
-        """What is parked, by what went wrong, as of a moment ago."""
+        """Parked notifications by error, at most moments old."""
         return await self._groups.get()
 
     async def of_list(self, list_name: str) -> tuple[Counted, Counted]:
-        """How many wait for this list, and how many of its are parked."""
+        """The numbers of waiting and of parked notifications of this list."""
         return await self._store.read(parked.of_list, list_name)
 
     async def detail(self, notification_id: str) -> Detail:
-        """The notification with targets, attempts and audit entries, read at one moment; NotFound if there is none."""
+        """The notification with targets, attempts and audit entries, read in one transaction. Raises NotFound."""
         if not is_id(notification_id):
-            raise NotFound("notification.unknown", "there is no such notification")
+            raise NotFound("notification.unknown", "this notification does not exist")
         return await self._store.read(_detail, notification_id, self._by, now=self._store.now())
 
     async def names(self) -> tuple[list[str], list[str]]:
-        """The first NAMES_MAX sites and lists by name, to be offered to whoever asks for some."""
+        """The first NAMES_MAX names of sites and of lists, as choices for a filter."""
         return await self._store.read(_names)
 
     async def these(self, ids: Sequence[str]) -> tuple[Mapping[str, Summary], datetime]:
-        """Those of these that are there, by their ids, and as of when."""
+        """The existing ones of these notifications, by id, and the time of the query."""
         return await self._store.read(_these, ids, now=self._store.now())
 
     async def of_site(self, notification_id: str, site: str) -> Notification:
-        """The site's own notification; another site's is as unknown to it as one that never was."""
+        """A notification of this site; NotFound for those of other sites."""
         found = await self._store.read(rows.get, notification_id, site) if is_id(notification_id) else None
         if found is None:
-            raise NotFound("notification.unknown", "there is no such notification of this site")
+            raise NotFound("notification.unknown", "this site has no such notification")
         return found
 
-    async def _look_at_groups(self) -> ErrorGroups:
+    async def _read_groups(self) -> ErrorGroups:
         errors, is_whole = await self._store.read(parked.errors)
         return ErrorGroups(_grouped(errors), is_whole)
 
 
 def check_limit(limit: int) -> int:
-    """How many a page may hold; InvalidInput when it is not to be had."""
+    """The checked size of a page."""
     if not 1 <= limit <= LIMIT_MAX:
-        raise InvalidInput("limit.range", f"limit must be from 1 to {LIMIT_MAX}", field="limit")
+        raise InvalidInput("limit.range", f"limit must be between 1 and {LIMIT_MAX}, got {limit}", field="limit")
     return limit
 
 
@@ -207,7 +207,7 @@ def _grouped(errors: Sequence[parked.ParkedError]) -> tuple[ErrorGroup, ...]:
 def _detail(conn: Connection, notification_id: str, by: Thresholds, *, now: datetime | None) -> Detail:
     found = rows.get(conn, notification_id)
     if found is None:
-        raise NotFound("notification.unknown", "there is no such notification")
+        raise NotFound("notification.unknown", "this notification does not exist")
     as_of = database_time(conn, now)
     breaker = breakers.load(conn, [found.held_by]).get(found.held_by) if found.held_by else None
     return Detail(

@@ -1,4 +1,4 @@
-"""The sites as people see them: online, late or offline, what waits there, and how that was."""
+"""Queries of sites: link state, health reports and their history, credentials."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,12 +48,12 @@ POINTS_MAX = 5000
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """One site: what central knows of it, and what it said of itself last."""
+    """One site: its record at central and its newest health report."""
 
     record: SiteRecord
     link: LinkState
     health: SiteHealth | None
-    """None when it never reported."""
+    """None if it has never reported."""
     mirror: Mirror | None
     open_intents: int
 
@@ -64,7 +64,7 @@ class SiteState:
 
     @property
     def depth(self) -> int:
-        """What waits there, as far as it has told."""
+        """How many messages wait there, according to its newest report."""
         return self.health.report.depth if self.health else 0
 
 
@@ -78,7 +78,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class SiteCredentials:
-    """By what a site comes in: its tokens, newest first, and the code that it may still enrol by."""
+    """The tokens of a site, newest first, and its open enrolment code."""
 
     record: SiteRecord
     tokens: Sequence[SiteToken]
@@ -88,77 +88,77 @@ class SiteCredentials:
 
 @dataclass(frozen=True, slots=True)
 class HealthHistory:
-    """What was kept of a site's health, in the order of time; what one point says holds until the next."""
+    """Stored samples of a site's health in time order; each is valid until the next."""
 
     site: str
     begin: datetime
     end: datetime
     points: Sequence[tuple[datetime, HealthFigures]]
     is_whole: bool
-    """False when there was more than is told; these are the newest."""
+    """False if there are more points; these are the newest."""
 
 
 class SiteReader:
-    """Looking at sites."""
+    """Reads sites."""
 
     def __init__(self, store: Store, clock: Clock, by: Freshness) -> None:
         self._store = store
         self.by = by
-        self._glance = SharedRead(self._look, clock)
+        self._shared = SharedRead(self._read, clock)
 
     async def all(self) -> Fleet:
-        """All sites, as of a moment ago."""
-        return await self._glance.get()
+        """All sites, at most moments old."""
+        return await self._shared.get()
 
     async def one(self, name: str) -> tuple[SiteState, datetime]:
-        """One site as of now; NotFound when there is none of that name."""
+        """One site as of now. Raises NotFound."""
         if not is_label(name):
             raise not_found("site", name)
-        fleet = await self._store.read(look, self.by, name, now=self._store.now())
+        fleet = await self._store.read(read_fleet, self.by, name, now=self._store.now())
         if not fleet.sites:
             raise not_found("site", name)
         return fleet.sites[0], fleet.as_of
 
     async def access(self, name: str) -> SiteCredentials:
-        """By what the site comes in."""
+        """The tokens and the open code of a site."""
         found = await self._store.read(_access, name, now=self._store.now()) if is_label(name) else None
         if found is None:
             raise not_found("site", name)
         return found
 
-    async def newest_look(self, name: str, kind: IntentKind) -> Intent | None:
-        """What this site was asked last of this kind, and what it answered, if anything."""
+    async def newest_query(self, name: str, kind: IntentKind) -> Intent | None:
+        """The newest intent of this kind for this site, with the site's answer."""
         return await self._store.read(intents.newest_of, name, kind) if is_label(name) else None
 
     async def asked_about(self, name: str, message_ids: Sequence[str]) -> Mapping[str, Intent]:
-        """What the site was asked last about each of these calls or notifications."""
+        """The newest intent of this site for each of these calls or notifications."""
         found = await self._store.read(intents.about_these, [one for one in message_ids if is_id(one)])
         return {one.message_id: one for one in reversed(found) if one.site == name and one.message_id}
 
     async def history(self, name: str, begin: datetime | None = None, end: datetime | None = None) -> HealthHistory:
-        """How a site was from `begin` (a day before the end, if not given) to `end` (now)."""
+        """The health of a site from `begin` (by default a day before the end) to `end` (by default now)."""
         _, now = await self.one(name)
         until = end or now
         since = begin or until - HISTORY_DEFAULT
         if not timedelta(0) < until - since <= HISTORY_MAX:
             raise InvalidInput(
-                "history.range", f"from must be before to, by at most {HISTORY_MAX.days} days", field="from"
+                "history.range", f"from must be before to, and at most {HISTORY_MAX.days} days before it", field="from"
             )
         points = await self._store.read(site_health.history, name, begin=since, end=until, limit=POINTS_MAX + 1)
         return HealthHistory(name, since, until, points[-POINTS_MAX:], len(points) <= POINTS_MAX)
 
-    async def _look(self) -> Fleet:
-        return await self._store.read(look, self.by, now=self._store.now())
+    async def _read(self) -> Fleet:
+        return await self._store.read(read_fleet, self.by, now=self._store.now())
 
 
 def worst_first(sites: Iterable[SiteState]) -> list[SiteState]:
-    """Those that need somebody before the others: by how they stand, then by how much waits there."""
-    order = {one: place for place, one in enumerate(SiteCondition)}
+    """Sites by condition, the worst first, then by the number of waiting messages."""
+    order = {condition: rank for rank, condition in enumerate(SiteCondition)}
     return sorted(sites, key=lambda site: (order[site.standing], -site.depth, site.record.name))
 
 
-def look(conn: Connection, by: Freshness, name: str | None = None, *, now: datetime | None) -> Fleet:
-    """The sites, all or the one of this name, judged by the database's clock."""
+def read_fleet(conn: Connection, by: Freshness, name: str | None = None, *, now: datetime | None) -> Fleet:
+    """All sites, or the one of this name, judged by the database's clock."""
     as_of = database_time(conn, now)
     if name is None:
         records = rows.all_sites(conn)

@@ -1,4 +1,4 @@
-"""The way of one notification from the script that sent it to the inbox: as steps in order of time, and as stops."""
+"""The path of one notification from its script to the inbox: as steps in time order, and as stops."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from fieldpost.core.notification import Notification, Status, TargetStatus
 
 
 class Tone(StrEnum):
-    """How a step reads at a glance."""
+    """The color of a step."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -23,7 +23,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that happened, or (NEXT) that is to happen."""
+    """One event of the past, or (NEXT) of the future."""
 
     tone: Tone
     title: str
@@ -35,11 +35,11 @@ class Step:
     duration_ms: int | None = None
     begins_cycle: bool = False
     action_id: str | None = None
-    """The bulk action that it was part of."""
+    """The bulk action that made the change."""
 
 
 class StepState(StrEnum):
-    """How a stop of the way stands."""
+    """The state of a stop on the path."""
 
     DONE = "done"
     HERE = "here"
@@ -50,7 +50,7 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One place that a notification passes on its way."""
+    """One place on the path of a notification."""
 
     place: str
     name: str | None
@@ -61,25 +61,25 @@ class Stop:
 
 _OUTCOMES: dict[str | None, tuple[str, Tone]] = {
     "delivered": ("delivered", Tone.GOOD),
-    "transient_failure": ("failed for now", Tone.WAIT),
-    "permanent_failure": ("failed for good", Tone.BAD),
-    "uncertain": ("no answer: it may have arrived", Tone.WAIT),
-    "held": ("the channel is in trouble, nothing counted", Tone.WAIT),
-    "released": ("given back untried", Tone.PLAIN),
-    None: ("under way", Tone.NEXT),
+    "transient_failure": ("failed, will be retried", Tone.WAIT),
+    "permanent_failure": ("failed permanently", Tone.BAD),
+    "uncertain": ("no answer, may have arrived", Tone.WAIT),
+    "held": ("held: the channel fails", Tone.WAIT),
+    "released": ("released without a try", Tone.PLAIN),
+    None: ("in progress", Tone.NEXT),
 }
 
 
 def timeline(n: Notification, attempts: tuple[AttemptRecord, ...], entries: tuple[AuditEntry, ...]) -> tuple[Step, ...]:
-    """All steps, oldest first; what is still to come is last."""
-    happened = [*(_attempt(number, a) for number, a in enumerate(attempts, 1)), *_acts(entries)]
+    """All steps, oldest first; future ones are last."""
+    happened = [*(_attempt(number, a) for number, a in enumerate(attempts, 1)), *_actions(entries)]
     happened.sort(key=lambda step: step.at or datetime.min.replace(tzinfo=UTC))
     end = _end(n)
     return (_sent(n), Step(tone=Tone.PLAIN, title="Arrived at central", at=n.created_at), *happened, *end)
 
 
 def cycles(steps: Sequence[Step]) -> list[list[Step]]:
-    """The steps by the cycle they belong to: each retry by a person begins one."""
+    """The steps by cycle: each retry by an operator starts a new one."""
     found: list[list[Step]] = [[]]
     for step in steps:
         if step.begins_cycle:
@@ -89,34 +89,34 @@ def cycles(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def stops(n: Notification, attempts: Sequence[AttemptRecord], channel: str | None) -> tuple[Stop, ...]:
-    """Script, site, central, channel, inbox, and where on this way it stands now."""
-    central, way_out, inbox = _standings(n, attempts)
+    """Script, site, central, channel, inbox, and the state of each."""
+    central, on_channel, inbox = _states(n, attempts)
     p = n.provenance
     is_app = p.site.startswith(APP)
     reached = sum(target.status is TargetStatus.DELIVERED for target in n.targets)
-    told = f"{reached} of {len(n.targets)} reached" if n.targets else None
+    progress = f"{reached} of {len(n.targets)} reached" if n.targets else None
     tries = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}" if attempts else None
     return (
         Stop("application" if is_app else "script", p.script, StepState.DONE, at=n.site_enqueued_at),
         Stop("API" if is_app else "site", p.site.removeprefix(APP), StepState.DONE),
         Stop("central", None, central, _waiting(n, attempts) if central is StepState.HERE else None, n.created_at),
-        Stop("channel", channel, way_out, "held back" if n.held_by else tries, n.last_attempt_at),
-        Stop("inbox", n.list_name, inbox, "discarded" if n.status is Status.DISCARDED else told, n.delivered_at),
+        Stop("channel", channel, on_channel, "held" if n.held_by else tries, n.last_attempt_at),
+        Stop("inbox", n.list_name, inbox, "discarded" if n.status is Status.DISCARDED else progress, n.delivered_at),
     )
 
 
 _OF_THE_ADDRESSEE = frozenset({"rcpt", "data"})
-"""In these phases the channel works, and what fails is the message or whom it is for."""
+"""In these phases the channel works; the message or the addressee is at fault."""
 _OF_CENTRAL = frozenset({"resolve", "targets", "settings", "secrets", "bug", "orphaned"})
-"""In these it has not left central."""
+"""In these phases the notification has not left central."""
 
 
-def _standings(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[StepState, StepState, StepState]:
-    """Of central, the channel and the inbox."""
+def _states(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[StepState, StepState, StepState]:
+    """The states of central, the channel and the inbox."""
     if n.status is Status.DELIVERED:
         return StepState.DONE, StepState.DONE, StepState.DONE
-    is_partly_there = any(target.status is TargetStatus.DELIVERED for target in n.targets)
-    trouble = StepState.BAD if n.status.is_terminal else StepState.WAIT
+    is_partly_delivered = any(target.status is TargetStatus.DELIVERED for target in n.targets)
+    failed = StepState.BAD if n.status.is_terminal else StepState.WAIT
     if n.held_by is not None:
         return StepState.DONE, StepState.WAIT, StepState.AHEAD
     phase = next((a.phase for a in reversed(attempts) if a.outcome not in (None, "released")), None)
@@ -125,10 +125,10 @@ def _standings(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[Step
     if n.status is Status.PENDING:
         return StepState.HERE, StepState.AHEAD, StepState.AHEAD
     if phase is None or phase in _OF_CENTRAL:
-        return trouble, StepState.AHEAD, StepState.AHEAD
-    if is_partly_there or phase in _OF_THE_ADDRESSEE:
-        return StepState.DONE, StepState.DONE, trouble
-    return StepState.DONE, trouble, StepState.AHEAD
+        return failed, StepState.AHEAD, StepState.AHEAD
+    if is_partly_delivered or phase in _OF_THE_ADDRESSEE:
+        return StepState.DONE, StepState.DONE, failed
+    return StepState.DONE, failed, StepState.AHEAD
 
 
 def _waiting(n: Notification, attempts: Sequence[AttemptRecord]) -> str:
@@ -138,9 +138,9 @@ def _waiting(n: Notification, attempts: Sequence[AttemptRecord]) -> str:
 def _sent(n: Notification) -> Step:
     p = n.provenance
     facts = (("script", p.script), ("instance", p.instance), ("execution", p.execution_id))
-    note = "by the site's own clock" if n.site_enqueued_at else None
+    note = "by the site's clock" if n.site_enqueued_at else None
     if n.site_enqueued_text:
-        note = f"the site wrote {n.site_enqueued_text!r} as its time"
+        note = f"the site reported the time {n.site_enqueued_text!r}"
     return Step(
         tone=Tone.PLAIN,
         title=f"Sent at {p.site}",
@@ -151,28 +151,28 @@ def _sent(n: Notification) -> Step:
 
 
 def _attempt(number: int, attempt: AttemptRecord) -> Step:
-    word, tone = _OUTCOMES[attempt.outcome]
+    outcome, tone = _OUTCOMES[attempt.outcome]
     return Step(
         tone=tone,
-        title=f"Attempt {number}: {word}",
+        title=f"Attempt {number}: {outcome}",
         at=attempt.started_at,
         error=attempt.error,
-        # An error often quotes the reply; once is enough.
+        # An error often quotes the reply already.
         reply=attempt.reply if attempt.reply and attempt.reply not in (attempt.error or "") else None,
         facts=(("phase", attempt.phase),) if attempt.phase else (),
         duration_ms=attempt.duration_ms,
     )
 
 
-def _acts(entries: tuple[AuditEntry, ...]) -> list[Step]:
-    return [_act(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACTION]
+def _actions(entries: tuple[AuditEntry, ...]) -> list[Step]:
+    return [_action(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACTION]
 
 
-def _act(entry: AuditEntry) -> Step:
-    words = {AuditStatus.SUBMITTED: "Retried", AuditStatus.DISCARDED: "Discarded"}
+def _action(entry: AuditEntry) -> Step:
+    verbs = {AuditStatus.SUBMITTED: "Retried", AuditStatus.DISCARDED: "Discarded"}
     return Step(
         tone=Tone.PLAIN,
-        title=f"{words.get(entry.status, 'Changed')} by {entry.actor}",
+        title=f"{verbs.get(entry.status, 'Changed')} by {entry.actor}",
         at=entry.occurred_at,
         note=entry.request_summary,
         begins_cycle=entry.status is AuditStatus.SUBMITTED,
@@ -185,10 +185,10 @@ def _end(n: Notification) -> list[Step]:
         case Status.DELIVERED:
             return [Step(tone=Tone.GOOD, title="Delivered", at=n.delivered_at)]
         case Status.PARKED:
-            return [Step(tone=Tone.BAD, title="Parked: it waits for a person", at=n.terminal_at)]
+            return [Step(tone=Tone.BAD, title="Parked until an operator acts", at=n.terminal_at)]
         case Status.DISCARDED:
             return []
         case _ if n.held_by is not None:
-            return [Step(tone=Tone.NEXT, title=f"Held behind {n.held_by}; looked at again", at=n.due_at)]
+            return [Step(tone=Tone.NEXT, title=f"Held by {n.held_by}; next check", at=n.due_at)]
         case _:
             return [Step(tone=Tone.NEXT, title="Next attempt", at=n.due_at)]

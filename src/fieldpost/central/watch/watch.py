@@ -1,4 +1,4 @@
-"""All that people can see."""
+"""All queries, by noun."""
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -30,7 +30,7 @@ class WatchOptions:
     """[watch]"""
 
     stuck_after_s: float = 600.0
-    """Pending or retrying for longer than this counts as stuck; it is shown and never acted on."""
+    """A notification pending or retrying for longer than this is stuck; stuck ones are shown and not acted on."""
     delivered_window_s: float = 60.0
     """How far back `delivered_last_interval` counts."""
     site_late_after_s: float = 45.0
@@ -55,14 +55,14 @@ class WatchOptions:
 
     @property
     def freshness(self) -> Freshness:
-        """What sites are judged by."""
+        """The limits for late and offline sites."""
         return Freshness(
             late_after=timedelta(seconds=self.site_late_after_s),
             offline_after=timedelta(seconds=self.site_offline_after_s),
         )
 
     def thresholds(self, sweep_interval_s: float) -> Thresholds:
-        """What the KPIs are measured by, where the dispatcher sweeps so often."""
+        """The thresholds of the KPIs, for this interval of the dispatcher."""
         return Thresholds(
             timedelta(seconds=self.stuck_after_s),
             timedelta(seconds=SWEEPS_UNTIL_OVERDUE * sweep_interval_s),
@@ -72,6 +72,8 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
+    """The readers."""
+
     notifications: NotificationReader
     bulk_actions: BulkActionReader
     health: HealthReader
@@ -94,7 +96,7 @@ class Watch:
         metrics: Metrics | None = None,
         sweep_interval_s: float = 10.0,
     ) -> "Watch":
-        """`metrics` are those of this node's work; without any there is nothing to see of its dispatcher."""
+        """`metrics` are those of this node; without them its dispatcher is not checked."""
         options = options or WatchOptions()
         by = options.thresholds(sweep_interval_s)
         kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), SiteReader(store, clock, options.freshness)

@@ -20,7 +20,7 @@ def show() -> None:
         {},
         *(("key" if number else "encrypting key", key) for number, key in enumerate(found["keys"])),
         *((f"encrypted with {key}", f"{count} secrets") for key, count in found["counts"].items()),
-        *(("problem", problem) for problem in found["troubles"]),
+        *(("problem", problem) for problem in found["problems"]),
     )
 
 
@@ -32,8 +32,8 @@ def rotate() -> None:
         print_json(found)
     else:
         print(f"Encrypted {found['count']} secrets with key {found['key']}.")
-        print_fields([("problem", problem) for problem in found["troubles"]])
-    if found["troubles"]:
+        print_fields([("problem", problem) for problem in found["problems"]])
+    if found["problems"]:
         raise typer.Exit(1)
 
 

@@ -8,11 +8,11 @@ from fieldpost.link.http.view import View
 SECRETS = View(
     "SecretsView",
     SecretsState,
-    "keys=key_ids counts troubles",
+    "keys=key_ids counts problems",
     description="`keys` are the ids of this node's keys; the first one seals. `counts` is the number of secrets per "
-    "key, `troubles` lists unreadable secrets.",
+    "key, `problems` lists unreadable secrets.",
 )
-ROTATED = View("RotatedView", Rotated, "key=key_id count troubles")
+ROTATED = View("RotatedView", Rotated, "key=key_id count problems")
 
 
 @spec(SECRETS)

@@ -125,7 +125,7 @@ async def _intent(request: PageRequest, name: str, kind: IntentKind) -> Intent |
     """The intent in the URL, or the last one; NotFound for an intent of another site or page."""
     intent_id = request.http.query_params.get("intent")
     if not intent_id:
-        return await request.backend.watch.sites.newest_look(name, kind)
+        return await request.backend.watch.sites.newest_query(name, kind)
     intent = await request.backend.watch.cached_calls.intent(intent_id)
     if intent.site != name or intent.kind is not kind:
         raise NotFound("intent.unknown", "this site has no such request")

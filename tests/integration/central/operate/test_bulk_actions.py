@@ -51,7 +51,7 @@ async def turn(centre: Centre) -> bool:
     action_id = await centre.store.read(rows.next_due, now=centre.store.now())
     if action_id is None:
         return False
-    return await centre.store.write(bulk_step.turn, action_id, now=centre.store.now()) is not None
+    return await centre.store.write(bulk_step.step, action_id, now=centre.store.now()) is not None
 
 
 async def turns(centre: Centre, count: int) -> None:
@@ -183,7 +183,7 @@ async def test_any_node_goes_on_where_another_was_killed(
     assert (await act_of(mailing, act)).done == 2
 
     def killed(conn: Connection, **more: Any) -> None:
-        bulk_step.turn(conn, act.action_id, **more)
+        bulk_step.step(conn, act.action_id, **more)
         raise RuntimeError("killed before the commit")
 
     with pytest.raises(RuntimeError):
@@ -298,7 +298,7 @@ async def test_a_retry_in_stages_halts_when_the_same_error_returns(
     assert (halted.status, halted.done, halted.note) == (
         BulkStatus.HALTED,
         11,
-        "the same error came back: ops@example.org: 550 no such user",
+        "the same error occurred again: ops@example.org: 550 no such user",
     )
     assert [(await mailing.get(i)).status for i in ids].count(Status.PARKED) >= 19
 

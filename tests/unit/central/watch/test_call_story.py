@@ -53,18 +53,18 @@ def test_where_a_call_stands_is_told_for_every_status(status: CallStatus) -> Non
 
 
 def test_it_is_told_what_a_person_can_do_and_what_takes_too_long() -> None:
-    assert "after 1 retry, and it waits for a person" in standing(detail(call(CallStatus.PARKED, retry_count=1)))
+    assert "after 1 retry. Retry or discard the call" in standing(detail(call(CallStatus.PARKED, retry_count=1)))
     assert "after its first attempt" in standing(detail(call(CallStatus.PARKED)))
-    assert "longer than it should" in standing(detail(call(CallStatus.RETRYING), is_stuck=True))
-    assert "no longer knows" in standing(detail(call(CallStatus.PARKED, gone_at=NOW)))
+    assert "It is stuck" in standing(detail(call(CallStatus.RETRYING), is_stuck=True))
+    assert "no longer has" in standing(detail(call(CallStatus.PARKED, gone_at=NOW)))
 
 
 @pytest.mark.parametrize(
     ("state", "outcome", "words", "tone"),
     [
         (IntentState.DONE, IntentOutcome.APPLIED, "Retry: the site applied it", "good"),
-        (IntentState.DONE, IntentOutcome.NOT_PARKED, "Retry: it was not parked any more", "bad"),
-        (IntentState.DONE, IntentOutcome.OPERATION_FAILED, "Retry: the site could not do it", "bad"),
+        (IntentState.DONE, IntentOutcome.NOT_PARKED, "Retry: it was no longer parked", "bad"),
+        (IntentState.DONE, IntentOutcome.OPERATION_FAILED, "Retry: the site failed to apply it", "bad"),
         (IntentState.EXPIRED, IntentOutcome.SITE_UNREACHABLE, "Retry: expired", "bad"),
         (IntentState.CANCELLED, None, "Retry: cancelled", "plain"),
     ],
@@ -89,10 +89,10 @@ def test_the_story_has_what_was_asked_and_what_came_of_it_in_order(
     steps = story(detail(call(CallStatus.PARKED, gone_at=NOW), intent))
     assert [step.title for step in steps] == [
         "Issued by a script",
-        "Retry asked for",
+        "Retry requested",
         words,
-        "Parked, as the site last said",
-        "The site no longer knows it",
+        "Parked, as last reported by the site",
+        "The site no longer has it",
     ]
-    assert steps[0].note == "central heard of it 2 min later"
+    assert steps[0].note == "reported to central 2 min later"
     assert (steps[1].note, steps[2].tone.value, steps[3].error) == ("erp is back", tone, "503")

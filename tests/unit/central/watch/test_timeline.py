@@ -57,8 +57,8 @@ def test_attempts_and_what_operators_did_stand_in_the_order_of_time() -> None:
     delivered = replace(PENDING, status=Status.DELIVERED, due_at=None, cycle=2, delivered_at=T0 + timedelta(minutes=9))
     attempts = (attempt(1, "transient_failure"), attempt(2, "permanent_failure"), attempt(9, "delivered"))
     assert titles(delivered, attempts, (act(8, AuditStatus.SUBMITTED),))[2:] == [
-        "Attempt 1: failed for now",
-        "Attempt 2: failed for good",
+        "Attempt 1: failed, will be retried",
+        "Attempt 2: failed permanently",
         "Retried by maria",
         "Attempt 3: delivered",
         "Delivered",
@@ -68,12 +68,12 @@ def test_attempts_and_what_operators_did_stand_in_the_order_of_time() -> None:
 @pytest.mark.parametrize(
     ("n", "last"),
     [
-        (replace(PENDING, status=Status.PARKED, due_at=None, terminal_at=T0), "Parked: it waits for a person"),
+        (replace(PENDING, status=Status.PARKED, due_at=None, terminal_at=T0), "Parked until an operator acts"),
         (replace(PENDING, status=Status.DISCARDED, due_at=None, terminal_at=T0), "Discarded by maria"),
         (replace(PENDING, status=Status.RETRYING, next_attempt_at=T0), "Next attempt"),
         (
             replace(PENDING, held_by="channel:mail", held_reason="no connection"),
-            "Held behind channel:mail; looked at again",
+            "Held by channel:mail; next check",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_reply_that_the_error_quotes_is_told_once() -> None:
 
 def test_a_time_that_the_site_could_not_tell_is_quoted() -> None:
     n = replace(PENDING, site_enqueued_at=None, site_enqueued_text="yesterday")
-    assert timeline(n, (), ())[0].note == "the site wrote 'yesterday' as its time"
+    assert timeline(n, (), ())[0].note == "the site reported the time 'yesterday'"
 
 
 def test_each_retry_by_a_person_begins_a_cycle_and_says_why() -> None:
@@ -104,8 +104,8 @@ def test_each_retry_by_a_person_begins_a_cycle_and_says_why() -> None:
     again = replace(act(3, AuditStatus.SUBMITTED), request_summary="the relay is back", bulk_action_id=action_id)
     steps = timeline(replace(PENDING, cycle=2), (attempt(1, "permanent_failure"), attempt(4, None)), (again,))
     first, second = cycles(steps)
-    assert [step.title for step in first][-1] == "Attempt 1: failed for good"
-    assert [step.title for step in second] == ["Retried by maria", "Attempt 2: under way", "Next attempt"]
+    assert [step.title for step in first][-1] == "Attempt 1: failed permanently"
+    assert [step.title for step in second] == ["Retried by maria", "Attempt 2: in progress", "Next attempt"]
     assert (second[0].note, second[0].action_id) == ("the relay is back", action_id)
 
 

@@ -109,7 +109,7 @@ class PageRequest:
             "warning": None,
             "errors": form.errors,
             "given": form.given,
-            "store_trouble": None if self.visitor is None else self.backend.watch.health.store_trouble,
+            "store_failure": None if self.visitor is None else self.backend.watch.health.store_failure,
         }
         return self.renderer.page(template, form.status, **shared | values)
 
