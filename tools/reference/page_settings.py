@@ -6,7 +6,7 @@ from typing import Any
 
 from markdown import code, page, table, value
 
-from fieldpost.run.effective_settings import field_words, variable
+from fieldpost.run.effective_settings import field_descriptions, variable
 from fieldpost.run.settings import DEFAULT_FILE, CentralSettings
 from fieldpost.site.config.definitions import SECTIONS, defined_keys
 from fieldpost.site.config.folder import OPTIONS as SITE_OPTIONS
@@ -59,7 +59,7 @@ def _site_section(name: str, kind: type[Any]) -> str:
 
 def _definition(kind: type[Any], section: str) -> str:
     """A section that may occur several times, each under its own name."""
-    words = {name: text for base in kind.__mro__[-2::-1] for name, text in field_words(base).items()}
+    words = {name: text for base in kind.__mro__[-2::-1] for name, text in field_descriptions(base).items()}
     given = {one.name: one for one in fields(kind)}
     rows = [(code(name), _defined_default(given[name]), words[name]) for name in defined_keys(kind)]
     first = (kind.__doc__ or "").rstrip(".")
@@ -75,7 +75,7 @@ def _defined_default(one: Field[Any]) -> str:
 
 
 def _rows(section: str, kind: type[Any]) -> list[tuple[str, str, str, str]]:
-    words = field_words(kind)
+    words = field_descriptions(kind)
     return [
         (
             code(one.name),

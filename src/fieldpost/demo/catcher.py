@@ -1,4 +1,4 @@
-"""The demo's mail catcher: one mailbox takes everything, one is busy twice for each mail, one is not there any more."""
+"""The demo's mail catcher: one mailbox accepts everything, one defers each mail twice, one does not exist."""
 
 import os
 from collections.abc import AsyncIterator
@@ -16,19 +16,19 @@ ARRIVALS_MAX = 10_000
 
 
 class Catcher:
-    """Takes mails in, keeps them, and knows when each notification arrived."""
+    """Receives and stores mails, and knows when each notification arrived."""
 
     def __init__(self, store: MailStore) -> None:
         self.store = store
         self._arrivals: dict[str, datetime] = {}
 
     def arrived_at(self, notification_id: str) -> datetime | None:
-        """When its mail came in, if that was in this run."""
+        """The time of arrival of its mail, if that was in this run."""
         return self._arrivals.get(notification_id)
 
     @asynccontextmanager
     async def listening(self, port: int, *, may_move: bool) -> AsyncIterator[int]:
-        """The value is the port. Raises ConfigError when it is taken, unless another will do."""
+        """Listen; yields the port. Raises ConfigError if the port is in use, unless `may_move`."""
         server = _misbehaving(MailServer(port=port, on_mail=self._take))
         try:
             await server.start()
@@ -53,7 +53,7 @@ class Catcher:
 
 @asynccontextmanager
 async def inbox_listening(inbox: Inbox, port: int, *, may_move: bool) -> AsyncIterator[str]:
-    """The value is the inbox's URL. Raises ConfigError when the port is taken, unless another will do."""
+    """Serve the inbox; yields its URL. Raises ConfigError if the port is in use, unless `may_move`."""
     try:
         serving = inbox.listening(port=port)
         url = await serving.__aenter__()
@@ -76,6 +76,6 @@ def _misbehaving(server: MailServer) -> MailServer:
 
 
 def _taken(port: int, error: OSError) -> ConfigError:
-    # The event loop words it in its own way; the plain reason is in the number.
+    # The event loop rewrites the message; take the plain reason from the number.
     reason = os.strerror(error.errno) if error.errno else str(error)
-    return ConfigError("demo.port", f"cannot listen on port {port}: {reason}", hint="choose another")
+    return ConfigError("demo.port", f"cannot listen on port {port}: {reason}", hint="choose another port")

@@ -1,4 +1,4 @@
-"""What `fieldpost demo --check` wants to see, and asks from outside: of the inbox and of the API, by HTTP."""
+"""The checks of `fieldpost demo --check`, made from outside: over HTTP on the inbox and the API."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,14 +24,14 @@ class Finding:
         return f"  {'ok  ' if self.is_so else 'NOT '} {self.text}"
 
 
-async def look(api: CentralApi, inbox_url: str, sent: Iterable[SentByScript]) -> list[Finding]:
-    """One finding per promise. Raises FieldpostError when somebody does not answer."""
+async def findings(api: CentralApi, inbox_url: str, sent: Iterable[SentByScript]) -> list[Finding]:
+    """One finding per check. Raises FieldpostError if inbox or central does not answer."""
     mails = await _mails(inbox_url)
-    told = list(sent)
+    reports = list(sent)
     return [
-        _arrived([one for one in told if one.list_name == HEALTHY], mails),
-        await _retried(api, [one for one in told if one.list_name == FLAKY and one.notification_id in mails]),
-        await _parked(api, [one for one in told if one.list_name == GONE]),
+        _arrived([one for one in reports if one.list_name == HEALTHY], mails),
+        await _retried(api, [one for one in reports if one.list_name == FLAKY and one.notification_id in mails]),
+        await _parked(api, [one for one in reports if one.list_name == GONE]),
     ]
 
 
@@ -39,10 +39,10 @@ def _arrived(sent: list[SentByScript], mails: dict[str, str]) -> Finding:
     here = [one for one in sent if one.notification_id in mails]
     missing = [role.name for role in SITES if not any(one.site == role.name for one in here)]
     if missing:
-        return Finding(False, f"what was sent at {' and '.join(missing)} is in the inbox ({len(sent)} sent in all)")
+        return Finding(False, f"notifications from {' and '.join(missing)} are in the inbox ({len(sent)} sent)")
     slowest = max(_seconds(one.sent_at, mails[one.notification_id]) for one in here)
     sites = " and ".join(role.name for role in SITES)
-    return Finding(True, f"{len(here)} notifications sent at {sites} are in the inbox, within {slowest:.1f} s")
+    return Finding(True, f"{len(here)} notifications from {sites} are in the inbox, within {slowest:.1f} s")
 
 
 async def _retried(api: CentralApi, in_inbox: list[SentByScript]) -> Finding:
@@ -53,7 +53,7 @@ async def _retried(api: CentralApi, in_inbox: list[SentByScript]) -> Finding:
             return Finding(
                 True, f"“{one.subject}” was refused {REFUSALS} times ({found['attempts'][0]['error']}), then delivered"
             )
-    return Finding(False, "one was refused, retried and delivered")
+    return Finding(False, "a notification was refused, retried and delivered")
 
 
 async def _parked(api: CentralApi, sent: list[SentByScript]) -> Finding:
@@ -62,11 +62,11 @@ async def _parked(api: CentralApi, sent: list[SentByScript]) -> Finding:
             found = await api.get("notifications", one.notification_id)
             if found["status"] == "parked":
                 return Finding(True, f"“{one.subject}” is parked: {found['last_error']}")
-    return Finding(False, "one is parked")
+    return Finding(False, "a notification is parked")
 
 
 async def _mails(inbox_url: str) -> dict[str, str]:
-    """Each notification's id with the time its mail came in."""
+    """The time of arrival of each notification's mail, by id."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), trust_env=False) as session,

@@ -1,7 +1,7 @@
-"""One process of the demo: `python -m fieldpost.demo.child`. Its part comes as the first line of standard input.
+"""One process of the demo: `python -m fieldpost.demo.child`. The first line of stdin says which part it plays.
 
-Standard input stays open for as long as the demo lives. When it ends, however the demo did (kill -9 included), the
-process stops itself: in order by SIGTERM, and by force if that takes too long. No process of the demo outlives it.
+Stdin stays open while the demo runs. When it closes, even by kill -9 of the demo, the process stops itself: in order by
+SIGTERM, and by force if that takes too long. No process outlives the demo.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ AGENT_INTERVAL_S = 2.0
 
 
 def main() -> None:
-    """Play the part until SIGTERM; 0 when it ended in order."""
+    """Play the part until SIGTERM."""
     part = msgspec.json.decode(sys.stdin.buffer.readline(), type=DemoPart)
     threading.Thread(target=_end_with_the_demo, name="tether", daemon=True).start()
     try:
@@ -70,27 +70,27 @@ async def _central(part: CentralPart) -> None:
     from fieldpost.run.central import Started, run_central
     from fieldpost.run.settings import CentralOptions, CentralSettings
 
-    # The demo shows a login that can be typed at once, so it chooses the password itself.
+    # The demo prints a login that works immediately, so it chooses the password.
     password = readable_password(secrets.token_bytes(SYLLABLES))
 
-    def started(told: Started) -> None:
-        if (account := told.first_account) is not None:
+    def announce(started: Started) -> None:
+        if (account := started.first_account) is not None:
             keep_secret(Path(part.login_file), json.dumps({"name": account.name, "password": password}) + "\n")
-        _report(Serves(told.url, str(told.token_file)))
+        _report(Serves(started.url, str(started.token_file)))
 
     options = CentralOptions(folder=part.folder, store=part.store, port=part.port)
     settings = CentralSettings(central=options, dispatch=DispatchOptions(grace_s=5.0))
     try:
-        await run_central(settings, started, first_password=password)
+        await run_central(settings, announce, first_password=password)
     except ConfigError as error:
         if error.code != "central.listen" or not part.may_move:
             raise
         moved = replace(settings, central=replace(options, port=0))
-        await run_central(moved, started, first_password=password)
+        await run_central(moved, announce, first_password=password)
 
 
 async def _script(part: ScriptPart, clock: Clock) -> None:
-    """What scripts at a site do, except that they have more to say than most."""
+    """Send notifications like a script at a site, only more often."""
     from fieldpost import Site
     from fieldpost.run.signals import stop_on_signals
 
@@ -113,7 +113,7 @@ async def _script(part: ScriptPart, clock: Clock) -> None:
 
 
 def keep_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, as a whole or not at all."""
+    """Replace a file atomically; only its owner can read it."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -127,7 +127,7 @@ def _report(report: Report) -> None:
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where there is one, as `fieldpost central` does."""
+    """Run on uvloop where it is installed, as `fieldpost central` does."""
     try:
         import uvloop
     except ImportError:

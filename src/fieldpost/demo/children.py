@@ -1,5 +1,7 @@
-"""The demo's processes as the demo sees them: started in sessions of their own, so that Ctrl-C reaches only the demo,
-which then stops them in order; begun again when they die unasked, with the end of their log shown.
+"""Child processes of the demo.
+
+They run in their own sessions, so that Ctrl-C reaches only the demo, which stops them in order. A process that dies is
+restarted, and the end of its log is printed.
 """
 
 import asyncio
@@ -25,7 +27,7 @@ REPORT_BYTES_MAX = 1024 * 1024
 
 
 class DemoFailed(Exception):
-    """The demo cannot go on; the text says why."""
+    """The demo cannot continue; the text is the reason."""
 
 
 class Child:
@@ -43,8 +45,8 @@ class Child:
         on_death: Callable[[str], None] | None,
     ) -> None:
         """
-        `lock_handle` is kept open by the process, so that the demo's lock lasts as long as the last of them. `on_death`
-        is told of a death before the process is begun again; without it a death ends the demo.
+        The process inherits `lock_handle`, so that the demo's lock is held until the last process ends. `on_death` is
+        called before a dead process is restarted; without it, a death ends the demo.
         """
         self.name = name
         self.part = part
@@ -58,7 +60,7 @@ class Child:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep it running until `stop`. Raises DemoFailed when it cannot run, or dies again and again."""
+        """Keep the process running until `stop`. Raises DemoFailed if it cannot run or dies repeatedly."""
         while not self._stopping.is_set():
             process = await self._start()
             if self._stopping.is_set():
@@ -69,11 +71,11 @@ class Child:
                 return
             if failure is not None:
                 raise DemoFailed(f"{self.name} cannot run: {failure}")
-            self._mourn(code)
+            self._handle_death(code)
             await self._clock.sleep(RESTART_S)
 
     async def stop(self, grace_s: float) -> None:
-        """Ask it to end, and make it end when it has not within the grace time."""
+        """Terminate the process, and kill it after the grace time."""
         self._stopping.set()
         process = self._process
         if process is None:
@@ -88,14 +90,14 @@ class Child:
             await process.wait()
 
     def kill(self) -> None:
-        """End it at once, and whatever it has started."""
+        """Kill the process and its children."""
         self._stopping.set()
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def log_tail(self) -> str:
-        """The last lines of its log."""
+        """The last lines of the log."""
         with suppress(OSError), self.log_file.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()
@@ -106,8 +108,8 @@ class Child:
         kind = type(self.part).__struct_config__.tag
         with self.log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                # -P: a folder named fieldpost where the demo was started must not be taken for the package. The two
-                # words behind are for people who look at a list of processes.
+                # -P: a folder named fieldpost in the working directory must not shadow the package. The last two
+                # arguments only label the process in a process list.
                 *(sys.executable, "-P", "-m", "fieldpost.demo.child", str(kind), self.name),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -118,12 +120,12 @@ class Child:
             )
         self._process = process
         assert process.stdin is not None
-        # Left open: the end of it tells the process that the demo is gone.
+        # Stays open: when it closes, the process knows that the demo has ended.
         process.stdin.write(msgspec.json.encode(self.part) + b"\n")
         return process
 
     async def _listen(self, process: asyncio.subprocess.Process) -> str | None:
-        """Pass its reports on until it ends; why it gave up, if it said so."""
+        """Forward the reports until the process ends; returns the reason if it reported a failure."""
         assert process.stdout is not None
         async for line in process.stdout:
             report = msgspec.json.decode(line, type=Report)
@@ -132,8 +134,8 @@ class Child:
             self._on_report(report)
         return None
 
-    def _mourn(self, code: int) -> None:
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+    def _handle_death(self, code: int) -> None:
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         tail = self.log_tail()
         story = f"{self.name} {how}." + (f" The end of {self.log_file}:\n{tail}" if tail and code >= 0 else "")
         if self._on_death is None:
@@ -141,7 +143,7 @@ class Child:
         now = self._clock.monotonic()
         self._deaths.append(now)
         if len(self._deaths) == DEATHS_MAX and now - self._deaths[0] < DEATHS_WITHIN_S:
-            raise DemoFailed(f"{story}\nThat was the {DEATHS_MAX}rd time within {DEATHS_WITHIN_S:.0f} s.")
+            raise DemoFailed(f"{story}\nIt died {DEATHS_MAX} times within {DEATHS_WITHIN_S:.0f} s.")
         self._on_death(story)
 
 

@@ -1,8 +1,8 @@
 """`fieldpost demo`: central, two sites, their scripts and a mail catcher in one terminal.
 
-Central, each site's agent and each site's script are processes of their own (`child.py`); the mail catcher and its
-inbox live in this one. They start from the receiving end and stop from the sending end, so that nothing is left under
-way: scripts, agents, central, catcher.
+Central, each site's agent and each site's script run as separate processes (`child.py`); the mail catcher and its
+inbox run in this one. The receiving end starts first and stops last, so that nothing stays in transit: scripts, agents,
+central and catcher stop in this order.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from fieldpost.demo.mail_store import MailStore
 from fieldpost.demo.old_data import offer_removal
 from fieldpost.demo.processes import Processes
 from fieldpost.demo.protocol import SentByScript
-from fieldpost.demo.setup import furnish
+from fieldpost.demo.setup import set_up
 from fieldpost.demo.terminal import Terminal
 
 CONSOLE_PORT = 8025
@@ -36,26 +36,26 @@ SMTP_PORT = 2525
 
 PAUSE_S = 6.0
 CHECK_PAUSE_S = 1.0
-LOOK_S = 0.5
+POLL_S = 0.5
 CHECK_S = 33.0
-"""How long --check waits. Stopping takes at most 11 s, so that it ends within 45 s in any case."""
+"""Time limit of --check. Stopping takes at most 11 s, so that the command ends within 45 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
     folder: Path | None = None
-    """None: ./fieldpost-demo; for a check a temporary one."""
+    """None: ./fieldpost-demo, or a temporary folder for a check."""
     store: str = ""
-    """The central store's URL; empty for a SQLite file in the folder."""
+    """URL of the central store; empty for a SQLite file in the folder."""
     port: int | None = None
-    """A port that is given must be free; None takes the usual one, or any that is free."""
+    """A given port must be free; None takes the usual port or any free one."""
     inbox_port: int | None = None
     smtp_port: int | None = None
     is_check: bool = False
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run until Ctrl-C, or until the check is done; the exit code."""
+    """Run until Ctrl-C, or until the check is done; returns the exit code."""
     if not options.store and not (options.is_check and options.folder is None):
         offer_removal(_folder_of(options))
     return asyncio.run(_run(options))
@@ -90,7 +90,7 @@ class Demo:
         self._findings: list[check.Finding] = []
 
     async def run(self) -> int:
-        """The exit code: 0 when it was stopped, or the check has seen all it wants."""
+        """Run; the exit code is 0 after a stop or a successful check."""
         self._stop_on_signals()
         began = self._clock.monotonic()
         playing = asyncio.create_task(self._play())
@@ -103,7 +103,7 @@ class Demo:
         await asyncio.wait({playing})
         failure = None if playing.cancelled() else playing.exception()
         if failure is not None:
-            self._terminal.say(f"The demo cannot go on: {_reason(failure)}", "red")
+            self._terminal.say(f"The demo failed: {_reason(failure)}", "red")
             if self._folder.is_dir():
                 self._terminal.say(f"Data and logs are in {self._folder}.")
             return 1
@@ -136,10 +136,10 @@ class Demo:
                 inbox_listening(inbox, inbox_port, may_move=options.inbox_port is None)
             )
             api = CentralApi(central.url, _api_token(Path(central.token_file)))
-            self._terminal.say("Setting up the channel, the lists and the sites …")
-            await furnish(api, central.url, folder, smtp_port)
+            self._terminal.say("Setting up channel, lists and sites …")
+            await set_up(api, central.url, folder, smtp_port)
             if options.is_check:
-                self._terminal.say("Letting the sites send …")
+                self._terminal.say("Sending from the sites …")
             self._welcome(central.url, inbox_url, smtp_port)
             follower = Follower(api, central.url, self._terminal, catcher.arrived_at)
             await follower.begin()
@@ -153,25 +153,25 @@ class Demo:
             await self._watch(follower, api, inbox_url)
 
     async def _watch(self, follower: Follower, api: CentralApi, inbox_url: str) -> None:
-        """Tell what happens; for ever, or until the check has seen all it wants."""
+        """Print events, forever or until the check has succeeded."""
         while True:
-            # Central may be away for a moment: somebody has killed it to see what happens.
+            # Central may be restarting: users are invited to kill it.
             with suppress(Unavailable):
-                await follower.look()
+                await follower.poll()
                 if self._options.is_check:
-                    self._findings = await check.look(api, inbox_url, self._sent)
+                    self._findings = await check.findings(api, inbox_url, self._sent)
                     if all(finding.is_so for finding in self._findings):
                         return
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_S)
 
     def _verdict(self, seconds: float) -> int:
         is_good = bool(self._findings) and all(finding.is_so for finding in self._findings)
-        how = "All seen" if is_good else "Stopped before all was seen," if self._stopping.is_set() else "Not all seen"
+        how = "Check passed" if is_good else "Check interrupted" if self._stopping.is_set() else "Check failed"
         self._terminal.say(f"\n{how} after {seconds:.1f} s:", "green" if is_good else "red")
         for finding in self._findings:
             self._terminal.say(str(finding))
         if not is_good:
-            self._terminal.tell_kept()
+            self._terminal.print_kept()
             self._terminal.say(f"Data and logs are in {self._folder}.")
         return 0 if is_good else 1
 
@@ -184,26 +184,26 @@ class Demo:
             ("the mail catcher", self._wish(self._options.smtp_port, SMTP_PORT), smtp_port),
         ):
             if wished not in (0, got):
-                self._terminal.say(f"Port {wished} is taken, so {what} is at port {got}.", "yellow")
+                self._terminal.say(f"Port {wished} is in use; {what} uses port {got}.", "yellow")
         login = self._processes.login() if self._processes else None
         self._terminal.say(welcome.text(console_url, inbox_url, self._folder, login))
 
     def _wish(self, given: int | None, usual: int) -> int:
-        """A check takes any port, so that it runs beside a demo and beside other checks."""
+        """A check takes any free port, so that it can run beside a demo and other checks."""
         return given if given is not None else 0 if self._options.is_check else usual
 
     def _make_folder(self) -> None:
         try:
             (self._folder / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError("demo.folder", f"{self._folder} cannot be made: {error.strerror or error}") from None
+            raise ConfigError("demo.folder", f"cannot create {self._folder}: {error.strerror or error}") from None
 
     def _unwind(self) -> None:
         self._is_unwinding = True
         self._terminal.say("Stopping: scripts, agents, central, mail catcher …")
 
     def _stop_on_signals(self) -> None:
-        """Ctrl-C stops in order; once more, at once."""
+        """The first Ctrl-C stops in order, the second one immediately."""
 
         def stop() -> None:
             if self._stopping.is_set() and self._processes is not None:
@@ -220,13 +220,13 @@ def _api_token(file: Path) -> str:
     except (OSError, UnicodeDecodeError):
         raise ConfigError(
             "demo.no_token",
-            f"the store has accounts already, but no API token of theirs is in {file}",
-            hint="give --folder the folder of the demo that made them, or --store an empty database",
+            f"the store already has accounts, but their API token is not in {file}",
+            hint="give --folder the folder of the demo that created them, or --store an empty database",
         ) from None
 
 
 def _reason(error: BaseException) -> str:
-    """What a person can use of it: groups come from the task group that watches the processes."""
+    """The message of the first error in a group; other exceptions than expected ones are raised."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if not isinstance(error, DemoFailed | FieldpostError | OSError):

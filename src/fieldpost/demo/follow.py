@@ -1,7 +1,7 @@
-"""What became of each notification, told line by line: sent at a site, retried, delivered, parked.
+"""Prints the events of each notification: sent at a site, retried, delivered, parked.
 
-Scripts report what they sent; the rest is asked of central's API. A notification that somebody else sent, by
-`fieldpost send` say, is found there and told like the others.
+Scripts report their own notifications; all other events come from central's API, including notifications that the user
+sent with `fieldpost send`.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ KNOWN_MAX = 5_000
 class _Known:
     sent_at: datetime
     version: int | None = None
-    """As central's record was when it was last told; None before central had it."""
+    """Version of central's record at the last printed event; None before it reached central."""
 
 
 class Follower:
-    """Remembers what it told, and tells what is new."""
+    """Remembers printed events and prints new ones."""
 
     def __init__(
         self, api: CentralApi, console_url: str, terminal: Terminal, arrived_at: Callable[[str], datetime | None]
@@ -38,22 +38,22 @@ class Follower:
         self._known: dict[str, _Known] = {}
 
     async def begin(self) -> None:
-        """Take what is there as known: it was told by an earlier run. Says how much that is."""
+        """Skip the notifications of earlier runs, and print how many there are."""
         found = (await self._api.get("notifications", limit=PAGE))["notifications"]
         for one in found:
             self._remember(one["notification_id"], _moment(one["created_at"]), one["version"])
         if found:
             parked = sum(one["status"] == "parked" for one in found)
             many = f"{len(found)}{' or more' if len(found) == PAGE else ''}"
-            self._terminal.say(f"Going on with {many} notifications of earlier runs; {parked} are parked.")
+            self._terminal.say(f"Continuing with {many} notifications of earlier runs; {parked} are parked.")
 
     def sent(self, sent: SentByScript) -> None:
-        """A script has sent."""
+        """A script has sent a notification."""
         if sent.notification_id not in self._known:
-            self._tell_sent(sent.notification_id, _moment(sent.sent_at), sent.site, sent.subject, sent.list_name)
+            self._print_sent(sent.notification_id, _moment(sent.sent_at), sent.site, sent.subject, sent.list_name)
 
-    async def look(self) -> None:
-        """Tell what has changed at central since the last look. Raises FieldpostError."""
+    async def poll(self) -> None:
+        """Print the changes at central since the last poll. Raises FieldpostError."""
         page = await self._api.get("notifications", limit=PAGE)
         events = []
         for one in reversed(page["notifications"]):
@@ -61,7 +61,7 @@ class Follower:
             if notification_id not in self._known:
                 whole = await self._api.get("notifications", notification_id)
                 sent_at = _moment(whole["site_enqueued_at"] or whole["created_at"])
-                self._tell_sent(notification_id, sent_at, one["source_site"], one["subject"], one["list_name"])
+                self._print_sent(notification_id, sent_at, one["source_site"], one["subject"], one["list_name"])
             known = self._known[notification_id]
             if known.version != one["version"]:
                 known.version = one["version"]
@@ -70,7 +70,7 @@ class Follower:
             self._terminal.event(at, site, word, text)
 
     def _event(self, one: JsonObject, known: _Known, as_of: datetime) -> tuple[datetime, str, str, str] | None:
-        """When, at which site, what happened; None when it is nothing to tell."""
+        """Time, site, kind and text of the event; None if there is nothing to print."""
         site, what, reason = one["source_site"], f"{one['subject']} → {one['list_name']}", one["last_error"]
         at = _moment(one["last_attempt_at"] or one["created_at"])
         match one["status"]:
@@ -92,7 +92,7 @@ class Follower:
             case _:
                 return None
 
-    def _tell_sent(self, notification_id: str, at: datetime, site: str, subject: str, list_name: str) -> None:
+    def _print_sent(self, notification_id: str, at: datetime, site: str, subject: str, list_name: str) -> None:
         self._remember(notification_id, at, None)
         self._terminal.event(at, site, "sent", f"{subject} → {list_name}")
 

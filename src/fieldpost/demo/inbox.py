@@ -1,7 +1,7 @@
-"""The mail catcher's web inbox: what arrived, newest first, and each mail as it came.
+"""The mail catcher's web inbox: received mails, newest first.
 
-Pages are plain HTML; a small script asks for the list every two seconds and swaps it when it has changed. Everything a
-mail says is shown as text, never as markup.
+Pages are plain HTML; a small script polls the list every two seconds and replaces it after a change. Mails are shown
+as text, never as markup.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class Inbox:
     """The web application over a mailbox.
 
     `console_url` is where the console's pages begin: a mail's id leads to `{console_url}/notifications/{id}`.
-    `smtp_address` (`127.0.0.1:1025`) is told to whoever looks into an empty inbox.
+    `smtp_address` (`127.0.0.1:1025`) is shown in an empty inbox.
     """
 
     def __init__(self, mailbox: Mailbox, console_url: str | None = None, smtp_address: str | None = None) -> None:
@@ -79,7 +79,7 @@ class Inbox:
 
     @asynccontextmanager
     async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Serve it; the value is its URL. Raises OSError when the port is taken."""
+        """Serve the inbox; yields its URL. Raises OSError if the port is in use."""
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -123,7 +123,7 @@ class Inbox:
         mails = self._mailbox.mails
         position = next((n for n, mail in enumerate(mails) if mail.number == number), None)
         if position is None:
-            return self._refusal(404, f"There is no mail {number}. The inbox keeps only the newest ones.")
+            return self._refusal(404, f"Mail {number} does not exist. The inbox keeps only the newest mails.")
         mail = mails[position]
         return self._page(
             request,
@@ -151,7 +151,7 @@ class Inbox:
         body = self._pages.get_template(name).render(values).encode("utf-8", "replace")
         etag = hashlib.sha256(body).hexdigest()
         if any(known.value == etag for known in request.if_none_match or ()):
-            # The script asks every two seconds; mostly nothing has changed, and nothing is sent.
+            # The script polls every two seconds; mostly nothing has changed.
             response = web.Response(status=304)
         else:
             response = web.Response(body=body, content_type="text/html", charset="utf-8")
@@ -164,7 +164,7 @@ class Inbox:
 
 
 def _query(request: web.Request) -> tuple[str, int | None]:
-    """The address to filter by and the number before which to begin. Raises ValueError."""
+    """The address filter, and the mail number below which the page starts. Raises ValueError."""
     address = request.query.get("address", "").strip()
     if len(address) > _ADDRESS_CHARACTERS_MAX:
         raise ValueError(f"address: at most {_ADDRESS_CHARACTERS_MAX} characters")
@@ -184,11 +184,11 @@ def _row(mail: ReceivedMail, address: str = "") -> InboxRow:
         number=mail.number,
         received_at=mail.received_at,
         sender=mail.header("From") or mail.sender,
-        # The page has room for one: whom the reader asked for, if it is one of them.
+        # The page shows the first one: the address of the filter, if it is a recipient.
         recipients=tuple(sorted(mail.recipients, key=lambda recipient: address.casefold() not in recipient.casefold())),
         subject=mail.subject,
         message_id=mail.message_id,
-        # Only what is an id becomes a link to the console: anybody may write this header.
+        # Only valid ids become links to the console: any sender can write this header.
         fieldpost_id=fieldpost_id if fieldpost_id and ids.is_id(fieldpost_id) else None,
     )
 

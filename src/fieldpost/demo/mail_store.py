@@ -1,8 +1,8 @@
-"""The mail catcher's memory: each accepted mail as one JSON line in a file, so that mails survive a restart.
+"""Storage of the mail catcher: each accepted mail is one JSON line in a file, so that mails survive a restart.
 
-The line is in the file before the sender hears 250 (`MailServer(on_mail=store.add)`). There is no fsync: a power cut
-may cost the demo its last mails, a killed process does not. The file is cut back to the newest mails at start, and
-whenever it has grown to twice that many.
+The line is written before the sender gets its 250 (`MailServer(on_mail=store.add)`). There is no fsync: a power cut may
+lose the last mails, a killed process does not. The file is trimmed to the newest mails at start, and whenever it holds
+twice that many.
 """
 
 import errno
@@ -23,15 +23,15 @@ class MailStore:
     """The newest mails, in memory and in a file."""
 
     def __init__(self, path: Path, mails_max: int = 5_000) -> None:
-        """Open the file, made if it is not there, and read what it holds. Raises OSError."""
+        """Open the file, creating it if missing, and read it. Raises OSError."""
         self._path = path
         self._mails: deque[ReceivedMail] = deque(maxlen=mails_max)
         self._lines = 0
         self.unreadable_lines = 0
-        """Lines found at start that say no mail: the last one of a process that was killed while it wrote, say."""
+        """Invalid lines found at start, such as the last line of a process that was killed while writing."""
         self._read()
         self._last_number = self._mails[-1].number if self._mails else 0
-        self._file = self._write_anew() if self._lines > len(self._mails) else self._open()
+        self._file = self._rewrite() if self._lines > len(self._mails) else self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -41,11 +41,11 @@ class MailStore:
 
     @property
     def mails(self) -> Sequence[ReceivedMail]:
-        """The oldest first; numbered through, over restarts."""
+        """Oldest first; numbers continue after a restart."""
         return list(self._mails)
 
     def add(self, mail: ReceivedMail) -> None:
-        """Keep this mail. Raises OSError when it cannot be written; then it is not kept."""
+        """Store this mail. Raises OSError if it cannot be written; then it is not stored."""
         kept = replace(mail, number=self._last_number + 1)
         self._append(_to_line(kept))
         self._last_number = kept.number
@@ -53,7 +53,7 @@ class MailStore:
         self._lines += 1
         if self._lines >= 2 * (self._mails.maxlen or 1):
             self._file.close()
-            self._file = self._write_anew()
+            self._file = self._rewrite()
 
     def _read(self) -> None:
         if not self._path.exists():
@@ -72,14 +72,14 @@ class MailStore:
             if self._file.write(line) != len(line):
                 raise OSError(errno.ENOSPC, "only a part of the mail could be written")
         except OSError:
-            # Half a line would spoil the next one, too.
+            # An incomplete line would corrupt the next one, too.
             self._file.truncate(size)
             raise
 
     def _open(self) -> FileIO:
         return self._path.open("ab", buffering=0)
 
-    def _write_anew(self) -> FileIO:
+    def _rewrite(self) -> FileIO:
         new = self._path.with_suffix(".new")
         with new.open("wb") as file:
             file.writelines(map(_to_line, self._mails))

@@ -1,4 +1,4 @@
-"""Who plays in the demo: its sites, its lists with their mailboxes, and what the scripts of a site have to say."""
+"""The demo's scenario: sites, lists with their mailboxes, and the notifications of the sites' scripts."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ MAILBOXES = {
     FLAKY: "lee@demo.example",
     GONE: "kim@demo.example",
 }
-"""Each list's one target."""
+"""The only target of each list."""
 
 REFUSALS = 2
-"""So often the flaky mailbox answers 451 to each mail before it takes it."""
+"""How often the flaky mailbox defers each mail before it accepts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a script sends, and about which machine."""
+    """A notification that a script sends."""
 
     list_name: str
     instance: str
@@ -40,7 +40,7 @@ class SiteRole:
     lines: tuple[Words, ...]
 
     def spoken(self) -> Iterator[Words]:
-        """Without end, in their order."""
+        """All lines in order, repeated forever."""
         return itertools.cycle(self.lines)
 
 

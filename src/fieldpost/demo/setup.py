@@ -1,4 +1,4 @@
-"""Setting the stage: channel, lists and sites, by central's API. What is there already stays; every start does it."""
+"""Creates the demo's channel, lists and sites through central's API, at every start; existing ones are kept."""
 
 import os
 from pathlib import Path
@@ -12,15 +12,15 @@ from fieldpost.site.config.folder import SETTINGS_FILE, TOKEN_FILE, read_folder
 from fieldpost.site.site import Site
 
 
-async def furnish(api: CentralApi, central_url: str, folder: Path, smtp_port: int) -> None:
-    """Let central have what the demo needs, and each site its folder. Raises FieldpostError."""
+async def set_up(api: CentralApi, central_url: str, folder: Path, smtp_port: int) -> None:
+    """Create missing channel, lists and sites at central, and the folder of each site. Raises FieldpostError."""
     try:
         sites = {site["name"] for site in (await api.get("sites"))["sites"]}
     except Denied as error:
         raise ConfigError(
             "demo.other_store",
-            f"central does not know the API token in {folder}: the store belongs to another folder",
-            hint="give --folder that one, or --store an empty database",
+            f"central rejects the API token in {folder}: the store belongs to another folder",
+            hint="give --folder that folder, or --store an empty database",
         ) from error
     await _channel(api, smtp_port)
     await _lists(api)
@@ -56,13 +56,13 @@ async def _lists(api: CentralApi) -> None:
 
 
 def _site(folder: Path, name: str, central_url: str, token: str | None) -> None:
-    """Make the site's folder, or bring it up to date: central may be at another port today, or on another store."""
+    """Create or update the site's folder: central may have another port or another store than last time."""
     if not (folder / SETTINGS_FILE).exists():
         if token is None:
             raise ConfigError(
                 "demo.lost_token",
                 f"central knows the site {name}, but its token is not in {folder}",
-                hint="begin anew with another --folder, and an empty database if you gave --store",
+                hint="start again with another --folder, and an empty database if you gave --store",
             )
         (folder / TOKEN_FILE).unlink(missing_ok=True)
         Site.create(folder, name, central_url, token).close()

@@ -1,4 +1,4 @@
-"""The demo's voice: what it does, what happened, in lines that can be read while they come; colours on a terminal."""
+"""Terminal output of the demo: progress and events, one line each, coloured on a terminal."""
 
 import os
 import sys
@@ -16,10 +16,10 @@ _WORD_WIDTH = 10
 
 
 class Terminal:
-    """Standard output. When nobody reads it any more, `on_gone` is called and the rest goes nowhere."""
+    """Standard output. When the reader closes it, `on_gone` is called and further output is dropped."""
 
     def __init__(self, on_gone: Callable[[], None], *, is_brief: bool = False) -> None:
-        """With `is_brief`, events are only kept, for `tell_kept`."""
+        """With `is_brief`, events are kept for `print_kept`."""
         self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._on_gone = on_gone
         self._is_brief = is_brief
@@ -31,7 +31,7 @@ class Terminal:
         self._print(line)
 
     def event(self, at: datetime, site: str, word: str, text: str) -> None:
-        """Something happened to a notification. Times are UTC, as in the console."""
+        """Print an event of a notification. Times are UTC, as in the console."""
         line = Text(style="dim" if word == "sent" else "")
         line.append(f"{at:%H:%M:%S}Z  ", "dim")
         line.append(f"{_printable(site):<{_SITE_WIDTH}} ")
@@ -42,7 +42,7 @@ class Terminal:
         else:
             self._print(line)
 
-    def tell_kept(self) -> None:
+    def print_kept(self) -> None:
         for line in self._kept:
             self._print(line)
         self._kept.clear()
@@ -52,7 +52,7 @@ class Terminal:
             self._console.print(line)
             self._console.file.flush()
         except UnicodeEncodeError:
-            # A terminal of another age: what it cannot show must not stop the demo.
+            # A terminal without Unicode must not stop the demo.
             print(line.plain.encode("ascii", "replace").decode(), flush=True)
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,10 +61,10 @@ class Terminal:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Left to the terminal; rich itself would end the process."""
+        """Raise instead of ending the process, as rich would."""
         raise BrokenPipeError
 
 
 def _printable(text: str) -> str:
-    """What a script wrote must not move the cursor or colour the terminal of whoever looks."""
+    """Replace characters that would move the cursor or change colours."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,4 +1,4 @@
-"""What the demo says once it runs: where to look, how to log in, what to try next."""
+"""The demo's welcome text: addresses, login, what to try next."""
 
 import os
 import shlex
@@ -20,32 +20,32 @@ def text(console_url: str, inbox_url: str, folder: Path, login: Login | None) ->
     first, second = SITES[0].name, SITES[1].name
     command, shown = _command(), shlex.quote(str(folder))
     here = f" --url {console_url}" if not console_url.endswith(":8025") else ""
-    account = f"log in as {login.name}, password {login.password}" if login else "log in as you set it up elsewhere"
+    account = f"log in as {login.name}, password {login.password}" if login else "log in with your own account"
     return f"""
   Console   {console_url}   {account}
-  Inbox     {inbox_url}   every mail that was delivered
+  Inbox     {inbox_url}   all delivered mails
   Folder    {folder.resolve()}   data, logs and secrets of this demo
 
   {first} and {second} send every few seconds, to three lists:
-    {HEALTHY:<18} takes every mail
-    {FLAKY:<18} says 451 {_times(REFUSALS)}, then takes it; retried after {RETRY_DELAY_S} s
-    {GONE:<18} has no mailbox any more (550): parked, it waits for you
+    {HEALTHY:<18} accepts every mail
+    {FLAKY:<18} defers each mail {_times(REFUSALS)} (451), then accepts it; retried after {RETRY_DELAY_S} s
+    {GONE:<18} does not exist (550): its notifications are parked
 
   Try next
-    Open the console, choose a parked notification and see why it is parked.
+    Open the console and find out why a notification is parked.
     Send one yourself:
       {command} send --folder {shown}/{first} --to {HEALTHY} --subject "Hello" "From my own keyboard"
-    Kill an agent, or central; nothing is lost, and it is started again:
+    Kill an agent or central: nothing is lost, and the demo restarts it:
       kill -9 $(cat {shown}/{second}/agent.lock)
-    Look from the command line:
+    Use the command line:
       {command} notifications list --status parked --token-file {shown}/central/api-token{here}
 
-  Ctrl-C stops everything; the next start goes on from here.
+  Ctrl-C stops everything; the next start continues with the same data.
 """
 
 
 def _command() -> str:
-    """How to call, from here, the `fieldpost` that this demo was called by."""
+    """The command line of the `fieldpost` that runs this demo."""
     called = Path(sys.argv[0]).resolve()
     on_path = shutil.which(called.name)
     if on_path is not None and Path(on_path).resolve() == called:

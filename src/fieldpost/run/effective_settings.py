@@ -1,4 +1,4 @@
-"""The settings in force, each with its default, what it is for, and where its value came from."""
+"""The effective settings of a process, each with its default, description and origin."""
 
 import ast
 import inspect
@@ -16,11 +16,11 @@ PROGRAM = "the program that started it"
 COMMAND_LINE = "command line"
 
 Origins = Mapping[str, str]
-"""Where values come from, by `section.name`; what is not there is the default."""
+"""The origin of each value, by `section.name`; defaults are left out."""
 
 
 def origins(settings: CentralSettings, file: Path | None, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Where the values of these settings came from, of which the command line may have replaced some."""
+    """The origin of each value; a value that differs from file and environment is from the command line."""
     read = load(file, environ)
     in_file, in_environment = given(file, environ)
     found = dict.fromkeys(in_file, f"file {file or DEFAULT_FILE}")
@@ -32,12 +32,12 @@ def origins(settings: CentralSettings, file: Path | None, environ: Mapping[str, 
 
 
 def effective_settings(settings: CentralSettings, origins: Origins | None = None) -> tuple[EffectiveSetting, ...]:
-    """Every setting as this process has it; without origins what is no default was set by the program itself."""
-    return tuple(_in_force(settings, origins))
+    """Every setting of this process. Without origins, a value other than the default was set by the program."""
+    return tuple(_effective(settings, origins))
 
 
 def variable(section: str, name: str) -> str:
-    """The variable of the environment that sets this."""
+    """The environment variable of this setting."""
     return f"{PREFIX}{section.upper()}__{name.upper()}"
 
 
@@ -48,52 +48,52 @@ def secret_keys() -> frozenset[str]:
     )
 
 
-def field_words(kind: type[Any]) -> dict[str, str]:
-    """What is said of each field: the text that stands below it in the class. A field without one is an error."""
+def field_descriptions(kind: type[Any]) -> dict[str, str]:
+    """The description of each field: the string below it in the class. A field without one is an error."""
     (class_,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(class_, ast.ClassDef)
-    words = {}
+    descriptions = {}
     for statement, following in zip(class_.body, [*class_.body[1:], None], strict=True):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             match following:
                 case ast.Expr(value=ast.Constant(value=str(text))):
-                    words[statement.target.id] = " ".join(text.split())
+                    descriptions[statement.target.id] = " ".join(text.split())
                 case _:
-                    raise SystemExit(f"{kind.__name__}.{statement.target.id} has no word on what it means")
-    return words
+                    raise SystemExit(f"{kind.__name__}.{statement.target.id} has no description")
+    return descriptions
 
 
-def _in_force(settings: CentralSettings, origins: Origins | None) -> Iterator[EffectiveSetting]:
-    words = {section.name: _words_of(type(getattr(settings, section.name))) for section in fields(settings)}
+def _effective(settings: CentralSettings, origins: Origins | None) -> Iterator[EffectiveSetting]:
+    descriptions = {section.name: _descriptions(type(getattr(settings, section.name))) for section in fields(settings)}
     for section, option, value in _options(settings):
         is_secret = _is_secret(option)
-        unsaid = DEFAULT if origins is not None or value == option.default else PROGRAM
+        otherwise = DEFAULT if origins is not None or value == option.default else PROGRAM
         yield EffectiveSetting(
             section=section,
             name=option.name,
             value=shown(value, is_secret=is_secret),
             default=shown(option.default, is_secret=is_secret),  # type: ignore[arg-type]
-            says=words[section].get(option.name, ""),
-            origin=(origins or {}).get(f"{section}.{option.name}", unsaid),
+            says=descriptions[section].get(option.name, ""),
+            origin=(origins or {}).get(f"{section}.{option.name}", otherwise),
             environment=variable(section, option.name),
         )
 
 
 def _is_secret(option: Field[Any]) -> bool:
-    """What a class keeps out of its own repr is a secret."""
+    """Fields that a class excludes from its repr are secrets."""
     return not option.repr
 
 
-def _words_of(kind: type[Any]) -> dict[str, str]:
-    """None where Fieldpost was installed without its sources: a node starts all the same."""
+def _descriptions(kind: type[Any]) -> dict[str, str]:
+    """The descriptions; empty if Fieldpost is installed without its sources."""
     try:
-        return field_words(kind)
+        return field_descriptions(kind)
     except OSError:
         return {}
 
 
 def _options(settings: CentralSettings) -> Iterator[tuple[str, Field[Any], Any]]:
     for section in fields(settings):
-        room = getattr(settings, section.name)
-        for option in fields(room):
-            yield section.name, option, getattr(room, option.name)
+        options = getattr(settings, section.name)
+        for option in fields(options):
+            yield section.name, option, getattr(options, option.name)

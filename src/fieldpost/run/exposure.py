@@ -1,6 +1,6 @@
-"""Whether the settings file shows a secret to every user of the machine: central does not start with one that does.
+"""Refuse a settings file that holds a secret and is readable by every user of the machine.
 
-Where the mode of a file is not ours to choose, as with those handed to a container, a secret comes by the environment.
+Where the mode of the file cannot be chosen, as for files mounted into a container, use environment variables.
 """
 
 import os
@@ -14,7 +14,7 @@ from fieldpost.run.settings import DEFAULT_FILE, in_file
 
 
 def refuse_exposure(file: Path | None) -> None:
-    """ConfigError that names file and setting when the file shows a secret to others."""
+    """Raise ConfigError, naming file and setting, if other users can read a secret."""
     if keys := _exposed(file):
         path = file or DEFAULT_FILE
         hint = f"chmod 600 {path}, or set {variable(*keys[0].split('.'))} instead"
@@ -22,7 +22,7 @@ def refuse_exposure(file: Path | None) -> None:
 
 
 def exposure_check(file: Path | None) -> Check | None:
-    """What the doctor says of it, or None where there is nothing to say."""
+    """The failing check for the doctor; None if no secret is exposed."""
     path = file or DEFAULT_FILE
     keys = _exposed(file)
     return Check("settings", CheckVerdict.FAILING, f"{_detail(path, keys)}: chmod 600 {path}") if keys else None

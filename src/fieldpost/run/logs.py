@@ -1,9 +1,8 @@
-"""How a process writes its log: events named noun.verb with their values, to stderr.
+"""Logging of a process: events named noun.verb with their values, to stderr.
 
-For people on a terminal, as JSON where that is asked for, as key=value lines otherwise. Bodies and secrets never get
-here: whoever logs an event names each value, and a `Secret` prints stars. What may quote a secret all the same, such as
-the exception of a library, goes through a last guard (`scrub_with`). Tracebacks tell no values of variables. A log that
-cannot be written never stops the work.
+Coloured on a terminal, JSON on request, key=value lines otherwise. Bodies and secrets are never logged: an event names
+each of its values, and a `Secret` prints stars. A library's exception may still quote a secret, so every line passes a
+final filter (`scrub_with`). Tracebacks show no values of variables. A log that cannot be written never stops the work.
 """
 
 import contextlib
@@ -20,8 +19,8 @@ from fieldpost.core.errors import ConfigError
 def configure(level: str = "info", json: bool = False, stream: TextIO | None = None) -> None:
     """Set up logging for this process; call it once, before anything logs.
 
-    Our own events go straight to the stream, since there is one for every attempt; what libraries say by way of
-    `logging` is written in the same form, from warnings up.
+    Our own events go straight to the stream, because there is one for every attempt. Records of `logging`, by
+    libraries, are written in the same form, from warnings up.
     """
     threshold = logging.getLevelNamesMapping().get(level.upper())
     if threshold is None:
@@ -52,12 +51,12 @@ def configure(level: str = "info", json: bool = False, stream: TextIO | None = N
 
 
 def scrub_with(scrub: Callable[[str], str]) -> None:
-    """Do this to every line from now on, whoever logs it."""
+    """Apply this function to every line from now on."""
     _guard.scrub = scrub
 
 
 class _Guard:
-    """What takes secrets out of a line; one for the process, as its log is."""
+    """Removes secrets from a line; one per process."""
 
     scrub: Callable[[str], str] = staticmethod(str)
 
@@ -66,7 +65,7 @@ _guard = _Guard()
 
 
 class _Log(structlog.WriteLogger):
-    """A log whose disk is full or whose stderr is closed is given up silently: the work goes on."""
+    """Drops lines silently if the disk is full or stderr is closed: the work continues."""
 
     def msg(self, message: str) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -79,7 +78,7 @@ def _ending(json: bool, is_terminal: bool) -> list[structlog.typing.Processor]:
     if json:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     if is_terminal:
-        # The default shows the variables of each frame as well, passwords among them.
+        # The default also shows the variables of each frame, including passwords.
         plain = structlog.dev.plain_traceback
         return [structlog.dev.ConsoleRenderer(pad_event_to=24, exception_formatter=plain)]
     order = ["timestamp", "level", "event"]
@@ -87,7 +86,7 @@ def _ending(json: bool, is_terminal: bool) -> list[structlog.typing.Processor]:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """The same for what libraries log."""
+    """The same for records of libraries."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass

@@ -1,9 +1,9 @@
-"""Settings: read once at start, from a TOML file and the environment, into the backend' own Options.
+"""Settings of central: read once at start, from a TOML file and the environment.
 
-Each room has an Options dataclass beside the code that uses it, with a default, a unit in the name and a word on each
-field. This module only nests them: a section of the file is a room, `FIELDPOST_DISPATCH__INTERVAL_S` in the environment
-is `interval_s` of `[dispatch]` and wins over the file. A key nobody knows, or a value of the wrong kind, is an error
-that names it: a setting that is silently ignored is worse than none.
+Each package has an Options dataclass beside the code that uses it, with a default, a unit in the name and a description
+of each field. This module only nests them: `FIELDPOST_DISPATCH__INTERVAL_S` in the environment is `interval_s` of the
+section `[dispatch]` and has precedence over the file. An unknown key or a value of the wrong type is an error that
+names it: a setting that is silently ignored is worse than none.
 """
 
 import os
@@ -31,7 +31,7 @@ from fieldpost.outbound.options import OutboundOptions
 DEFAULT_FILE = Path("fieldpost.toml")
 FILE_BYTES_MAX = 1024 * 1024
 PREFIX = "FIELDPOST_"
-# Said to the command line rather than to a room; they are read elsewhere.
+# Read by the command line, not settings.
 _OTHERS = {"URL", "TOKEN", "TOKEN_FILE", "FOLDER", "SITE_TOKEN", "TRACEBACK"}
 
 
@@ -40,17 +40,19 @@ class CentralOptions:
     """[central]"""
 
     folder: str = "fieldpost-data"
-    """Where the embedded database and the first API token are kept."""
+    """The folder of the embedded database and the first API token."""
     store: str = ""
-    """The central store's URL; empty for a SQLite file in the folder."""
+    """URL of the central store; empty for a SQLite file in the folder."""
     host: str = "127.0.0.1"
     """The address to listen on."""
     port: int = 8025
-    """The port to listen on; 0 takes any that is free."""
+    """The port to listen on; 0 takes any free port."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ConfigError("settings.range", "central.port must be 0 to 65535", field="central.port")
+            raise ConfigError(
+                "settings.range", f"central.port must be between 0 and 65535, got {self.port}", field="central.port"
+            )
 
     @property
     def store_url(self) -> str:
@@ -64,7 +66,7 @@ class LogOptions:
     level: str = "info"
     """debug, info, warning or error."""
     json: bool = False
-    """Log lines as JSON."""
+    """Log in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class CentralSettings:
 
 
 def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> CentralSettings:
-    """The settings from this file (else ./fieldpost.toml, if there is one) and the environment."""
+    """The settings from this file (by default ./fieldpost.toml, if it exists) and the environment."""
     found = _read_file(file)
     sections = {section.name: section for section in fields(CentralSettings)}
     for name, value in _from_environment(os.environ if environ is None else environ).items():
@@ -101,26 +103,28 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
             if isinstance(table, dict):
                 table[key] = value
         else:
-            raise ConfigError("settings.unknown", f"{PREFIX}{section.upper()}__… names no section of the settings")
-    backend: dict[str, Any] = {}
+            raise ConfigError(
+                "settings.unknown", f"{PREFIX}{section.upper()}__… does not name a section of the settings"
+            )
+    options: dict[str, Any] = {}
     for name, table in found.items():
         if name not in sections:
             raise ConfigError(
-                "settings.unknown", f"[{name}] is no section of the settings", hint=f"known: {', '.join(sections)}"
+                "settings.unknown", f"[{name}] is not a section of the settings", hint=f"known: {', '.join(sections)}"
             )
         default = sections[name].default_factory
         assert default is not MISSING, "every section has a default"
-        backend[name] = _room(type(default()), name, table)
-    return CentralSettings(**backend)
+        options[name] = _read_section(type(default()), name, table)
+    return CentralSettings(**options)
 
 
 def given(file: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[set[str], set[str]]:
-    """What `load` is told by the file and by the environment, as `section.name`."""
+    """The settings given in the file and in the environment, as `section.name`."""
     return set(in_file(file)), set(_from_environment(os.environ if environ is None else environ))
 
 
 def in_file(file: Path | None = None) -> dict[str, Any]:
-    """What the file says, by `section.name`."""
+    """The values in the file, by `section.name`."""
     tables = {name: table for name, table in _read_file(file).items() if isinstance(table, dict)}
     return {f"{section}.{name}": value for section, table in tables.items() for name, value in table.items()}
 
@@ -129,14 +133,14 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     path = file or DEFAULT_FILE
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
-            raise ConfigError("settings.file", f"{path} is larger than a settings file can be")
+            raise ConfigError("settings.file", f"{path} is larger than {FILE_BYTES_MAX} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if file is None:
             return {}
-        raise ConfigError("settings.file", f"there is no settings file {path}") from None
+        raise ConfigError("settings.file", f"settings file {path} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("settings.file", f"{path} cannot be read: {error}") from None
+        raise ConfigError("settings.file", f"cannot read {path}: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("settings.file", f"{path} is not TOML: {error}") from None
 
@@ -151,10 +155,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, "_Text"]:
 
 
 class _Text(str):
-    """A value from the environment: text that stands for a number or a truth value where one is wanted."""
+    """A value from the environment, converted to a number or boolean where the setting needs one."""
 
 
-def _room(kind: type[Any], section: str, table: object) -> Any:
+def _read_section(kind: type[Any], section: str, table: object) -> Any:
     if not isinstance(table, dict):
         raise ConfigError("settings.type", f"[{section}] must be a section", field=section)
     hints = get_type_hints(kind)
@@ -164,8 +168,8 @@ def _room(kind: type[Any], section: str, table: object) -> Any:
         if key not in known:
             raise ConfigError(
                 "settings.unknown",
-                f"{section}.{key} is no setting",
-                hint=f"[{section}] knows {', '.join(known)}",
+                f"{section}.{key} is not a setting",
+                hint=f"settings of [{section}]: {', '.join(known)}",
                 field=f"{section}.{key}",
             )
         try:

@@ -1,4 +1,4 @@
-"""How a process is told to stop."""
+"""Stopping a process by signals."""
 
 import asyncio
 import signal
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 def stop_on_signals(stopping: asyncio.Event) -> None:
-    """Let SIGTERM and SIGINT end the process in order; a second one ends it at once."""
+    """Set `stopping` on SIGTERM or SIGINT; a second signal ends the process immediately."""
     loop = asyncio.get_running_loop()
 
     def stop(number: signal.Signals) -> None:
@@ -14,6 +14,6 @@ def stop_on_signals(stopping: asyncio.Event) -> None:
         loop.remove_signal_handler(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Windows has no such handlers; there Ctrl-C cancels the loop.
+        # Not on Windows, where Ctrl-C cancels the loop.
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, stop, number)

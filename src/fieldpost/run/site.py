@@ -15,7 +15,7 @@ from fieldpost.site.config.options import ForwardOptions
 async def run_site(
     folder: Path, options: ForwardOptions | None = None, *, stopping: asyncio.Event | None = None
 ) -> None:
-    """Run the site's agent until `stopping` is set, by a signal if nobody gave one.
+    """Run the site's agent until `stopping` is set; without `stopping`, until SIGTERM or SIGINT.
 
     `options` replace the section `[forward]` of `site.toml`. Raises ConfigError or Conflict when it cannot start.
     """

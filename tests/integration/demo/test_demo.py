@@ -81,7 +81,7 @@ def killed_central(demo: RunningDemo, folder: Path, project: Path) -> str:
         text=True,
         check=True,
     )
-    demo.until("central was ended by SIGKILL")
+    demo.until("central was killed by SIGKILL")
     demo.until("plant-north +delivered +Pump 3 → ops")
     return script.stdout.strip()
 
@@ -100,7 +100,7 @@ def test_a_second_start_goes_on_with_the_same_mails(two_runs: tuple[Run, Run]) -
     first, second = two_runs
     assert first.mail_ids
     assert first.mail_ids < second.mail_ids
-    assert any("Going on with" in line for line in second.lines)
+    assert any("Continuing with" in line for line in second.lines)
 
 
 def test_a_second_demo_in_the_same_folder_is_refused(two_runs: tuple[Run, Run]) -> None:
@@ -109,7 +109,7 @@ def test_a_second_demo_in_the_same_folder_is_refused(two_runs: tuple[Run, Run]) 
 
 
 def test_a_usual_port_that_is_taken_is_replaced_with_a_word(two_runs: tuple[Run, Run]) -> None:
-    assert re.search(r"Port 2525 is taken, so the mail catcher is at port \d+", "".join(two_runs[1].lines))
+    assert re.search(r"Port 2525 is in use; the mail catcher uses port \d+", "".join(two_runs[1].lines))
 
 
 def test_what_is_sent_while_central_is_killed_arrives_when_it_is_back(two_runs: tuple[Run, Run]) -> None:

@@ -62,7 +62,7 @@ def test_the_check_passes_on_postgresql_and_again_on_the_data_of_an_earlier_one(
     assert "central on PostgreSQL" in first.stdout
     again = run_check(tmp_path, mark, "--folder", folder, "--store", store)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "Going on with" in again.stdout
+    assert "Continuing with" in again.stdout
     assert processes_of(mark) == []
 
 
@@ -71,7 +71,7 @@ def test_a_store_of_another_folder_fails_the_check_with_the_reason(
 ) -> None:
     result = run_check(tmp_path, mark, "--store", on_postgresql[2])
     assert result.returncode == 1
-    assert "the store has accounts already" in result.stdout
+    assert "the store already has accounts" in result.stdout
     assert processes_of(mark) == []
 
 

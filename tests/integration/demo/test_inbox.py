@@ -193,7 +193,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(mailbox: Mailbox, b
 @pytest.mark.parametrize(
     ("path", "status", "reason"),
     [
-        ("/mails/7", 404, "There is no mail 7"),
+        ("/mails/7", 404, "Mail 7 does not exist"),
         ("/?before=x", 400, "before: the number of a mail"),
         ("/?before=-1", 400, "before: the number of a mail"),
         (f"/?address={'a' * 321}", 400, "address: at most 320 characters"),

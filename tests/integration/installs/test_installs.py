@@ -55,7 +55,6 @@ def environments(project: Path, dist: Path, tmp_path_factory: pytest.TempPathFac
             uv,
             "pip",
             "install",
-            "--offline",
             "--refresh-package",
             "fieldpost",
             "--compile-bytecode",
