@@ -181,7 +181,7 @@ def test_a_log_that_was_cut_short_is_refused_and_what_precedes_the_cut_is_kept(p
     with pytest.raises(Unavailable) as caught:
         refuse_damaged(path)
     assert caught.value.code == "buffer.corrupt"
-    assert "cut short" in caught.value.message
+    assert "is truncated" in caught.value.message
     assert check("log", path) is CheckVerdict.FAILING
     done = salvage(path, NOW)
     kept = payloads(path)
