@@ -1,4 +1,4 @@
-"""Bulk actions: start, cancel, and carry out, whichever node they were started on."""
+"""Bulk actions: start, cancel, and carry out those of any node."""
 
 import secrets
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ from fieldpost.core.sites.health import SiteCondition
 NAMES_MAX = 4
 """How many sites one text names; it counts the others."""
 SEPARATE_MAX = 3
-"""Up to this number of sites with the same issue, each site gets an issue of its own."""
+"""Up to this number of sites with the same issue, each site gets a separate issue."""
 LOST_SHOWN = timedelta(days=1)
 """How long a lost node remains an issue."""
 NODES_LINK = "/#nodes"
