@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fieldpost.central.store.engine import store
+from fieldpost.central.store.engine import sqlite_store
 from fieldpost.central.watch import health
 from fieldpost.central.watch.health import HealthReader
 from fieldpost.core.checks import CheckVerdict
@@ -27,7 +27,7 @@ MIB = 1024**2
 async def test_a_log_that_a_long_read_keeps_from_being_written_back_is_told(
     sqlite_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "LOG_BYTES_KEPT", 6 * MIB)
+    monkeypatch.setattr(sqlite_store, "LOG_BYTES_KEPT", 6 * MIB)
     monkeypatch.setattr(health, "LOG_BYTES_MAX", 12 * MIB)
 
     async with open_centre(sqlite_url, clock) as centre:
