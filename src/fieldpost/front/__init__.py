@@ -1,1 +1,1 @@
-"""How central is reached. Imports: operate, watch, ingest, link, core; never store, adapters, dispatch, upkeep."""
+"""The HTTP front end of central: API, console and link."""

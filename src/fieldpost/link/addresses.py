@@ -1,8 +1,8 @@
-"""Which of central's addresses to use: the one that worked last, and the others when it does not.
+"""The choice among central's addresses: first the one that worked last, then the others.
 
-They are tried in turn, the next one as soon as the one before it has failed, or has not answered for `STAGGER_S`; the
-first to answer is used, and the rest are let go. So an address that is dead in the slow way, swallowing everything,
-costs a few seconds once, and a slow line is still given the time that it needs at each of them.
+Addresses are tried in turn. The next attempt starts when the previous one fails or has not answered for `STAGGER_S`;
+the first address to answer is used and the other attempts are closed. An address that swallows packets costs a few
+seconds once, while a slow line still gets the full time at every address.
 """
 
 import asyncio
@@ -19,29 +19,29 @@ STAGGER_S = 3.0
 
 
 class NoWebSocket(Unavailable):
-    """There is something that speaks HTTP, and no WebSocket can be had on this way to central."""
+    """The address answers HTTP but does not accept a WebSocket."""
 
     def __init__(self, message: str) -> None:
         super().__init__("link.no_websocket", message)
 
 
 class Addresses:
-    """What a sender has learnt of central's addresses; one for each connection that it keeps."""
+    """The order of central's addresses for one connection of a sender."""
 
     def __init__(self) -> None:
         self._worked: str | None = None
 
     def prefer(self, endpoint: Endpoint) -> None:
-        """This address worked: it is tried first next time."""
+        """Try this address first next time, because it worked."""
         self._worked = endpoint.url
 
     def avoid(self, endpoint: Endpoint) -> None:
-        """The address in use answers no more: the next one of the endpoint's comes first next time."""
+        """Try the next address of the endpoint first, because the current one stopped answering."""
         first, *others = self.ordered(endpoint)
         self.prefer(others[0] if others else first)
 
     def ordered(self, endpoint: Endpoint) -> list[Endpoint]:
-        """Each address by itself, in the order in which to try them."""
+        """One endpoint per address, in the order in which to try them."""
         each = endpoint.each()
         start = next((place for place, one in enumerate(each) if one.url == self._worked), 0)
         return each[start:] + each[:start]
@@ -50,9 +50,9 @@ class Addresses:
         self,
         endpoint: Endpoint,
         open_one: Callable[[Endpoint], Awaitable[T]],
-        let_go: Callable[[T], Awaitable[None]],
+        close_one: Callable[[T], Awaitable[None]],
     ) -> T:
-        """What the first address to answer gave. When none does: Denied, NoWebSocket or Unavailable, saying why."""
+        """Connect to the first address that answers; Denied, NoWebSocket or Unavailable if none does."""
         waiting = deque(self.ordered(endpoint))
         tasks: dict[asyncio.Task[T], Endpoint] = {}
         failures: list[tuple[Endpoint, FieldpostError]] = []
@@ -81,11 +81,11 @@ class Addresses:
                 task.cancel()
             for late in await asyncio.gather(*tasks, return_exceptions=True):
                 if not isinstance(late, BaseException):
-                    await let_go(late)
+                    await close_one(late)
 
 
 def _failure(failures: list[tuple[Endpoint, FieldpostError]]) -> tuple[Endpoint, FieldpostError]:
-    """The most telling of them, with its address; of several addresses each is told."""
+    """The most specific failure with its address; for several addresses the message lists each failure."""
     for kind in (Denied, NoWebSocket):
         for one, error in failures:
             if isinstance(error, kind):
@@ -93,5 +93,5 @@ def _failure(failures: list[tuple[Endpoint, FieldpostError]]) -> tuple[Endpoint,
     one, first = failures[0]
     if len(failures) == 1:
         return one, first
-    told = "; ".join(f"{each.url}: {error.message}" for each, error in failures)
-    return one, Unavailable(first.code, f"none of central's {len(failures)} addresses can be used: {told}")
+    listed = "; ".join(f"{each.url}: {error.message}" for each, error in failures)
+    return one, Unavailable(first.code, f"none of central's {len(failures)} addresses can be used: {listed}")

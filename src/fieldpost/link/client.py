@@ -1,9 +1,8 @@
-"""The one client that speaks the link: a WebSocket that the sender opens, plain POST where a proxy forbids that.
+"""The data client of the link: a WebSocket, or POST where a proxy rejects WebSockets.
 
-It connects when there is something to submit, keeps the connection, and notices within half a minute when the other end
-is gone: by the answer that does not come, by pings while nothing is under way, and by the system's own time-out for
-unacknowledged bytes where it has one. Whatever goes wrong is Denied or Unavailable; what was submitted then is still
-the sender's, who sends it again.
+The client connects when there is something to submit and keeps the connection open. It detects a dead peer within half
+a minute: by a missing answer, by pings while the connection is idle, and by the TCP user timeout where the system has
+one. Every failure is Denied or Unavailable; the sender still has the submitted items and sends them again.
 """
 
 import asyncio
@@ -22,14 +21,14 @@ from fieldpost.link.post import post_submit
 from fieldpost.link.session import LinkSession
 
 WEBSOCKET_AGAIN_S = 600.0
-"""After a proxy refused the WebSocket, POST is used for so long before it is tried again."""
+"""How long to use POST after a proxy rejected the WebSocket, before trying a WebSocket again."""
 
 
 class LinkClient:
     """A sender's data connection to central."""
 
     def __init__(self, endpoint: Callable[[], Endpoint], session: LinkSession, clock: Clock) -> None:
-        """`endpoint` is asked at each connection, so that a rotated token is noticed."""
+        """`endpoint` is called for each connection, so that a rotated token takes effect."""
         self._endpoint = endpoint
         self._session = session
         self._clock = clock
@@ -41,22 +40,22 @@ class LinkClient:
         self._post_until: float | None = None
 
     async def submit(self, items: Sequence[Item], more: bool | None = None) -> Ack | Refusal:
-        """Central's answer to these items. Several submits may be under way at a time; `more` says that more will come.
+        """Submit items and return central's answer. Several submits may be in flight; `more` announces further items.
 
-        Raises Denied when central does not accept the token, Unavailable when it cannot be reached; with the code
-        `link.lost` the items were sent and not answered.
+        Raises Denied if central rejects the token and Unavailable if it cannot be reached. The code `link.lost` means
+        that the items were sent but not answered.
         """
         submit = self._session.submit(items, more)
         data = encode(submit)
         if len(data) > FRAME_BYTES_MAX:
             return Refusal(
-                "link.too_large", f"the message has {len(data)} bytes, at most {FRAME_BYTES_MAX}", submit.seq
+                "link.too_large", f"the message has {len(data)} bytes; the maximum is {FRAME_BYTES_MAX}", submit.seq
             )
         connection = await self._connected()
         return await (self._post(submit, data) if connection is None else self._submit(connection, submit, data))
 
     async def close(self) -> None:
-        """Close the connection in order, without waiting long for the other end."""
+        """Close the connection; waits at most a few seconds for the peer."""
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
@@ -65,7 +64,7 @@ class LinkClient:
             self._http = None
 
     async def _connected(self) -> LinkConnection | None:
-        """The connection, opened if need be; None while a WebSocket cannot be had and POST is to be used."""
+        """The connection, opened if necessary; None while POST must be used."""
         async with self._opening:
             if self._post_until is not None and self._clock.monotonic() < self._post_until:
                 return None
@@ -80,27 +79,27 @@ class LinkClient:
         http = self._http = self._http or open_http()
 
         def open_one(endpoint: Endpoint) -> Awaitable[LinkConnection]:
-            return open_connection(http, endpoint, DATA_PATH, self._clock, self._heard)
+            return open_connection(http, endpoint, DATA_PATH, self._clock, self._received)
 
         try:
             connection = await self._addresses.reach(self._endpoint(), open_one, LinkConnection.close)
         except NoWebSocket:
             self._post_until = self._clock.monotonic() + WEBSOCKET_AGAIN_S
             return None
-        connection.ended = self._forget
+        connection.ended = self._connection_ended
         self._session.greeted(connection.greeting)
         return connection
 
     async def _submit(self, connection: LinkConnection, submit: Submit, data: bytes) -> Ack | Refusal:
         answer: asyncio.Future[Ack | Refusal] = asyncio.get_running_loop().create_future()
         self._waiting[submit.seq] = answer
-        wire = compress(data) if self._session.is_compression_worth(len(data)) else data
-        patience_s = self._session.patience_s(len(wire))
-        self._session.sent(submit, len(data), self._clock.monotonic(), len(wire))
+        payload = compress(data) if self._session.is_compression_worth(len(data)) else data
+        patience_s = self._session.patience_s(len(payload))
+        self._session.sent(submit, len(data), self._clock.monotonic(), len(payload))
         try:
             with connection.deadline_elsewhere():
                 async with asyncio.timeout(patience_s):
-                    await connection.send(wire)
+                    await connection.send(payload)
                     return await answer
         except TimeoutError:
             self._addresses.avoid(self._endpoint())
@@ -109,7 +108,7 @@ class LinkClient:
         finally:
             self._waiting.pop(submit.seq, None)
 
-    async def _heard(self, message: LinkMessage) -> None:
+    async def _received(self, message: LinkMessage) -> None:
         if isinstance(message, Hello):
             self._session.greeted(message)
         elif isinstance(message, Ack | Refusal) and self._session.answered(message, self._clock.monotonic()):
@@ -117,8 +116,8 @@ class LinkClient:
             if answer is not None and not answer.done():
                 answer.set_result(message)
 
-    def _forget(self, reason: str) -> None:
-        """Nothing more will be heard: whoever waits for an answer is told so."""
+    def _connection_ended(self, reason: str) -> None:
+        """Fail all waiting submits, because the connection has ended."""
         self._session.lost()
         for answer in self._waiting.values():
             if not answer.done():
@@ -135,9 +134,9 @@ class LinkClient:
                 try:
                     answer = await post_submit(http, one, data, submit.seq, patience_s)
                 except (Denied, Unavailable) as error:
-                    # What was sent may have arrived: it is told as lost, and only what nobody took is tried elsewhere.
+                    # A message that was sent may have arrived: report it as lost and do not try another address.
                     if error.code == LOST:
-                        # An address that keeps silent may do so for ever: the one after it comes first next time.
+                        # The address may stay silent forever: try the next one first next time.
                         self._addresses.prefer(ordered[number % len(ordered)])
                         raise
                     denial = denial or (error if isinstance(error, Denied) else None)
@@ -149,7 +148,7 @@ class LinkClient:
         except FieldpostError as error:
             self._session.lost()
             if error.code != LOST:
-                # This way is no good either: perhaps a WebSocket can be had again.
+                # POST fails too: try a WebSocket again.
                 self._post_until = None
             raise
         self._session.answered(answer, self._clock.monotonic())

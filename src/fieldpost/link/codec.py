@@ -1,13 +1,13 @@
-"""Bytes to message and back.
+"""Encoding and strict decoding of link messages.
 
-Decoding is strict before it is typed: duplicate keys, NaN, numbers beyond measure, absurd depth and anything but UTF-8
-are refused, since two parsers that read such a message differently would store different things.
+Decoding checks the JSON before its types: duplicate keys, NaN, huge numbers, deep nesting and invalid UTF-8 are
+rejected, because two parsers that read such a message differently would store different data.
 
-What a sender of ours wrote is found to be strict without being read a second time: it is, byte for byte, what we write
-of the same message ourselves, and that holds each key once and nothing that any parser could stumble over.
+A batch from our own sender skips that check: its bytes equal our own encoding of the decoded message, so each key
+occurs once and every parser reads it the same way.
 
-A message may come compressed where both ends have said that they understand it. Each is compressed by itself: a
-thousand connections that kept their windows would cost more memory than all that they carry.
+A message may be compressed if both peers support it. Each message is compressed on its own: keeping a compression
+window for each of a thousand connections would cost more memory than the messages themselves.
 """
 
 import json
@@ -37,17 +37,17 @@ from fieldpost.link.messages import (
 T = TypeVar("T")
 
 UNFIT = "link.invalid"
-"""The code of what is good JSON and not the protocol's."""
+"""The error code for valid JSON that violates the protocol."""
 DIGITS_MAX = 32
-"""No number of the protocol is nearly as long; one that is costs time and means nothing."""
+"""The most digits of a number; no number of the protocol comes close."""
 VALUES_MAX = 100_000
-"""Twenty times what the largest message holds; a value of two bytes costs fifty in memory."""
-SAID_BYTES_MAX = 300
-"""How much of what was wrong is told back: it may quote what was sent."""
+"""The most JSON values in a message, twenty times the largest message; a value of two bytes takes fifty in memory."""
+ERROR_QUOTE_BYTES_MAX = 300
+"""The length of a quoted decoding error; it may quote the message itself."""
 
 
 _ZLIB_MARK = b"\x78"
-"""How every such stream begins that has the usual window."""
+"""The first byte of a zlib stream with the usual window."""
 
 
 class _Numbered(msgspec.Struct):
@@ -61,7 +61,7 @@ _batches: dict[bytes, msgspec.json.Decoder[Submit] | msgspec.json.Decoder[Ack]] 
     b'{"t":"submit"': msgspec.json.Decoder(Submit),
     b'{"t":"ack","s': msgspec.json.Decoder(Ack),
 }
-"""By how they begin, the messages that hold hundreds of rows."""
+"""Decoders of the messages with hundreds of rows, by their first bytes."""
 _TAG_BYTES = 13
 
 
@@ -70,7 +70,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes) -> LinkMessage:
-    """The message, or InvalidInput saying what is wrong and where."""
+    """Decode a link message, or raise InvalidInput with the reason and place."""
     plain = _as_written(data)
     if plain is not None:
         return plain
@@ -79,20 +79,20 @@ def decode(data: bytes) -> LinkMessage:
 
 
 def decode_as(data: bytes, kind: type[T]) -> T:
-    """The same for one kind of struct, for the routes that take or give just that."""
+    """Decode one kind of struct, for routes that accept or return only that."""
     check_json(data)
     return _typed(msgspec.json.Decoder(kind), data)
 
 
 def compress(data: bytes) -> bytes:
-    """The message for a line on which bytes are dear; the quickest level has most of what can be gained."""
+    """Compress a message for a slow line; the fastest level achieves most of the gain."""
     return zlib.compress(data, 1)
 
 
 def decompress(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
-    """The plain message, whether or not it came compressed. InvalidInput when it is broken or would be too large.
+    """The plain message, decompressed if necessary. InvalidInput if it is corrupt or too large.
 
-    Never more than the limit is made of it, whatever it claims to hold.
+    Decompression stops at the limit.
     """
     if not data.startswith(_ZLIB_MARK):
         return data
@@ -104,16 +104,16 @@ def decompress(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     if not inflating.eof:
         if inflating.unconsumed_tail or len(plain) >= bytes_max:
             raise InvalidInput("link.too_large", f"the message has more than {bytes_max} bytes when decompressed")
-        raise InvalidInput("link.compressed", "the compressed message is cut short")
+        raise InvalidInput("link.compressed", "the compressed message is truncated")
     if inflating.unused_data:
-        raise InvalidInput("link.compressed", "something follows the compressed message")
+        raise InvalidInput("link.compressed", "the compressed message has trailing data")
     return plain
 
 
 def salvage(data: bytes) -> tuple[Submit, dict[int, Result]] | None:
-    """Of a Submit that was refused as unfit: the items that do fit, and the answer to each other one by its place.
+    """Split an invalid Submit into its valid items and a rejection for each invalid one, by index.
 
-    So one bad item never holds back its neighbours. None when it is no Submit, or its items are not the trouble.
+    One invalid item then does not hold back the others. None if it is not a Submit or its items are not the problem.
     """
     match _strict.decode(data.decode()):
         case {"t": "submit", "seq": seq, "items": [*items]}:
@@ -136,11 +136,11 @@ def salvage(data: bytes) -> tuple[Submit, dict[int, Result]] | None:
 
 
 def too_many(count: int) -> InvalidInput:
-    return InvalidInput("submit.too_many", f"items are {count}, at most {ITEMS_MAX} are taken", field="items")
+    return InvalidInput("submit.too_many", f"a submit must have at most {ITEMS_MAX} items, got {count}", field="items")
 
 
 def seq_of(data: bytes) -> int | None:
-    """The number of a message that could not be read as a whole, so that its sender knows which one was refused."""
+    """The seq of a message that could not be decoded, so that its sender knows which one was refused."""
     try:
         return _numbered.decode(data).seq
     except (msgspec.DecodeError, RecursionError):
@@ -148,11 +148,11 @@ def seq_of(data: bytes) -> int | None:
 
 
 def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
-    """Raise InvalidInput unless these bytes are one well-formed JSON value that every parser reads the same way."""
+    """Raise InvalidInput unless the bytes are one JSON value that every parser reads the same way."""
     if len(data) > bytes_max:
-        raise InvalidInput("link.too_large", f"the message has {len(data)} bytes, at most {bytes_max} are taken")
+        raise InvalidInput("link.too_large", f"the message has {len(data)} bytes; the maximum is {bytes_max}")
     if data.startswith(BOM_UTF8):
-        raise InvalidInput("json.malformed", "the message is not JSON: it begins with a byte order mark")
+        raise InvalidInput("json.malformed", "the message is not JSON: it starts with a byte order mark")
     _check_values(data)
     try:
         _strict.decode(data.decode("utf-8"))
@@ -167,19 +167,19 @@ def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
 def _check_values(data: bytes) -> None:
     if len(data) <= VALUES_MAX or _marks(data) <= VALUES_MAX:
         return
-    # Texts may hold as many commas and brackets as they like: what stands between the quotation marks is left out.
+    # Commas and brackets inside strings do not count: skip everything between quotation marks.
     plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
     if plain.count(b'"') > 4 * VALUES_MAX or sum(map(_marks, plain.split(b'"')[::2])) > VALUES_MAX:
-        raise InvalidInput("json.too_many", f"the message holds more than {VALUES_MAX} values")
+        raise InvalidInput("json.too_many", f"the message has more than {VALUES_MAX} values")
 
 
 def _marks(data: bytes) -> int:
-    """How many values there are at most, but for the first: each is begun by one of these marks."""
+    """An upper bound of the number of values: each one but the first follows one of these characters."""
     return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _as_written(data: bytes) -> Submit | Ack | None:
-    """The message of a batch or of its answer, if these bytes are just what `encode` makes of it; else None."""
+    """Decode a batch or its answer if the bytes equal our own encoding; None otherwise."""
     decoder = _batches.get(data[:_TAG_BYTES])
     if decoder is None or len(data) > FRAME_BYTES_MAX:
         return None
@@ -187,11 +187,11 @@ def _as_written(data: bytes) -> Submit | Ack | None:
         message = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return message if _is_modest(message) and _encoder.encode(message) == data else None
+    return message if _is_within_limits(message) and _encoder.encode(message) == data else None
 
 
-def _is_modest(message: Submit | Ack) -> bool:
-    """Whether it holds no more values, and no longer numbers, than are taken from anybody."""
+def _is_within_limits(message: Submit | Ack) -> bool:
+    """Whether the number of items and the size of numbers are within the limits."""
     if isinstance(message, Submit):
         return len(message.items) <= ITEMS_MAX
     return len(message.results) <= ITEMS_MAX and max(abs(message.seq), abs(message.credits)) <= SEQ_MAX
@@ -214,11 +214,11 @@ def _converted(value: Any, kind: Any) -> Any:
 
 
 def _unfit(error: msgspec.DecodeError) -> InvalidInput:
-    return InvalidInput(UNFIT, f"the message does not fit the protocol: {truncate(str(error), SAID_BYTES_MAX)}")
+    return InvalidInput(UNFIT, f"the message violates the protocol: {truncate(str(error), ERROR_QUOTE_BYTES_MAX)}")
 
 
 def _name(item: object) -> str:
-    """The id that an unfit item goes by, if it has one."""
+    """The id of an invalid item, if it has one."""
     match item:
         case {"notification_id": str(name)}:
             return truncate(name, 64)
@@ -233,7 +233,7 @@ def _too_deep() -> InvalidInput:
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        # Counted in one pass: there may be hundreds of thousands of them.
+        # One pass, because there may be hundreds of thousands of keys.
         twice = truncate(Counter(name for name, _ in pairs).most_common(1)[0][0], 64)
         raise InvalidInput("json.duplicate_key", f"the key {twice!r} occurs twice", field=twice)
     return fields
@@ -246,18 +246,18 @@ def _refuse_constant(text: str) -> NoReturn:
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise _beyond_measure(text)
+        raise _number_too_large(text)
     return number
 
 
 def _whole(text: str) -> int:
     if len(text) > DIGITS_MAX:
-        raise _beyond_measure(text)
+        raise _number_too_large(text)
     return int(text)
 
 
-def _beyond_measure(text: str) -> InvalidInput:
-    return InvalidInput("json.number", f"the number {text[:DIGITS_MAX]}… is beyond measure")
+def _number_too_large(text: str) -> InvalidInput:
+    return InvalidInput("json.number", f"the number {text[:DIGITS_MAX]}… is too large")
 
 
 _strict = json.JSONDecoder(

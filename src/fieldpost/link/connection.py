@@ -1,7 +1,7 @@
-"""One greeted WebSocket to central, of whichever of the two kinds: opened, read, watched over, closed.
+"""A WebSocket connection to central, for data or control.
 
-Both ends begin with a Hello. A task reads what central says; another pings while nothing else is heard, and gives the
-connection up when it stays silent. The system's own time-out for unacknowledged bytes does the same where it exists.
+Both peers start with a Hello. One task reads messages; another pings while the connection is idle and closes it when
+central stays silent. The TCP user timeout does the same where the system has one.
 """
 
 import asyncio
@@ -21,31 +21,30 @@ from fieldpost.link.endpoint import Endpoint, denied
 from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, ZLIB, Hello, LinkMessage, Refusal
 
 CONNECT_S = 15.0
-"""How long a connection may take to open, name resolution, TLS and greeting included."""
+"""The time limit for opening a connection, including name resolution, TLS and greeting."""
 PING_S = 9.0
 SILENCE_S = 18.0
-"""A connection on which nothing was heard for so long, pongs included, is dead. It is looked at with every ping, so it
-is noticed within 27 s."""
+"""A connection without any frame, pongs included, for this long is dead; with the ping interval, within 27 s."""
 
 LOST = "link.lost"
-"""The code of what was sent and not answered: central may have it."""
+"""The error code of a message that was sent but not answered: central may have it."""
 
 WebSocket = aiohttp.ClientWebSocketResponse[bool]
 
 
 class LinkConnection:
-    """A greeted connection. `heard` is given each message; at its end `over` is set and `ended` told why."""
+    """An open connection. `received` gets each message; at the end `over` is set and `ended` gets the reason."""
 
     def __init__(
-        self, websocket: WebSocket, greeting: Hello, clock: Clock, heard: Callable[[LinkMessage], Awaitable[None]]
+        self, websocket: WebSocket, greeting: Hello, clock: Clock, received: Callable[[LinkMessage], Awaitable[None]]
     ) -> None:
         self.greeting = greeting
         self.over = asyncio.Event()
         self.ended: Callable[[str], None] = lambda reason: None
         self._websocket = websocket
         self._clock = clock
-        self._heard = heard
-        self._heard_at = clock.monotonic()
+        self._received = received
+        self._received_at = clock.monotonic()
         self._deadlines = 0
         self._reader = asyncio.create_task(self._read(), name="link-reader")
         self._watcher = asyncio.create_task(self._watch(), name="link-watcher")
@@ -55,16 +54,16 @@ class LinkConnection:
         return self._websocket.closed or self._reader.done()
 
     async def send(self, data: bytes) -> None:
-        """Hand the bytes to the system; Unavailable with the code `link.lost` when the connection breaks."""
+        """Send the bytes; Unavailable with code `link.lost` if the connection breaks."""
         try:
             await self._websocket.send_bytes(data)
         except (aiohttp.ClientError, OSError) as error:
-            await self.close(say(error))
-            raise Unavailable(LOST, f"the connection to central broke: {say(error)}") from error
+            await self.close(describe_error(error))
+            raise Unavailable(LOST, f"the connection to central broke: {describe_error(error)}") from error
 
     @contextmanager
     def deadline_elsewhere(self) -> Iterator[None]:
-        """Meanwhile whoever sends decides how long silence may last: a ping would wait behind what is being sent."""
+        """Suspend the silence check while the caller has its own deadline: a ping would wait behind the sent data."""
         self._deadlines += 1
         try:
             yield
@@ -72,7 +71,7 @@ class LinkConnection:
             self._deadlines -= 1
 
     async def close(self, reason: str = "the connection was closed") -> None:
-        """Close it in order, without waiting long for the other end."""
+        """Close the connection; waits at most a few seconds for the peer."""
         self._end(reason)
         own = asyncio.current_task()
         tasks = [task for task in (self._watcher, self._reader) if task is not own]
@@ -86,7 +85,7 @@ class LinkConnection:
         reason = "central closed the connection"
         try:
             async for frame in self._websocket:
-                self._heard_at = self._clock.monotonic()
+                self._received_at = self._clock.monotonic()
                 if frame.type is aiohttp.WSMsgType.BINARY:
                     await self._take(frame.data)
                 elif frame.type is aiohttp.WSMsgType.PING:
@@ -103,18 +102,18 @@ class LinkConnection:
         try:
             message = decode(decompress(data))
         except InvalidInput:
-            # A newer central may say things that this version does not know; they are no reason to hang up.
+            # A newer central may send messages that this version does not know; ignore them.
             return
-        await self._heard(message)
+        await self._received(message)
 
     async def _watch(self) -> None:
         while not self._websocket.closed:
             await asyncio.sleep(PING_S)
             if self._deadlines:
-                self._heard_at = self._clock.monotonic()
+                self._received_at = self._clock.monotonic()
                 continue
-            if self._clock.monotonic() - self._heard_at > SILENCE_S:
-                self._end("central has fallen silent")
+            if self._clock.monotonic() - self._received_at > SILENCE_S:
+                self._end("central stopped answering")
                 await self._websocket.close()
                 return
             with suppress(aiohttp.ClientError, OSError):
@@ -131,9 +130,9 @@ async def open_connection(
     endpoint: Endpoint,
     path: str,
     clock: Clock,
-    heard: Callable[[LinkMessage], Awaitable[None]],
+    received: Callable[[LinkMessage], Awaitable[None]],
 ) -> LinkConnection:
-    """A greeted connection. Raises Denied or Unavailable, of which NoWebSocket is one."""
+    """Open a connection and exchange greetings. Raises Denied, NoWebSocket or Unavailable."""
     try:
         async with asyncio.timeout(CONNECT_S):
             websocket = await http.ws_connect(
@@ -142,43 +141,43 @@ async def open_connection(
                 timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
                 autoping=False,
                 max_msg_size=FRAME_BYTES_MAX,
-                ssl=trusting(endpoint),
+                ssl=tls_of(endpoint),
             )
             greeting = await _greet(websocket)
     except aiohttp.WSServerHandshakeError as error:
-        # Central says 401 to a token that it does not know; 403 is a proxy's word, and it may still let POST through.
+        # Central answers 401 to an unknown token; a 403 comes from a proxy, which may still allow POST.
         if error.status == 401:
             raise denied(error.status) from None
         if error.status in (429, 503):
             raise Unavailable("link.busy", f"central answered with HTTP {error.status}") from None
-        raise NoWebSocket(f"central cannot be reached by WebSocket on this way (HTTP {error.status})") from None
+        raise NoWebSocket(f"no WebSocket connection to central (HTTP {error.status})") from None
     except TimeoutError:
-        raise Unavailable("link.timeout", f"central did not greet within {CONNECT_S:g} s") from None
+        raise Unavailable("link.timeout", f"central did not answer within {CONNECT_S:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise unreachable(error) from error
-    return LinkConnection(websocket, greeting, clock, heard)
+    return LinkConnection(websocket, greeting, clock, received)
 
 
 def open_http() -> aiohttp.ClientSession:
-    """What connections to central are opened by, and what POSTs go through; to be closed by whoever asked."""
-    connector = aiohttp.TCPConnector(socket_factory=_watched_socket)
+    """The HTTP session for connections and POSTs to central; the caller closes it."""
+    connector = aiohttp.TCPConnector(socket_factory=_keepalive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
     return aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False)
 
 
-def trusting(endpoint: Endpoint) -> ssl.SSLContext | bool:
-    """What a connection to the endpoint trusts, read anew each time, since certificates are renewed."""
+def tls_of(endpoint: Endpoint) -> ssl.SSLContext | bool:
+    """The TLS trust of a connection, loaded each time because certificates are renewed."""
     return endpoint.tls() or True
 
 
 def unreachable(error: Exception) -> Unavailable:
     is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
-    hint = "an authority of your own must stand in site.toml as [central] ca_file" if is_untrusted else None
-    return Unavailable("link.unreachable", f"central cannot be reached: {say(error)}", hint=hint)
+    hint = "for your own certificate authority, set [central] ca_file in site.toml" if is_untrusted else None
+    return Unavailable("link.unreachable", f"central cannot be reached: {describe_error(error)}", hint=hint)
 
 
-def say(error: Exception) -> str:
-    # What the library says of these shows its own settings too, by their places in memory.
+def describe_error(error: Exception) -> str:
+    # The library's own message includes the repr of its settings.
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"Cannot connect to host {error.host}:{error.port}: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -187,7 +186,7 @@ def say(error: Exception) -> str:
 
 
 async def _greet(websocket: WebSocket) -> Hello:
-    """Say hello and hear central's."""
+    """Send our Hello and receive central's."""
     try:
         await websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, accepts=(ZLIB,))))
         return await _receive_greeting(websocket)
@@ -199,22 +198,24 @@ async def _greet(websocket: WebSocket) -> Hello:
 async def _receive_greeting(websocket: WebSocket) -> Hello:
     frame = await websocket.receive()
     if frame.type is not aiohttp.WSMsgType.BINARY:
-        raise Unavailable("link.unreachable", f"central closed the connection at once (code {websocket.close_code})")
+        raise Unavailable(
+            "link.unreachable", f"central closed the connection immediately (code {websocket.close_code})"
+        )
     try:
         message = decode(decompress(frame.data))
     except InvalidInput as error:
-        raise Unavailable("link.unusable", f"central's greeting cannot be read: {error.message}") from error
+        raise Unavailable("link.unusable", f"central's greeting is invalid: {error.message}") from error
     match message:
         case Hello():
             return message
         case Refusal():
             raise Unavailable(message.code, f"central refused the connection: {message.error}")
         case _:
-            raise Unavailable("link.unusable", "central did not begin with a greeting")
+            raise Unavailable("link.unusable", "central did not start with a greeting")
 
 
-def _watched_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-    """A socket whose peer's silence the system itself notices, also while bytes are under way."""
+def _keepalive_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+    """A socket with TCP keepalive and user timeout, so that the system detects a dead peer."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)

@@ -1,9 +1,9 @@
-"""The control connection: what must never wait behind a backlog (DEC-26) travels on a connection of its own.
+"""The control connection: health, telemetry and commands have their own connection, so a backlog never delays them.
 
-The sender keeps it open for as long as it runs, over whichever of central's addresses answers; when it ends, it is
-opened again after the fixed interval, with some chance in it, so that a fleet does not come back in step. What central
-says is given to the handler, whose answer, if any, is sent back; what this version does not know is refused politely.
-Nothing is kept here: what could not be sent is told as Unavailable, and whoever wanted it sent still has it.
+The sender keeps it open while it runs, at any of central's addresses (DEC-26). After it ends, the sender reconnects
+after a fixed interval plus jitter, so that the sites do not reconnect in step. Messages from central go to the handler,
+whose answer is sent back; unknown messages get a Refusal. Nothing is stored here: a message that cannot be sent raises
+Unavailable, and the caller keeps it.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from fieldpost.link.messages import Hello, LinkMessage, Refusal
 from fieldpost.link.polling import Polling, open_polling
 
 INTERVAL_S = 10.0
-"""Between the end of a connection and the next try to open one; up to half of it is added by chance."""
+"""The pause before reconnecting; up to half of it is added as jitter."""
 SEND_S = 25.0
-"""How long a message may take to be handed over before the line counts as dead."""
+"""The time limit for sending a message; after it the connection counts as dead."""
 
 ControlHandler = Callable[[LinkMessage], Awaitable[LinkMessage | None]]
 
@@ -43,7 +43,7 @@ class ControlClient:
         random: Random,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """`endpoint` is asked at each connection, so that a rotated token is noticed."""
+        """`endpoint` is called for each connection, so that a rotated token takes effect."""
         self._endpoint = endpoint
         self._handler = handler
         self._clock = clock
@@ -51,7 +51,7 @@ class ControlClient:
         self._interval_s = interval_s
         self._addresses = Addresses()
         self._connection: LinkConnection | Polling | None = None
-        self._trouble: str | None = None
+        self._failure: str | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -59,39 +59,39 @@ class ControlClient:
 
     @property
     def greeting(self) -> Hello | None:
-        """What central said at the beginning of this connection; None while there is none."""
+        """Central's greeting on this connection; None while not connected."""
         return self._connection.greeting if self._connection is not None and self.is_connected else None
 
     async def send(self, message: LinkMessage) -> None:
-        """Say this to central. Raises Unavailable when there is no connection, or it breaks."""
+        """Send a message. Raises Unavailable without a connection or if it breaks."""
         if self._connection is None or self._connection.is_closed:
-            raise Unavailable("link.not_connected", "there is no control connection to central now")
+            raise Unavailable("link.not_connected", "there is no control connection to central")
         try:
             with self._connection.deadline_elsewhere():
                 async with asyncio.timeout(SEND_S):
                     await self._connection.send(encode(message))
         except TimeoutError:
-            await self._connection.close("central takes nothing")
-            raise Unavailable(LOST, "central did not take the message in time") from None
+            await self._connection.close("central did not accept a message in time")
+            raise Unavailable(LOST, "central did not accept the message in time") from None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Keep one connection open until told to stop. Never raises for what the world does."""
+        """Keep one connection open until `stopping` is set. Network failures are logged, not raised."""
         while not stopping.is_set():
             try:
                 await self._connect_once(stopping)
             except FieldpostError as error:
-                self._tell(error.code, error.message)
+                self._log_state(error.code, error.message)
             if not stopping.is_set():
                 await self._rest(stopping)
 
     async def _connect_once(self, stopping: asyncio.Event) -> None:
-        """Open a connection and stay with it until it ends or we are to stop."""
+        """Open a connection and keep it until it ends or `stopping` is set."""
         http = open_http()
 
         try:
             connection = await self._open(http)
             self._connection = connection
-            self._tell(None, "")
+            self._log_state(None, "")
             try:
                 await _first_of(connection.over, stopping)
             finally:
@@ -101,7 +101,7 @@ class ControlClient:
             await http.close()
 
     async def _open(self, http: aiohttp.ClientSession) -> LinkConnection | Polling:
-        """A WebSocket where one can be had, else the same by POST, at any of central's addresses."""
+        """A WebSocket if possible, else polling by POST, at any of central's addresses."""
         endpoint = self._endpoint()
 
         def by_websocket(one: Endpoint) -> Awaitable[LinkConnection]:
@@ -125,9 +125,9 @@ class ControlClient:
         except Exception:
             # A bug in handling one message must not cost the connection.
             _log.exception("control.crashed", message=type(message).__name__)
-            answer = Refusal("internal", "the sender made a mistake over this message")
+            answer = Refusal("internal", "internal error of the sender")
         if answer is not None:
-            # It ended meanwhile: central asks again on the next connection.
+            # If the connection has ended, central repeats its request on the next one.
             try:
                 await self.send(answer)
             except Unavailable:
@@ -143,11 +143,11 @@ class ControlClient:
                 task.cancel()
             await asyncio.gather(rest, stopped, return_exceptions=True)
 
-    def _tell(self, code: str | None, error: str) -> None:
-        """Once per kind of trouble, not once per interval."""
-        if code == self._trouble:
+    def _log_state(self, code: str | None, error: str) -> None:
+        """Log a failure once per error code, not once per interval."""
+        if code == self._failure:
             return
-        self._trouble = code
+        self._failure = code
         if code is None:
             _log.info("control.connected")
         else:

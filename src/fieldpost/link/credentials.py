@@ -1,7 +1,7 @@
-"""Tokens of sites, apps and operators' programs: random, shown once, stored hashed, looked up by a public prefix.
+"""Tokens of sites, users and programs: random, shown once, stored hashed, found by a public prefix.
 
-A token reads `fp_<kind>_<prefix>_<secret>`: the kind tells a person what he found in a log, the prefix finds the row,
-and only the SHA-256 of the whole is stored. 256 random bits need no slow hash.
+The form is `fp_<kind>_<prefix>_<secret>`: the kind identifies a token found in a log, the prefix finds the row, and
+only the SHA-256 of the whole token is stored. 256 random bits need no slow hash.
 """
 
 import hmac
@@ -24,7 +24,7 @@ class IssuedToken:
 
 
 def issue(kind: str, entropy: bytes) -> IssuedToken:
-    """A token of this kind (`site`, `api`, `session`, `join`) from 40 bytes of entropy."""
+    """Create a token of a kind (`site`, `api`, `session`, `join`) from 40 bytes of entropy."""
     letters = b32encode(entropy[:ENTROPY_BYTES]).decode().lower().rstrip("=")
     prefix, secret = letters[:12], letters[12:]
     text = f"fp_{kind}_{prefix}_{secret}"
@@ -37,18 +37,18 @@ def of_text(text: str) -> IssuedToken:
 
 
 def prefix_of(text: str, kind: str) -> str | None:
-    """The public part that finds the row, or None when this is no token of the kind."""
+    """The public prefix of a token, or None if the text is not a token of this kind."""
     parts = text.split("_")
     return parts[2] if len(parts) == 4 and parts[0] == "fp" and parts[1] == kind and len(text) < 200 else None
 
 
 def is_prefix(text: str) -> bool:
-    """Whether this can be the public part of a token."""
+    """Whether the text has the form of a public prefix."""
     return _PREFIX.fullmatch(text) is not None
 
 
 def matches(text: str, stored: bytes) -> bool:
-    """Whether this is the token whose digest was stored, in constant time."""
+    """Compare a token with a stored digest, in constant time."""
     return hmac.compare_digest(digest(text), stored)
 
 

@@ -1,4 +1,4 @@
-"""Where a sender finds central, and what it shows there."""
+"""The addresses of central and the token of a sender."""
 
 import ssl
 from dataclasses import dataclass, field, replace
@@ -16,18 +16,18 @@ URLS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Central's address as its senders use it, with the sender's token."""
+    """Central's address and the sender's token."""
 
     url: str
-    """`http` or `https`, without a slash at the end; a path in it is a prefix of all ours."""
+    """An http or https URL without a trailing slash; its path is a prefix of all paths."""
     token: str = field(repr=False)
     ca_file: Path | None = None
-    """The authority that signed central's certificate, where it is an own one."""
+    """The certificate authority of central, if it is not a public one."""
     more_urls: tuple[str, ...] = ()
-    """Further addresses of the same central, to be tried when the first does not answer."""
+    """Further addresses of the same central, tried if the first does not answer."""
 
     def each(self) -> list["Endpoint"]:
-        """The addresses one by one, in the order in which they were given."""
+        """One endpoint per address, in the given order."""
         return [replace(self, url=url, more_urls=()) for url in (self.url, *self.more_urls)]
 
     @property
@@ -41,59 +41,59 @@ class Endpoint:
         return "ws" + self.url.removeprefix("http") + path
 
     def tls(self) -> ssl.SSLContext | None:
-        """What an https connection trusts; None for plain http."""
+        """The TLS context of an https connection; None for http."""
         if not self.url.startswith("https:"):
             return None
         try:
             return ssl.create_default_context(cafile=str(self.ca_file) if self.ca_file else None)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
-                "central.ca_file", f"the file {self.ca_file} holds no usable certificate: {error}"
+                "central.ca_file", f"{self.ca_file} does not contain a usable certificate: {error}"
             ) from None
 
 
 def denied(status: int) -> Denied:
-    """What a sender says when central does not take what it shows, or something on the way lets nobody through."""
+    """The error when central rejects the token, or a proxy on the path rejects the request."""
     if status == 403:
         return Denied(
             "link.denied",
-            "something on the way to central does not let this sender through (HTTP 403)",
-            hint="central itself does not answer so: is there a proxy or a firewall in between?",
+            "a proxy or firewall on the path to central rejects this sender (HTTP 403)",
+            hint="central itself never answers 403 here; check the proxies and firewalls in between",
         )
     return Denied(
         "link.denied",
-        f"central does not accept this sender's token (HTTP {status})",
-        hint="was it revoked or replaced? At central: fieldpost sites rotate-token NAME",
+        f"central rejects the token of this sender (HTTP {status})",
+        hint="it may be revoked or replaced; issue a new one at central: fieldpost sites rotate-token NAME",
     )
 
 
 def check_central_urls(urls: object) -> tuple[str, ...]:
-    """Several addresses of one central in the form an Endpoint keeps, or ConfigError saying what is wrong."""
+    """Check and normalize several addresses of one central, or raise ConfigError."""
     if not isinstance(urls, list) or not 1 <= len(urls) <= URLS_MAX:
         raise ConfigError("central.url", f"central's urls must be a list of 1 to {URLS_MAX} addresses")
     checked = tuple(check_central_url(url) for url in urls)
     if len(set(checked)) != len(checked):
-        raise ConfigError("central.url", "central's urls name an address twice")
+        raise ConfigError("central.url", "central's urls contain an address twice")
     return checked
 
 
 def check_central_url(text: object) -> str:
-    """The address in the form an Endpoint keeps, or ConfigError saying what is wrong with it."""
+    """Check and normalize central's address, or raise ConfigError."""
     if not isinstance(text, str):
-        raise _bad_url(f"must be a text, not {type(text).__name__}")
+        raise _bad_url(f"must be a string, not {type(text).__name__}")
     if not text.isprintable() or " " in text:
-        raise _bad_url("must hold neither spaces nor control characters")
+        raise _bad_url("must not contain spaces or control characters")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise _bad_url(f"is no URL: {error}") from None
+        raise _bad_url(f"is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise _bad_url(f"must read http://host or https://host, not {text[:100]!r}")
+        raise _bad_url(f"must be http://host or https://host, got {text[:100]!r}")
     if port == 0:
-        raise _bad_url("names port 0")
+        raise _bad_url("must not have port 0")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise _bad_url("must hold neither a user, a query nor a fragment")
+        raise _bad_url("must not contain a user, a query or a fragment")
     return text.rstrip("/")
 
 

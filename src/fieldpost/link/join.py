@@ -1,7 +1,7 @@
-"""Enrolment: a site shows central a code that a person was given, and the digest of a token that it has made itself.
+"""Enrolment: a site sends central its enrolment code and the digest of a token that the site has created.
 
-The code is good for one site and one exchange; the token never travels but to prove itself. Should the answer be lost,
-the site comes again with the same token, which central takes for the same exchange.
+The code works for one site and one exchange, and enrolment does not transmit the token itself. If the answer is lost,
+the site repeats the request with the same token, and central treats it as the same exchange.
 """
 
 from http import HTTPStatus
@@ -20,7 +20,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """What central answers: which site this is now."""
+    """Central's answer: the name of the site."""
 
     name: str
 
@@ -32,42 +32,45 @@ class _Problem(msgspec.Struct, frozen=True):
 
 
 def parse_invitation(text: str) -> tuple[str, str]:
-    """`fp_join_…@https://central…` as code and address; InvalidInput or ConfigError saying what is wrong."""
+    """Split `fp_join_…@https://central…` into code and address, or raise InvalidInput or ConfigError."""
     code, at, url = text.strip().partition("@")
     if not at or prefix_of(code, "join") is None:
         raise InvalidInput(
             "join.invitation",
-            "this is no invitation",
-            hint="it reads fp_join_…@https://central… and is printed by: fieldpost sites add NAME",
+            "not an invitation",
+            hint="an invitation has the form fp_join_…@https://central…; create one with: fieldpost sites add NAME",
             field="invitation",
         )
     return code, check_central_url(url)
 
 
 def join(url: str, ca_file: Path | None, code: str, token: IssuedToken, site: str | None = None) -> str:
-    """The name of the site that the code is for, whose token this is from now on; `site` is what it must be, if it is
-    known. Raises Denied for a code that cannot be used, Conflict for one of another site, Unavailable without answer.
+    """Enrol with a code and return the name of the site; `site` is the expected name, if known.
+
+    Raises Denied for an invalid code, Conflict for the code of another site, Unavailable without an answer.
     """
-    asked = {"prefix": token.prefix, "digest": token.digest.hex(), "site": site}
-    status, content = _post(Endpoint(url, code, ca_file), msgspec.json.encode(asked))
+    request = {"prefix": token.prefix, "digest": token.digest.hex(), "site": site}
+    status, content = _post(Endpoint(url, code, ca_file), msgspec.json.encode(request))
     if status == HTTPStatus.OK:
         try:
             return msgspec.json.decode(content, type=Joined).name
         except msgspec.DecodeError:
             raise _unusable(status) from None
     try:
-        told = msgspec.json.decode(content, type=_Problem)
+        problem = msgspec.json.decode(content, type=_Problem)
     except msgspec.DecodeError:
         raise _unusable(status) from None
     match status:
         case 401 | 403:
-            raise Denied("join.denied", told.detail, hint=told.hint)
+            raise Denied("join.denied", problem.detail, hint=problem.hint)
         case 409:
-            raise Conflict(told.code, told.detail, hint=told.hint)
+            raise Conflict(problem.code, problem.detail, hint=problem.hint)
         case 400 | 422:
-            raise InvalidInput(told.code, told.detail, hint=told.hint)
+            raise InvalidInput(problem.code, problem.detail, hint=problem.hint)
         case _:
-            raise Unavailable("join.unavailable", told.detail or f"central answered with HTTP {status}", hint=told.hint)
+            raise Unavailable(
+                "join.unavailable", problem.detail or f"central answered with HTTP {status}", hint=problem.hint
+            )
 
 
 def _post(endpoint: Endpoint, body: bytes) -> tuple[int, bytes]:
@@ -87,4 +90,4 @@ def _post(endpoint: Endpoint, body: bytes) -> tuple[int, bytes]:
 
 
 def _unusable(status: int) -> Unavailable:
-    return Unavailable("link.unusable", f"what answered (HTTP {status}) is no central that sites can join")
+    return Unavailable("link.unusable", f"the address answered HTTP {status} and does not seem to be central")

@@ -1,7 +1,7 @@
-"""What travels between a sender and central, as tagged frozen structs.
+"""Messages of the link between a sender and central, as tagged frozen structs.
 
-Binary frames of JSON with the tag `t`. Messages evolve by adding optional fields only, because a site and central may
-differ in version; a receiver ignores fields it does not know and refuses tags it does not know, politely.
+Binary frames of JSON with the tag `t`. Messages evolve only by optional fields, because site and central may have
+different versions; a receiver ignores unknown fields and answers unknown tags with a Refusal.
 """
 
 from typing import Annotated
@@ -19,15 +19,15 @@ LATER = "later"
 
 
 ZLIB = "zlib"
-"""A message may be compressed as a whole (RFC 1950). Its first byte tells: no JSON begins with it."""
+"""A message may be compressed as a whole (RFC 1950); its first byte never starts JSON."""
 
 SEQ_MAX = 2**53
 Seq = Annotated[int, msgspec.Meta(ge=0, le=SEQ_MAX)]
-"""A sender's number for a message, within what every JSON parser keeps exactly."""
+"""A sender's message number, within the exact integers of every JSON parser."""
 
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One notification as a sender gives it. The site is not among the fields: it comes from the token."""
+    """One notification from a sender. The token determines the site."""
 
     notification_id: str
     list_name: str
@@ -39,7 +39,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     execution_id: str | None = None
     parent_execution_id: str | None = None
     site: str | None = None
-    """Only compared with the token's site; a difference rejects the item."""
+    """If given, it must be the site of the token, or the item is rejected."""
 
 
 class Submit(msgspec.Struct, frozen=True, tag_field="t", tag="submit", omit_defaults=True):
@@ -48,11 +48,11 @@ class Submit(msgspec.Struct, frozen=True, tag_field="t", tag="submit", omit_defa
     seq: Seq
     items: tuple[Item, ...]
     more: bool | None = None
-    """Whether the sender has more than this to send; central divides what it can store over those that have."""
+    """Whether the sender has more to send; central divides its capacity among such senders."""
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one item: accepted and duplicate clear it at the sender, rejected boxes it, later keeps it."""
+    """The verdict on one item. Senders remove accepted and duplicate items, box rejected ones and keep later ones."""
 
     notification_id: str
     verdict: str
@@ -62,18 +62,18 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ack(msgspec.Struct, frozen=True, tag_field="t", tag="ack"):
-    """Sent only after the commit that stored what it accepts."""
+    """The answer to a Submit, sent after the commit that stored the accepted items."""
 
     seq: int
     results: tuple[Result, ...]
     credits: int
-    """How many items the sender may have on the way."""
+    """How many items the sender may have in flight."""
     took_s: float = 0.0
-    """How much of the time until the answer was central's own; the rest was the line's."""
+    """Central's share of the response time; the line took the rest."""
 
 
 class Refusal(msgspec.Struct, frozen=True, tag_field="t", tag="refusal", omit_defaults=True):
-    """A whole message was not taken: unknown, malformed, too large, or central cannot store now."""
+    """The rejection of a whole message: unknown, malformed, too large, or central cannot store it now."""
 
     code: str
     error: str
@@ -82,19 +82,19 @@ class Refusal(msgspec.Struct, frozen=True, tag_field="t", tag="refusal", omit_de
 
 
 class Hello(msgspec.Struct, frozen=True, tag_field="t", tag="hello"):
-    """The first message of both ends."""
+    """The first message of both peers."""
 
     protocol: int
     version: str
     credits: int = ITEMS_MAX
     accepts: tuple[str, ...] = ()
-    """In which forms beside plain JSON a message may be sent to whoever says this; see `ZLIB`."""
+    """The encodings besides plain JSON that this peer accepts; see `ZLIB`."""
     begins: bool = False
-    """By POST, where each question is a Hello: the first one of a connection; central may not have missed the last."""
+    """The first Hello of a polling connection; with POST every poll is a Hello."""
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Central's record of one notification, as `GET /link/v1/status/{id}` answers it to the site that sent it."""
+    """Central's record of one notification: the answer of `GET /link/v1/status/{id}` to its site."""
 
     notification_id: str
     status: str
@@ -107,12 +107,12 @@ class StatusAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One cached call as its site's tracking table has it; times are texts by the site's clock."""
+    """One row of the site's tracking table; times are text, by the site's clock."""
 
     call_id: str
     category: str
     target: str
-    """The target's summary: system, method and path, or a connection's name."""
+    """The summary of the target: system, method and path, or the name of a connection."""
     status: str
     version: int
     retry_count: int = 0
@@ -128,42 +128,42 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry", kw_only=True):
-    """Cached calls that have changed: the rows whose last change lies after the one and up to the other."""
+    """Changed cached calls: the rows with their last change in (after, until]."""
 
     incarnation: str
-    """Which buffer file it is."""
+    """The identity of the buffer."""
     after: Seq
     until: Seq
     sent_at: str
-    """The site's time, by which the ages of the rows are told."""
+    """The site's time; central derives the age of the rows from it."""
     rows: tuple[CallRow, ...]
     forgotten: Seq = 0
-    """The newest change among what the site has purged."""
+    """The newest change among the calls that the site has purged."""
 
 
 class TelemetryAck(msgspec.Struct, frozen=True, tag_field="t", tag="telemetry_ack"):
-    """What was told up to this change is in the mirror; telling goes on from there, be it before what was just told."""
+    """The mirror is complete up to this change. Resume from here, even if that is before the rows just sent."""
 
     until: int
 
 
 class Reconcile(msgspec.Struct, frozen=True, tag_field="t", tag="reconcile"):
-    """Central asks which calls have changed after this change; at most so many rows in one answer."""
+    """Central requests the calls that changed after this change, at most `limit` rows."""
 
     after: Seq
     limit: int = ITEMS_MAX
     high: Seq = 0
-    """The newest change that central has heard of."""
+    """The newest change that central knows of."""
 
 
 class ReconcileAnswer(
     msgspec.Struct, frozen=True, tag_field="t", tag="reconcile_answer", omit_defaults=True, kw_only=True
 ):
-    """The oldest changes first, at most so many rows as were asked for."""
+    """The requested rows, oldest change first."""
 
     incarnation: str
     after: Seq
-    """As it was asked."""
+    """As in the request."""
     until: Seq
     high: Seq
     """The newest change of the buffer."""
@@ -171,37 +171,37 @@ class ReconcileAnswer(
     rows: tuple[CallRow, ...]
     has_more: bool = False
     has_gone_back: bool = False
-    """Whether the newest change lies before the one that central has heard of: the buffer was restored from a copy."""
+    """Whether central knows of a newer change than the buffer has: the buffer was restored from a copy."""
     forgotten: Seq = 0
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="t", tag="command", omit_defaults=True):
-    """Something to be done at the site; the same id may come again, and acts once."""
+    """A command to the site; a repeated id is executed once."""
 
     intent_id: str
     kind: str
     arguments: dict[str, str | int]
     by: str | None = None
-    """Who wants it, for the site's event log."""
+    """The requesting user, for the site's event log."""
 
 
 Cell = str | int | float | bool | None
 
 
 class CommandResult(msgspec.Struct, frozen=True, tag_field="t", tag="command_result", omit_defaults=True):
-    """What became of a command."""
+    """The result of a command."""
 
     intent_id: str
     outcome: str
     detail: str | None = None
     rows: tuple[dict[str, Cell], ...] | None = None
-    """The answer to a look."""
+    """The rows of a query."""
     next: str | None = None
-    """Where a look that had more goes on."""
+    """Where the next page of a query starts."""
 
 
 class Health(msgspec.Struct, frozen=True, tag_field="t", tag="health", omit_defaults=True, kw_only=True):
-    """How a site stands; only the newest counts, so it is not answered."""
+    """A health report of a site; not answered, because only the newest one counts."""
 
     sent_at: str
     version: str
@@ -233,6 +233,6 @@ LinkMessage = (
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What central has to say to a sender that asks by `POST /link/v1/control`, where no WebSocket can be had."""
+    """Central's pending messages for a sender that polls with `POST /link/v1/control`."""
 
     messages: tuple[LinkMessage, ...]

@@ -1,4 +1,4 @@
-"""A Submit by plain POST, where a proxy forbids WebSockets: the same question, the same answer."""
+"""A Submit by POST, where a proxy rejects WebSockets."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import aiohttp
 
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.link.codec import decode_as
-from fieldpost.link.connection import LOST, say, trusting, unreachable
+from fieldpost.link.connection import LOST, describe_error, tls_of, unreachable
 from fieldpost.link.endpoint import SUBMIT_PATH, Endpoint, denied
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Refusal
 
@@ -14,13 +14,13 @@ from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Refusal
 async def post_submit(
     http: aiohttp.ClientSession, endpoint: Endpoint, data: bytes, seq: int, patience_s: float
 ) -> Ack | Refusal:
-    """Central's answer to the Submit in `data`. Raises Denied or Unavailable; see LinkClient.submit."""
+    """Submit `data` and return central's answer. Raises Denied or Unavailable; see LinkClient.submit."""
     headers = {"Authorization": endpoint.authorization, "Content-Type": "application/json"}
     try:
         async with (
             asyncio.timeout(patience_s),
             http.post(
-                endpoint.at(SUBMIT_PATH), data=data, headers=headers, allow_redirects=False, ssl=trusting(endpoint)
+                endpoint.at(SUBMIT_PATH), data=data, headers=headers, allow_redirects=False, ssl=tls_of(endpoint)
             ) as response,
         ):
             body = await response.content.read(FRAME_BYTES_MAX)
@@ -29,20 +29,20 @@ async def post_submit(
     except aiohttp.ClientConnectorError as error:
         raise unreachable(error) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise Unavailable(LOST, f"the connection to central broke: {say(error)}") from error
+        raise Unavailable(LOST, f"the connection to central broke: {describe_error(error)}") from error
     return _from_http(response.status, response.headers.get("Retry-After"), body, seq)
 
 
 def _from_http(status: int, retry_after: str | None, body: bytes, seq: int) -> Ack | Refusal:
-    """The answer of a POST as the WebSocket would have given it; raises when it is no answer to what was sent."""
+    """The HTTP response as the link message that a WebSocket would have received."""
     match status:
         case 200:
             try:
                 answer = decode_as(body, Ack)
             except InvalidInput as error:
-                raise Unavailable(LOST, f"central's answer cannot be read: {error.message}") from error
+                raise Unavailable(LOST, f"central's answer is invalid: {error.message}") from error
             if answer.seq != seq:
-                raise Unavailable(LOST, "central answered another message")
+                raise Unavailable(LOST, "central answered a different message")
             return answer
         case 401 | 403:
             raise denied(status)

@@ -1,8 +1,8 @@
-"""Asking central for one notification's record, synchronously, for scripts that have no event loop.
+"""Blocking query for the status of a notification at central, for scripts without an event loop.
 
-The whole question has one deadline, name resolution and a dripping answer included. Neither can be interrupted from
-outside, so it runs in a thread of its own that is left behind when the deadline comes. Of several addresses the one
-that answered last is asked first, and each but the last one has half of the time that is left.
+The query has one deadline, including name resolution and a slowly dripping answer. Neither can be interrupted, so the
+query runs in its own thread, which is abandoned at the deadline. Of several addresses, the one that answered last is
+queried first, and each one but the last gets half of the remaining time.
 """
 
 import socket
@@ -24,12 +24,12 @@ TIMEOUT = "link.timeout"
 
 def ask_status(endpoint: Endpoint, notification_id: str, deadline_s: float = DEADLINE_S) -> StatusAnswer:
     """Central's record. Raises NotFound, Denied, or Unavailable when central gave no usable answer in time."""
-    status, body = _ask_any(endpoint, STATUS_PATH + notification_id, deadline_s)
+    status, body = _query_any(endpoint, STATUS_PATH + notification_id, deadline_s)
     match status:
         case 200:
             pass
         case 404:
-            raise NotFound("notification.unknown", "central has no such notification of this site")
+            raise NotFound("notification.unknown", "central does not know this notification of this site")
         case 401 | 403:
             raise denied(status)
         case _:
@@ -37,20 +37,20 @@ def ask_status(endpoint: Endpoint, notification_id: str, deadline_s: float = DEA
     try:
         return decode_as(body, StatusAnswer)
     except InvalidInput as error:
-        raise Unavailable("link.unusable", f"central's answer cannot be read: {error.message}") from error
+        raise Unavailable("link.unusable", f"central's answer is invalid: {error.message}") from error
 
 
 _addresses = Addresses()
-"""Shared by all that ask in this process; a wrong first guess costs time and nothing else."""
+"""Shared by all queries of this process; a wrong first choice only costs time."""
 
 
-def _ask_any(endpoint: Endpoint, path: str, deadline_s: float) -> tuple[int, bytes]:
+def _query_any(endpoint: Endpoint, path: str, deadline_s: float) -> tuple[int, bytes]:
     ordered = _addresses.ordered(endpoint)
     for place, one in enumerate(ordered):
         is_last = place == len(ordered) - 1
         share_s = deadline_s if is_last else deadline_s / 2
         try:
-            answer = _Question(one, path, share_s).ask()
+            answer = _StatusQuery(one, path, share_s).run()
         except Unavailable as error:
             if is_last:
                 raise
@@ -62,7 +62,7 @@ def _ask_any(endpoint: Endpoint, path: str, deadline_s: float) -> tuple[int, byt
     raise AssertionError("an endpoint has an address")
 
 
-class _Question:
+class _StatusQuery:
     """One GET in its own thread."""
 
     def __init__(self, endpoint: Endpoint, path: str, deadline_s: float) -> None:
@@ -73,18 +73,18 @@ class _Question:
         self._answer: tuple[int, bytes] | None = None
         self._error: Exception | None = None
 
-    def ask(self) -> tuple[int, bytes]:
-        thread = threading.Thread(target=self._run, name="fieldpost-status", daemon=True)
+    def run(self) -> tuple[int, bytes]:
+        thread = threading.Thread(target=self._request, name="fieldpost-status", daemon=True)
         thread.start()
         thread.join(self._deadline_s)
         if thread.is_alive():
             self._hang_up()
-            raise Unavailable(TIMEOUT, f"central gave no answer within {self._deadline_s:g} s")
+            raise Unavailable(TIMEOUT, f"central did not answer within {self._deadline_s:g} s")
         if self._answer is None:
             raise Unavailable("link.unreachable", f"central cannot be reached: {self._error}") from self._error
         return self._answer
 
-    def _run(self) -> None:
+    def _request(self) -> None:
         try:
             response = send_request(self._connection, self._endpoint, "GET", self._path)
             self._answer = response.status, read_bounded(response, ANSWER_BYTES_MAX)
@@ -96,6 +96,6 @@ class _Question:
     def _hang_up(self) -> None:
         sock = self._connection.sock
         if isinstance(sock, socket.socket):
-            # The peer may have closed it in this very moment.
+            # The peer may have closed it at the same moment.
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

@@ -25,7 +25,7 @@ SENT_AT = "2026-11-15T12:00:00.000000Z"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "ASK_S", 0.05)
+    monkeypatch.setattr(polling, "POLL_S", 0.05)
     monkeypatch.setattr(connections, "SILENCE_S", 3600)
 
 
@@ -120,7 +120,7 @@ async def test_a_site_that_begins_anew_before_its_silence_was_noticed_is_asked_a
 
 
 async def test_what_waits_for_a_site_that_asks_is_bounded(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "ASK_S", 3600)
+    monkeypatch.setattr(polling, "POLL_S", 3600)
     monkeypatch.setattr(connections, "SILENCE_S", 3600)
     backend = front.app.state.backend
     async with served(front.app) as url, without_websockets(url) as proxied:

@@ -1,6 +1,6 @@
-"""The audit log as a file, made piece by piece: one JSON object a line for programs, CSV for spreadsheets.
+"""Export of the audit log as a stream: ndjson for programs, CSV for spreadsheets.
 
-The last line says how many entries it holds. A file without it was cut short.
+The last line states the number of entries; a file without it is incomplete.
 """
 
 import csv
@@ -27,7 +27,7 @@ def file_name(format_: str, as_of: datetime) -> str:
 
 
 async def to_file(export: Export, format_: str) -> AsyncIterator[bytes]:
-    """The file's pieces, one for each set of entries."""
+    """The pieces of the file, one per batch of entries."""
     write = _csv if format_ == "csv" else _ndjson
     if format_ == "csv":
         yield _csv([COLUMNS])

@@ -1,8 +1,7 @@
-"""Cells of CSV files that a spreadsheet runs nothing of.
+"""CSV cells that are safe in spreadsheets.
 
-A spreadsheet takes a cell that begins with =, +, - or @ for a formula and runs it, so such a cell is written with an
-apostrophe before it, as is one that begins with an apostrophe; reading takes that apostrophe away again, so nothing is
-changed on the way out and back.
+A spreadsheet evaluates a cell that starts with =, +, - or @ as a formula. Such a cell, and one that starts with an
+apostrophe, is written with a leading apostrophe; reading removes it, so a round trip changes nothing.
 """
 
 _FORMULA = "=+-@\t\r＝＋－＠"

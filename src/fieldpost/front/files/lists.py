@@ -1,6 +1,6 @@
-"""Lists as files, to be taken out, looked through elsewhere and put back: CSV for spreadsheets, JSON for programs.
+"""Export and import of lists: CSV for spreadsheets, JSON for programs.
 
-A CSV file has one row for each target, with the list's properties repeated on each; they must agree.
+A CSV file has one row per target. Each row repeats the properties of its list, and they must agree.
 """
 
 import csv
@@ -20,7 +20,7 @@ from fieldpost.front.files.csv_cells import from_cell, to_cell
 FILE_BYTES_MAX = 16 * 1024 * 1024
 COLUMNS = ("list", "type", "channel", "park_uncertain", "retry", "allowed_sites", "target")
 _REQUIRED = {"list", "target"}
-_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
 
 
 class ListEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -36,13 +36,13 @@ class ListEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ListFile(msgspec.Struct, forbid_unknown_fields=True):
-    """What a JSON file of lists holds."""
+    """A JSON file of lists."""
 
     lists: list[ListEntry]
 
 
 def to_json(lists: Iterable[NotificationList]) -> str:
-    """All of them as one JSON document that `from_json` reads."""
+    """Write lists as a JSON document that `from_json` reads."""
     found = ListFile(
         [
             ListEntry(
@@ -61,11 +61,11 @@ def to_json(lists: Iterable[NotificationList]) -> str:
 
 
 def from_json(text: str) -> list[ListSpec]:
-    """The lists of a JSON document, or InvalidInput saying where it is none."""
+    """Read lists from a JSON document, or raise InvalidInput naming the place."""
     try:
         found = msgspec.json.decode(text, type=ListFile)
     except msgspec.DecodeError as error:
-        raise InvalidInput("import.json", f"the file does not fit: {error}") from None
+        raise InvalidInput("import.json", f"invalid file: {error}") from None
     return [
         ListSpec(
             name=one.name,
@@ -82,7 +82,7 @@ def from_json(text: str) -> list[ListSpec]:
 
 
 def to_csv(lists: Iterable[NotificationList]) -> str:
-    """All of them as CSV that `from_csv` reads and a spreadsheet runs nothing of."""
+    """Write lists as CSV that `from_csv` reads and that is safe in spreadsheets."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -102,7 +102,7 @@ def to_csv(lists: Iterable[NotificationList]) -> str:
 
 
 def from_csv(text: str) -> list[ListSpec]:
-    """The lists of a CSV file, or InvalidInput naming the line. Columns may be in any order; `,` or `;` parts them."""
+    """Read lists from CSV with `,` or `;` as separator and columns in any order; InvalidInput names the line."""
     text = text.removeprefix("\ufeff")
     head = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
@@ -123,18 +123,18 @@ def _check_columns(head: Sequence[str]) -> list[str]:
     unknown = [name for name in columns if name not in COLUMNS]
     missing = sorted(_REQUIRED.difference(columns))
     if unknown or missing or len(set(columns)) != len(columns):
-        what = f"there is no column {unknown[0][:64]!r}" if unknown else f"the columns {', '.join(missing)} are needed"
-        what = what if unknown or missing else "a column stands there twice"
-        raise InvalidInput("import.csv", f"line 1: {what}; known are {', '.join(COLUMNS)}", field="line 1")
+        what = f"unknown column {unknown[0][:64]!r}" if unknown else f"missing columns: {', '.join(missing)}"
+        what = what if unknown or missing else "a column occurs twice"
+        raise InvalidInput("import.csv", f"line 1: {what}; valid columns are {', '.join(COLUMNS)}", field="line 1")
     return columns
 
 
 def _spec(columns: Sequence[str], cells: Sequence[str], place: str) -> ListSpec:
-    """What one row says: a list with its properties, and one target of it."""
+    """Read one row: a list with its properties and one target."""
     if len(cells) != len(columns):
-        raise InvalidInput("import.csv", f"{place} has {len(cells)} cells, not {len(columns)}", field=place)
+        raise InvalidInput("import.csv", f"{place} has {len(cells)} cells, expected {len(columns)}", field=place)
     row = {name: from_cell(cell) for name, cell in zip(columns, cells, strict=True)}
-    park = _TRUTHS.get(row.get("park_uncertain", "").strip().lower())
+    park = _BOOLEANS.get(row.get("park_uncertain", "").strip().lower())
     if park is None:
         raise InvalidInput("import.csv", f"{place}: park_uncertain must be true or false", field=place)
     sites = row.get("allowed_sites", "")
@@ -151,7 +151,7 @@ def _spec(columns: Sequence[str], cells: Sequence[str], place: str) -> ListSpec:
 
 
 def _join(specs: Sequence[ListSpec]) -> ListSpec:
-    """The rows of one list as one; its properties must be the same on each."""
+    """Merge the rows of one list; their properties must be equal."""
     first = specs[0]
     for spec in specs[1:]:
         if replace(spec, targets=first.targets, place=first.place) != first:

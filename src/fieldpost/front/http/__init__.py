@@ -1,1 +1,1 @@
-"""The HTTP kit of the front: one call, its endpoint description, problem details."""
+"""Requests to central: calls, serving of route tables, problem responses."""

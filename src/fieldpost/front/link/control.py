@@ -1,6 +1,6 @@
-"""What a site says on its control connection, and what central does about it: one case per message.
+"""Handling of messages on a control connection, one case per message.
 
-Whatever is raised here as a FieldpostError becomes a Refusal, and the connection stays.
+A FieldpostError raised here becomes a Refusal, and the connection stays open.
 """
 
 from fieldpost.core.errors import InvalidInput
@@ -21,7 +21,7 @@ async def disconnected(site: str, link: ControlLink, backend: Backend) -> None:
 
 
 async def handle(message: LinkMessage, site: str, backend: Backend) -> LinkMessage | None:
-    """The answer to what the site said, if it wants one. Whose it is comes from the token alone."""
+    """Handle a message and return the answer, if there is one. The token alone identifies the site."""
     match message:
         case Telemetry():
             return await backend.ingest.mirrors.telemetry(site, message)
@@ -37,4 +37,4 @@ async def handle(message: LinkMessage, site: str, backend: Backend) -> LinkMessa
             # The site does not know what it was asked, being of an older version, or made a mistake over it.
             return None
         case _:
-            raise InvalidInput(UNFIT, f"central does not take {type(message).__name__} on a control connection")
+            raise InvalidInput(UNFIT, f"central does not accept {type(message).__name__} on a control connection")

@@ -1,7 +1,7 @@
-"""One connection of a site, from the greeting to its end: frame by frame read, answered, and never ended by a bad one.
+"""One WebSocket connection of a site: read frames and answer them. An invalid frame never ends the connection.
 
-On a data connection the next frame is read and judged while the one before it is at the store, so that a backlog keeps
-the store busy. Answers go out in the order of the questions.
+On a data connection the next frame is read and checked while the store processes the previous one, so that a backlog
+keeps the store busy. Answers are sent in the order of the requests.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from fieldpost.link.codec import UNFIT, compress, decode, decompress, encode, sa
 from fieldpost.link.http.problem import wait_of
 from fieldpost.link.messages import PROTOCOL, ZLIB, Ack, Hello, LinkMessage, Refusal, Result
 
-NO_LONGER_WELCOME = 1008
+TOKEN_REVOKED = 1008
 FRAMES_AT_ONCE = {LinkKind.DATA: 2, LinkKind.CONTROL: 1}
 
 Unfit = dict[int, Result]
-"""The answers to those items of a Submit that could not be read, by their places."""
+"""Rejections of the invalid items of a Submit, by index."""
 Answering = Callable[[LinkMessage, Unfit], Awaitable[LinkMessage | None]]
-"""What a connection makes of one message."""
+"""The handler of one message of a connection."""
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 async def welcome(
     websocket: WebSocket, kind: LinkKind, backend: Backend, converse: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Accept the connection and converse with the site it is of; who is not welcome gets an answer of HTTP instead."""
+    """Authenticate the site, accept the connection and run `converse`; a refused site gets an HTTP problem instead."""
     try:
         site = await auth.site(websocket.headers, backend.operate.accounts)
         with backend.allowances.connection(site, kind):
@@ -51,7 +51,7 @@ async def welcome(
 
 
 class SiteConversation:
-    """An accepted connection of this site, whose messages are given to `answering`."""
+    """An accepted connection of a site; `answering` handles its messages."""
 
     def __init__(self, websocket: WebSocket, site: str, kind: LinkKind, backend: Backend, answering: Answering) -> None:
         self._websocket = websocket
@@ -62,7 +62,7 @@ class SiteConversation:
         self._is_over = False
 
     async def run(self) -> None:
-        """Greet, and answer until either end hangs up; what is under way then is finished, and nobody told."""
+        """Greet, then answer frames until a peer closes. Frames in progress are finished without an answer."""
         credits = self._backend.ingest.credits
         await self._websocket.send_bytes(encode(Hello(PROTOCOL, fieldpost.__version__, credits, accepts=(ZLIB,))))
         free = asyncio.Semaphore(FRAMES_AT_ONCE[self._kind])
@@ -78,8 +78,8 @@ class SiteConversation:
                 try:
                     self._backend.allowances.check(self._site, self._kind)
                 except TooMuch as error:
-                    # Neither read nor judged: a flood must not cost more than it takes to put it off.
-                    await self._say(encode(refusal(error, content)), before)
+                    # Refuse without decoding: a flood must cost as little as possible.
+                    await self._send(encode(refusal(error, content)), before)
                     await self._backend.allowances.pause()
                     free.release()
                     continue
@@ -93,20 +93,20 @@ class SiteConversation:
         try:
             answer = await self._answer(content, began)
         except Denied as error:
-            # The token was revoked while the connection stood.
+            # The token was revoked while the connection was open.
             self._is_over = True
             with suppress(WebSocketDisconnect, RuntimeError):
-                await self._websocket.close(NO_LONGER_WELCOME, error.message)
+                await self._websocket.close(TOKEN_REVOKED, error.message)
             return
         if answer is not None:
-            await self._say(answer, before)
+            await self._send(answer, before)
 
     async def _answer(self, content: bytes | None, began: float) -> bytes | None:
-        """The answer to one frame, if it wants one. Denied when the token is no longer a site's."""
+        """The answer to one frame, if it needs one. Denied if the token is no longer valid."""
         plain: bytes | None = None
         try:
             if content is None:
-                raise InvalidInput(UNFIT, "only binary frames are taken")
+                raise InvalidInput(UNFIT, "only binary frames are accepted")
             plain = decompress(content)
             await auth.site(self._websocket.headers, self._backend.operate.accounts)
             self._backend.allowances.charge(self._site, self._kind, bytes=max(0, len(plain) - len(content)))
@@ -116,7 +116,7 @@ class SiteConversation:
             if isinstance(message, Ack):
                 took_s = round(asyncio.get_running_loop().time() - began, 4)
                 message = msgspec.structs.replace(message, took_s=took_s)
-            # Whoever found it worth compressing has a line on which the answer is worth it too.
+            # A compressed request comes over a slow line, on which a compressed answer pays too.
             return compress(encode(message)) if plain is not content else encode(message)
         except Denied:
             raise
@@ -125,16 +125,16 @@ class SiteConversation:
         except Exception as error:
             return internal_refusal(report_bug(error, path=self._websocket.url.path), seq_of(plain or b""))
 
-    async def _say(self, answer: bytes, before: asyncio.Task[None] | None) -> None:
+    async def _send(self, answer: bytes, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
-        # Whoever has gone meanwhile asks again on the next connection.
+        # A site that has disconnected repeats its request on the next connection.
         with suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.send_bytes(answer)
 
 
 def refusal(error: FieldpostError, content: bytes | None) -> Refusal:
-    """How a message that was not taken is answered."""
+    """The Refusal for an error."""
     wait_s = wait_of(error) if isinstance(error, Unavailable) else None
     return Refusal(error.code, error.message, seq_of(content or b""), wait_s)
 

@@ -1,11 +1,11 @@
-"""What sites speak to: the WebSockets they open, POST where a proxy forbids that, and the status of what they sent.
+"""The endpoints of the link: WebSockets for data and control, POST where a proxy rejects WebSockets, and status.
 
-Two WebSockets, one for data and one for control, so that health reports and commands never wait behind a backlog: they
-share neither a queue nor an allowance.
+A site has one WebSocket for data and one for control, with separate queues and quotas, so that health reports and
+commands never wait behind a backlog.
 
-A frame that cannot be understood is refused and never fatal: a newer site may say things that this version does not
-know. What the store cannot take now, or the site may not send now, is refused with a time to wait, and the connection
-stays.
+An unknown frame is refused and never fatal, because a newer site may send messages that this version does not know. If
+the store is unavailable or the site exceeds its quota, the Refusal contains a time to wait. The connection stays open
+in all these cases.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, LinkMessage, Sa
 
 
 async def data(websocket: WebSocket, backend: Backend) -> None:
-    """`/link/v1/data`: one site's connection for what it submits, for as long as it lasts."""
+    """`/link/v1/data`: the connection on which a site submits notifications."""
 
     async def converse(site: str) -> None:
         async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
@@ -35,10 +35,10 @@ async def data(websocket: WebSocket, backend: Backend) -> None:
                 case Submit():
                     return await _take(message, unfit, site, backend)
                 case Hello():
-                    await _saw(backend, site)
+                    await _record_contact(backend, site)
                     return None
                 case _:
-                    raise InvalidInput(UNFIT, f"central does not take {type(message).__name__}")
+                    raise InvalidInput(UNFIT, f"central does not accept {type(message).__name__} on a data connection")
 
         await SiteConversation(websocket, site, LinkKind.DATA, backend, answer).run()
 
@@ -46,7 +46,7 @@ async def data(websocket: WebSocket, backend: Backend) -> None:
 
 
 async def control(websocket: WebSocket, backend: Backend) -> None:
-    """`/link/v1/control`: one site's connection for health reports, telemetry and commands."""
+    """`/link/v1/control`: the connection of a site for health reports, telemetry and commands."""
 
     async def converse(site: str) -> None:
         link = ControlLink(site, websocket.send_bytes)
@@ -55,7 +55,7 @@ async def control(websocket: WebSocket, backend: Backend) -> None:
             if not isinstance(message, Hello):
                 return await control_messages.handle(message, site, backend)
             is_first, link.hello = link.hello is None, message
-            await _saw(backend, site)
+            await _record_contact(backend, site)
             if is_first:
                 await control_messages.connected(site, link, backend)
             return None
@@ -93,21 +93,21 @@ async def control_by_post(call: Call) -> ApiAnswer:
         link = polled.get(site)
         if link is None:
             link = polled[site] = PolledLink(site)
-            # Between two questions there is nobody but this task to notice that the site asks no more.
-            link.task = asyncio.create_task(_while_asked(link, call.backend))
+            # Between two polls only this task can notice that the site has stopped polling.
+            link.task = asyncio.create_task(_until_silent(link, call.backend))
         elif isinstance(message, Hello) and message.begins:
-            # It has begun anew, before its silence was noticed: what it missed is due.
+            # The site restarted before its silence was noticed: send what it missed.
             await control_messages.connected(site, link, call.backend)
         if isinstance(message, Hello):
             link.hello = message
-            await _saw(call.backend, site)
+            await _record_contact(call.backend, site)
             return ApiAnswer(Said(tuple(link.take())))
         answer = await control_messages.handle(message, site, call.backend)
         return ApiAnswer(Said((*link.take(), *([] if answer is None else [answer]))))
 
 
 async def status(call: Call) -> ApiAnswer:
-    """`GET /link/v1/status/{notification_id}`: central's record, for the site that sent it and no other."""
+    """`GET /link/v1/status/{notification_id}`: central's record of a notification, only for the site that sent it."""
     call.backend.allowances.check(call.site, LinkKind.DATA)
     call.backend.allowances.charge(call.site, LinkKind.DATA, items=1)
     n = await call.watch.notifications.of_site(call.path("notification_id"), call.site)
@@ -125,7 +125,7 @@ async def status(call: Call) -> ApiAnswer:
     )
 
 
-async def _while_asked(link: PolledLink, backend: Backend) -> None:
+async def _until_silent(link: PolledLink, backend: Backend) -> None:
     with backend.commands.connections.held(link):
         try:
             await control_messages.connected(link.site, link, backend)
@@ -147,14 +147,14 @@ def _read(content: bytes) -> tuple[Submit, Unfit]:
 
 
 async def _take(message: Submit, unfit: Unfit, site: str, backend: Backend) -> Ack:
-    # The message itself was charged as one.
+    # The message itself was already charged as one item.
     backend.allowances.charge(site, LinkKind.DATA, items=max(0, len(message.items) + len(unfit) - 1))
     ack = await backend.ingest.submit(site, message, unfit)
-    await _saw(backend, site)
+    await _record_contact(backend, site)
     return ack
 
 
-async def _saw(backend: Backend, site: str) -> None:
-    # A note for people; that it cannot be written now must not cost the sender its ack.
+async def _record_contact(backend: Backend, site: str) -> None:
+    # Only for display: a failure to store it must not cost the sender its ack.
     with suppress(Unavailable):
         await backend.operate.sites.saw(site)

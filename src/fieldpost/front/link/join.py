@@ -1,4 +1,4 @@
-"""Enrolment: a site exchanges its one-time code for a token of its own."""
+"""Enrolment: a site exchanges its one-time code for a token."""
 
 from binascii import unhexlify
 
@@ -18,7 +18,7 @@ class Join(Body, frozen=True, kw_only=True):
 
 
 async def join(call: Call) -> ApiAnswer:
-    """`POST /link/v1/join`: a site shows its code and the digest of the token that it has made; it is told its name."""
+    """`POST /link/v1/join`: a site sends its code and the digest of its new token, and gets its name."""
     asked = await call.read(Join)
     if len(asked.digest) != DIGEST_LENGTH or not asked.digest.isascii() or not _is_hex(asked.digest):
         raise InvalidInput("join.digest", f"digest must be {DIGEST_LENGTH} hexadecimal digits", field="digest")

@@ -1,4 +1,4 @@
-"""The link as one table: the routes and WebSockets that sites use."""
+"""The route table of the link, and its WebSockets."""
 
 from fieldpost.front.auth import Access
 from fieldpost.front.http.call import ApiRoute

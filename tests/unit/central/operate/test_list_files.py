@@ -83,11 +83,11 @@ def test_a_file_as_spreadsheets_write_it_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "field", "says"),
     [
-        ("", "line 1", "the columns list, target are needed"),
-        ("list\nops\n", "line 1", "the columns target are needed"),
-        ("list,target,colour\nops,a@x.example,red\n", "line 1", "no column 'colour'"),
+        ("", "line 1", "missing columns: list, target"),
+        ("list\nops\n", "line 1", "missing columns: target"),
+        ("list,target,colour\nops,a@x.example,red\n", "line 1", "unknown column 'colour'"),
         ("list,target,target\nops,a@x.example,b@x.example\n", "line 1", "twice"),
-        ("list,target\nops\n", "line 2", "1 cells, not 2"),
+        ("list,target\nops\n", "line 2", "1 cells, expected 2"),
         ("list,target\nops,a@x.example,b@x.example\n", "line 2", "3 cells"),
         ("list,target,park_uncertain\nops,a@x.example,perhaps\n", "line 2", "true or false"),
         ("list,target,retry\nops,a@x.example,fixed:1s:3\nops,b@x.example,fixed:2s:3\n", "line 3", "those in line 2"),
