@@ -150,7 +150,7 @@ async def test_a_proxy_that_bars_the_way_costs_nothing_where_another_address_ans
         barred.upgrade_status, barred.post_status, central.upgrade_status = 403, 403, 426
         assert isinstance(await client.submit([item("1")]), Ack)
         central.post_status = 500
-        with pytest.raises(Denied, match="on the way"):
+        with pytest.raises(Denied, match="on the path"):
             await client.submit([item("2")])
 
 
