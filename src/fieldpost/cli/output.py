@@ -14,7 +14,7 @@ from fieldpost.cli.options import is_json
 from fieldpost.core.text import printable
 
 Record = Mapping[str, Any]
-Cell = str | Callable[[Any], object]
+CellSource = str | Callable[[Any], object]
 """A field's name, or a function of the record. A field `…_at` is printed as a time."""
 
 
@@ -24,7 +24,7 @@ class Table:
 
     rows: str
     """The field of the answer that holds the rows."""
-    columns: Mapping[str, Cell]
+    columns: Mapping[str, CellSource]
     empty: str
     """Printed instead of a table without rows; suggests the next command where there is one."""
 
@@ -39,7 +39,7 @@ def show_table(answer: Record, table: Table) -> None:
         print(f"\nMore results: --cursor {more}")
 
 
-def show_fields(answer: Record, fields: Mapping[str, Cell], *more: tuple[str, object]) -> None:
+def show_fields(answer: Record, fields: Mapping[str, CellSource], *more: tuple[str, object]) -> None:
     """Print one record, one labelled field per line; fields without a value are left out."""
     if is_json():
         print_json(answer)
@@ -56,7 +56,7 @@ def print_json(value: object, stream: IO[str] | None = None) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False), file=stream)
 
 
-def print_rows(columns: Mapping[str, Cell], records: Iterable[Any], empty: str = "") -> None:
+def print_rows(columns: Mapping[str, CellSource], records: Iterable[Any], empty: str = "") -> None:
     print_table(list(columns), [[_value(one, cell) for cell in columns.values()] for one in records], empty)
 
 
@@ -98,12 +98,12 @@ def moment(text: str | None) -> str | None:
     return f"{text[:10]} {text[11:19]}Z" if text else None
 
 
-def or_never(field: str) -> Cell:
+def or_never(field: str) -> CellSource:
     """A time, or `never` where there is none."""
     return lambda record: moment(record[field]) or "never"
 
 
-def short(field: str, length: int) -> Cell:
+def short(field: str, length: int) -> CellSource:
     """A text, truncated to this length."""
 
     def cell(record: Record) -> str | None:
@@ -123,7 +123,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _value(record: Any, cell: Cell) -> object:
+def _value(record: Any, cell: CellSource) -> object:
     if callable(cell):
         return cell(record)
     value = record[cell]

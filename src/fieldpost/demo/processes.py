@@ -1,4 +1,4 @@
-"""All processes of one demo: started from the receiving end, stopped from the sending end."""
+"""All processes of one demo. The receiving end starts first and stops last."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CENTRAL_GRACE_S = 6.0
 
 
 class Processes:
-    """An async context manager; it ends with all of them stopped. A process that cannot run ends its body.
+    """An async context manager that stops all processes at its end. A process that cannot run ends the body.
 
     With `is_strict` no process may die; else it is started again, a few times.
     """
@@ -51,12 +51,12 @@ class Processes:
         await self._group.__aexit__(kind, error, trace)
 
     def kill(self) -> None:
-        """End all of them at once."""
+        """Kill all processes."""
         for child in (*self._scripts, *self._agents, *self._central):
             child.kill()
 
     async def start_central(self, store: str, port: int, *, may_move: bool) -> Serves:
-        """Where it serves, once it does. Begun again, it comes back at the same port: the sites look for it there."""
+        """Start central and wait for its address. After a restart it uses the same port, which the sites know."""
         self._terminal.say(f"Starting central on {'PostgreSQL' if store.startswith('postgres') else 'SQLite'} …")
         serves: asyncio.Future[Serves] = asyncio.get_running_loop().create_future()
         part = CentralPart(str(self._folder / "central"), str(self._login_file), store, port, may_move)
@@ -71,7 +71,7 @@ class Processes:
         return await serves
 
     def start_sites(self, pause_s: float, on_sent: Callable[[SentByScript], None]) -> None:
-        """The agents, and the scripts that send every so many seconds."""
+        """Start the agents, and the scripts, which pause this many seconds between notifications."""
 
         def heard(report: Report) -> None:
             if isinstance(report, SentByScript):
@@ -84,7 +84,7 @@ class Processes:
             self._scripts.append(self._start(f"{role.name}-script", script, heard))
 
     def login(self) -> Login | None:
-        """The administrator that central made at its first start, if that was for this folder."""
+        """The administrator that central's first start created, if that was in this folder."""
         try:
             return msgspec.json.decode(self._login_file.read_bytes(), type=Login)
         except (OSError, msgspec.DecodeError):
@@ -102,10 +102,10 @@ class Processes:
             self._lock_handle,
             self._clock,
             on_report=on_report,
-            on_death=None if self._is_strict else self._tell_death,
+            on_death=None if self._is_strict else self._report_death,
         )
         self._group.create_task(child.run(), name=name)
         return child
 
-    def _tell_death(self, story: str) -> None:
+    def _report_death(self, story: str) -> None:
         self._terminal.say(f"{story}\nStarting it again.", "yellow")

@@ -1,4 +1,4 @@
-"""What passes between the demo and its processes: each gets its part as one line of JSON, and reports in such lines.
+"""Messages between the demo and its processes: each gets its part as one line of JSON, and reports in JSON lines.
 
 By standard input and output rather than by arguments: a store's URL may hold a password, and arguments can be read by
 every user of the machine.
@@ -14,7 +14,7 @@ class CentralPart(msgspec.Struct, frozen=True, tag="central", forbid_unknown_fie
     """A URL; empty for a SQLite file in the folder."""
     port: int
     may_move: bool
-    """Whether another port will do when this one is taken."""
+    """Whether to take another port if this one is in use."""
 
 
 class AgentPart(msgspec.Struct, frozen=True, tag="agent", forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class ScriptPart(msgspec.Struct, frozen=True, tag="script", forbid_unknown_field
     folder: str
     site: str
     first_s: float
-    """How long to wait before the first one."""
+    """Delay before the first notification."""
     pause_s: float
 
 
@@ -33,15 +33,15 @@ DemoPart = CentralPart | AgentPart | ScriptPart
 
 
 class Serves(msgspec.Struct, frozen=True, tag="serves"):
-    """Central is up."""
+    """Central is running."""
 
     url: str
     token_file: str
-    """Holds the API token that the first start made, unless that was for another folder."""
+    """File of the API token that the first start created, if that was in this folder."""
 
 
 class SentByScript(msgspec.Struct, frozen=True, tag="sent"):
-    """A script has sent; the id is what `send()` returned."""
+    """A script has sent a notification; the id is the return value of `send()`."""
 
     notification_id: str
     site: str
@@ -51,7 +51,7 @@ class SentByScript(msgspec.Struct, frozen=True, tag="sent"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The process ends, since this is wrong; starting it again would not help."""
+    """The process ends for this reason; a restart would not help."""
 
     text: str
 

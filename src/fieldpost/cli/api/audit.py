@@ -9,8 +9,8 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from fieldpost.cli.api.arguments import CursorOption, LimitOption
 from fieldpost.cli.api.filters import filtered
+from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central
 from fieldpost.cli.output import Table, moment, show_table
 from fieldpost.core.errors import InvalidInput, Unavailable

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldpost.cli.api.arguments import CursorOption, LimitOption
+from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Cell, Table, done, plural, print_json, show_fields, show_table
+from fieldpost.cli.output import CellSource, Table, done, plural, print_json, show_fields, show_table
 
 if TYPE_CHECKING:
     from fieldpost.link.http.client import ApiClient
@@ -56,7 +56,7 @@ ROWS = Table(
     },
     empty="No notification with this result.",
 )
-FIELDS: dict[str, Cell] = {
+FIELDS: dict[str, CellSource] = {
     "id": "action_id",
     "verb": "verb",
     "status": "status",

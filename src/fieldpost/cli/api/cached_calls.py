@@ -5,15 +5,21 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.api import intents
-from fieldpost.cli.api.arguments import CursorOption, LimitOption, ReasonOption, SiteArgument, WaitOption
 from fieldpost.cli.api.filters import filtered
+from fieldpost.cli.arguments import (
+    CallIdArgument,
+    CursorOption,
+    LimitOption,
+    ReasonOption,
+    SiteArgument,
+    WaitOption,
+)
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Cell, Table, done, moment, print_json, show_fields, show_table
+from fieldpost.cli.output import CellSource, Table, done, moment, print_json, show_fields, show_table
 from fieldpost.core.search.filters import CALL_FILTERS
 
 app = typer.Typer(help="Cached calls of the sites: external calls and database writes.", no_args_is_help=True)
 
-CallIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the call.")]
 CallIdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the calls.")]
 
 
@@ -47,7 +53,7 @@ PARKED = Table(
     },
     empty="The site has no parked calls.",
 )
-FIELDS: dict[str, Cell] = {
+FIELDS: dict[str, CellSource] = {
     "id": "call_id",
     "site": "site",
     "status": _status,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.api.arguments import RetryPolicyOption
+from fieldpost.cli.arguments import RetryPolicyOption
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import Table, done, print_fields, print_json, print_lines, show_fields, show_table
 from fieldpost.core.errors import InvalidInput

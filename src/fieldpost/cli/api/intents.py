@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldpost.cli.api.arguments import CursorOption, LimitOption
 from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.api.watching import WatchOption, watch
+from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import Table, done, print_json, show_fields, show_table
 from fieldpost.clock import SystemClock

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.api.arguments import RetryPolicyOption
+from fieldpost.cli.arguments import RetryPolicyOption
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import Table, done, plural, print_json, show_fields, show_table
 from fieldpost.core.errors import InvalidInput

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldpost.cli.api.arguments import CursorOption, LimitOption, NotificationIdArgument, ReasonOption, YesOption
 from fieldpost.cli.api.bulk_actions import BulkRequest
 from fieldpost.cli.api.filters import BULK_FILTERS, filtered
 from fieldpost.cli.api.watching import WatchOption, watch
+from fieldpost.cli.arguments import CursorOption, LimitOption, NotificationIdArgument, ReasonOption, YesOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Cell, Table, done, print_rows, short, show_fields, show_table
+from fieldpost.cli.output import CellSource, Table, done, print_rows, short, show_fields, show_table
 from fieldpost.core.search.filters import NOTIFICATION_FILTERS
 
 app = typer.Typer(help="Notifications at central.", no_args_is_help=True)
@@ -49,7 +49,7 @@ GROUPS = Table(
     {"key": "key", "parked": "count", "last": "last_parked_at", "error": short("fingerprint", 100)},
     empty="No parked notifications.",
 )
-FIELDS: dict[str, Cell] = {
+FIELDS: dict[str, CellSource] = {
     "id": "notification_id",
     "status": _status,
     "why": "why",
@@ -65,7 +65,7 @@ FIELDS: dict[str, Cell] = {
     "held": lambda one: f"{one['held_by']}: {one['held_reason']}" if one["held_by"] else None,
     "last error": "last_error",
 }
-PARTS: dict[str, dict[str, Cell]] = {
+PARTS: dict[str, dict[str, CellSource]] = {
     "targets": {"address": "address", "status": "status", "error": "error"},
     "attempts": {
         "started": "started_at",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.api import intents
-from fieldpost.cli.api.arguments import (
+from fieldpost.cli.arguments import (
     CursorOption,
     FromOption,
     LimitOption,
@@ -17,7 +17,7 @@ from fieldpost.cli.api.arguments import (
     WaitOption,
 )
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Cell, Table, counts, moment, or_never, print_json, show_fields, show_table
+from fieldpost.cli.output import CellSource, Table, counts, moment, or_never, print_json, show_fields, show_table
 
 HISTORY = Table(
     "points",
@@ -71,11 +71,11 @@ def _mirror(field: str) -> Callable[[Any], Any]:
     return lambda site: (site["mirror"] or {}).get(field)
 
 
-def _unit(field: str, text: str, scale: float = 1.0) -> Cell:
+def _unit(field: str, text: str, scale: float = 1.0) -> CellSource:
     return lambda site: None if site[field] is None else text.format(round(site[field] / scale, 1) + 0.0)
 
 
-HEALTH: dict[str, Cell] = {
+HEALTH: dict[str, CellSource] = {
     "site": "name",
     "link": link_state,
     "reported": or_never("reported_at"),

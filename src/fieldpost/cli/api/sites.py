@@ -7,10 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.api import site_queries
-from fieldpost.cli.api.arguments import SiteArgument, YesOption
+from fieldpost.cli.arguments import SiteArgument, YesOption
 from fieldpost.cli.options import central as central_client
 from fieldpost.cli.options import is_json, url
-from fieldpost.cli.output import Cell, Table, done, moment, or_never, print_json, print_rows, show_fields, show_table
+from fieldpost.cli.output import (
+    CellSource,
+    Table,
+    done,
+    moment,
+    or_never,
+    print_json,
+    print_rows,
+    show_fields,
+    show_table,
+)
 
 app = typer.Typer(help="Sites that may send to central.", no_args_is_help=True)
 
@@ -37,7 +47,7 @@ SITES = Table(
     },
     empty="No sites yet. Add one: fieldpost sites add NAME",
 )
-TOKENS: dict[str, Cell] = {
+TOKENS: dict[str, CellSource] = {
     "token": lambda one: f"fp_site_{one['prefix']}_…",
     "created": "created_at",
     "valid": "is_valid",

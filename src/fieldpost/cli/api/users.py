@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldpost.cli.options import central, is_json, url
-from fieldpost.cli.output import Cell, Table, done, moment, or_never, print_json, show_fields, show_table
+from fieldpost.cli.output import CellSource, Table, done, moment, or_never, print_json, show_fields, show_table
 
 if TYPE_CHECKING:
     from fieldpost.link.http.client import JsonObject
@@ -33,7 +33,7 @@ USERS = Table(
     {"name": "name", "role": "role", "state": _state, "last login": or_never("last_login_at"), "added": "created_at"},
     empty="No users yet. Add one: fieldpost users add NAME --role operator",
 )
-FIELDS: dict[str, Cell] = {
+FIELDS: dict[str, CellSource] = {
     "name": "name",
     "role": "role",
     "state": _state,

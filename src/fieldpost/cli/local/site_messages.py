@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fieldpost.cli.arguments import CallIdArgument, NotificationIdArgument
 from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
 from fieldpost.cli.options import is_json
 from fieldpost.cli.output import done, moment, print_fields, print_json, print_table
@@ -17,8 +18,7 @@ LIMIT_MAX = 10_000
 ASK_S = 5.0
 ANSWER_BYTES_MAX = 1024 * 1024
 
-LimitOption = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Maximum number of rows.")]
-CallIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the call.")]
+RowLimitOption = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Maximum number of rows.")]
 
 rejected = typer.Typer(help="Notifications that central rejected permanently.", invoke_without_command=True)
 
@@ -76,7 +76,7 @@ def events(
     since: Annotated[str | None, typer.Option(help="At or after this time (UTC).")] = None,
     until: Annotated[str | None, typer.Option(help="Before this time (UTC).")] = None,
     words: Annotated[str | None, typer.Option(help="Only texts that contain all these words.")] = None,
-    limit: LimitOption = 100,
+    limit: RowLimitOption = 100,
     folder: SiteFolderOption = Path(),
 ) -> None:
     """List the site's event log, newest first."""
@@ -104,7 +104,7 @@ def events(
     )
 
 
-def parked(limit: LimitOption = 100, folder: SiteFolderOption = Path()) -> None:
+def parked(limit: RowLimitOption = 100, folder: SiteFolderOption = Path()) -> None:
     """List parked calls, oldest first."""
     from fieldpost.site.site import Site
 
@@ -127,7 +127,7 @@ def discard(call_id: CallIdArgument, folder: SiteFolderOption = Path()) -> None:
 @rejected.callback()
 def list_rejected(
     context: typer.Context,
-    limit: LimitOption = 100,
+    limit: RowLimitOption = 100,
     folder: SiteFolderOption = Path(),
 ) -> None:
     """List rejected notifications, oldest first."""
@@ -148,7 +148,7 @@ def list_rejected(
 
 @rejected.command("resubmit")
 def resubmit_rejected(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the notification.")],
+    message_id: NotificationIdArgument,
     folder: SiteFolderOption = Path(),
 ) -> None:
     """Forward a rejected notification again, under the same id."""
@@ -158,7 +158,7 @@ def resubmit_rejected(
 
 @rejected.command("discard")
 def discard_rejected(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the notification.")],
+    message_id: NotificationIdArgument,
     folder: SiteFolderOption = Path(),
 ) -> None:
     """Discard a rejected notification."""

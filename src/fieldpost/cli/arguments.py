@@ -1,10 +1,11 @@
-"""Arguments and options that several commands over the API share."""
+"""Arguments and options that several commands share."""
 
 from typing import Annotated
 
 import typer
 
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")]
+CallIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the call.")]
 NotificationIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the notification.")]
 NotificationIdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the notifications.")]
 
