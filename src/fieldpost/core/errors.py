@@ -10,8 +10,7 @@
     └── OperationFailed a cached call failed permanently while its caller waited
 
 Each error has a stable `code` (`notification.not_parked`), a sentence for people and, if known, a hint on how to fix
-it. One table in `front/http/problems.py` maps errors to HTTP (at a site `site/local/errors.py`),
-another in `cli/main.py` to exit codes.
+it. One table in `link/http/problem.py` maps errors to HTTP, another in `cli/main.py` to exit codes.
 """
 
 

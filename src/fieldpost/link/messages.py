@@ -185,7 +185,7 @@ class Command(msgspec.Struct, frozen=True, tag_field="t", tag="command", omit_de
     """The requesting user, for the site's event log."""
 
 
-Cell = str | int | float | bool | None
+CommandCell = str | int | float | bool | None
 
 
 class CommandResult(msgspec.Struct, frozen=True, tag_field="t", tag="command_result", omit_defaults=True):
@@ -194,7 +194,7 @@ class CommandResult(msgspec.Struct, frozen=True, tag_field="t", tag="command_res
     intent_id: str
     outcome: str
     detail: str | None = None
-    rows: tuple[dict[str, Cell], ...] | None = None
+    rows: tuple[dict[str, CommandCell], ...] | None = None
     """The rows of a query."""
     next: str | None = None
     """Where the next page of a query starts."""

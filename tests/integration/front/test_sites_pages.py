@@ -14,7 +14,7 @@ from fieldpost.central.store.sites import health, sites
 from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport
 from fieldpost.core.sites.intent import IntentKind, IntentState
 from fieldpost.core.times import to_text
-from fieldpost.link.messages import Cell, CommandResult, Health
+from fieldpost.link.messages import CommandCell, CommandResult, Health
 from fieldpost.testing import ManualClock
 from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front
@@ -294,7 +294,7 @@ async def report(front: Front, name: str, **more: Any) -> None:
 
 
 async def answer(
-    front: Front, intent_id: str, rows: list[dict[str, Cell]], next_: str | None = None, outcome: str = "applied"
+    front: Front, intent_id: str, rows: list[dict[str, CommandCell]], next_: str | None = None, outcome: str = "applied"
 ) -> None:
     """What the site says once it is there."""
     intent = await front.watch.cached_calls.intent(intent_id)
@@ -302,7 +302,7 @@ async def answer(
     await front.commands.intents.settle(SITE, CommandResult(intent_id, outcome, None, tuple(rows), next_))
 
 
-def box_row(number: int, subject: str) -> dict[str, Cell]:
+def box_row(number: int, subject: str) -> dict[str, CommandCell]:
     return {"notification_id": ID.format(number), "code": "submit.content", "error": "used before", "subject": subject}
 
 

@@ -14,7 +14,7 @@ from fieldpost.central.store.sites import intents as rows
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.sites.intent import Intent, IntentOutcome, takes_result
 from fieldpost.core.text import ERROR_BYTES_MAX, truncate
-from fieldpost.link.messages import Cell, Command, CommandResult
+from fieldpost.link.messages import Command, CommandCell, CommandResult
 
 log = structlog.get_logger()
 
@@ -101,9 +101,9 @@ def _outcome(text: str) -> IntentOutcome:
         raise InvalidInput("intent.outcome", f"outcome must be one of {known}", field="outcome") from None
 
 
-def _answer(given: Sequence[Mapping[str, Cell]], next_: str | None) -> dict[str, object]:
+def _answer(given: Sequence[Mapping[str, CommandCell]], next_: str | None) -> dict[str, object]:
     """The part of a site's answer that fits."""
-    kept: list[dict[str, Cell]] = []
+    kept: list[dict[str, CommandCell]] = []
     size = 0
     for row in given[:ROWS_MAX]:
         plain = {truncate(name, 64): _cell(value) for name, value in list(row.items())[:CELLS_MAX]}
@@ -117,5 +117,5 @@ def _answer(given: Sequence[Mapping[str, Cell]], next_: str | None) -> dict[str,
     return answer
 
 
-def _cell(value: Cell) -> Cell:
+def _cell(value: CommandCell) -> CommandCell:
     return truncate(value, ERROR_BYTES_MAX) if isinstance(value, str) else value

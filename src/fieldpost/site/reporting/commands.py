@@ -18,13 +18,13 @@ from fieldpost.core.sites.intent import IntentKind, IntentOutcome
 from fieldpost.core.sites.message import CallRecord, RejectedMessage
 from fieldpost.core.text import truncate
 from fieldpost.core.times import to_text
-from fieldpost.link.messages import Cell, Command, CommandResult, Item
+from fieldpost.link.messages import Command, CommandCell, CommandResult, Item
 from fieldpost.site.buffer import calls, command_log, event_log, rejected, tracking
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.event_log import SiteEvent
 from fieldpost.site.buffer.event_query import event_filter
 
-AnswerRow = dict[str, Cell]
+AnswerRow = dict[str, CommandCell]
 
 ROWS_MAX = 500
 ANSWER_BYTES_MAX = 200 * 1024
