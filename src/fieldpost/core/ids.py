@@ -76,7 +76,7 @@ def parse_call_id(text: object) -> CallId:
     """Return the id, or raise InvalidInput; same spelling rule as for notifications."""
     if not is_id(text):
         raise InvalidInput(
-            "operation.bad_id",
+            "call.bad_id",
             "call_id must be a UUID of 36 lower-case characters with dashes",
             field="call_id",
         )

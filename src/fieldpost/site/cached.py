@@ -208,7 +208,7 @@ class Caller(Generic[D]):
         record = Tracking(self._buffer.read).find(call_id)
         if record is not None and record.status is CallStatus.FAILED:
             raise OperationFailed(
-                "operation.failed",
+                "call.failed",
                 f"the call with this key was refused before: {record.last_error}",
                 hint=NO_RETRY,
                 call_id=call_id,

@@ -111,8 +111,8 @@ def test_a_shell_script_says_where_it_comes_from(plant: Plant, command: list[str
         (["send", "--to", "ops", "--subject", "s", "--execution-id", "", "b"], 3, b"execution_id must not be empty"),
         (["site", "events", "--kind", "exploded"], 3, b"kind must be one of queued, delivered, "),
         (["status", "x"], 3, b"bad_id"),
-        (["site", "retry", "x"], 3, b"operation.bad_id"),
-        (["site", "discard", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"operation.unknown"),
+        (["site", "retry", "x"], 3, b"call.bad_id"),
+        (["site", "discard", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"call.unknown"),
         (["site", "rejected", "resubmit", "01a1de57-9e44-7863-858d-f15d85e1a8b2"], 4, b"rejected.unknown"),
         (["site", "events", "--severity", "fatal"], 3, b"severity must be"),
         (["site", "events", "--since", "yesterday"], 3, b"since must be a time"),
@@ -166,7 +166,7 @@ def test_the_engineer_sees_what_is_parked_and_retries_or_discards_it(plant: Plan
     assert plant.record(never).status is CallStatus.DISCARDED
     assert run(plant, "site", "parked") == "No parked calls."
     refused = fieldpost("site", "retry", never, "--folder", plant.folder)
-    assert (refused.returncode, b"operation.not_parked" in refused.stderr) == (5, True)
+    assert (refused.returncode, b"call.not_parked" in refused.stderr) == (5, True)
     acts = json.loads(run(plant, "site", "events", "--kind", "discarded", "--json"))
     assert [(entry["message_id"], "at the site" in entry["text"]) for entry in acts] == [(never, True)]
 

@@ -181,11 +181,11 @@ def test_every_outcome_is_seen_at_the_site_with_central_away(plant: Plant) -> No
 def test_an_unknown_operation_is_not_found_and_a_malformed_id_is_refused(plant: Plant) -> None:
     with pytest.raises(NotFound) as unknown:
         plant.site.tracking.status("01978d5e-0000-7000-8000-000000000001")
-    assert unknown.value.code == "operation.unknown"
+    assert unknown.value.code == "call.unknown"
     for text in ("", "x", "01978D5E-0000-7000-8000-000000000001", None, 5):
         with pytest.raises(InvalidInput) as malformed:
             plant.site.tracking.status(text)  # type: ignore[arg-type]
-        assert malformed.value.code == "operation.bad_id"
+        assert malformed.value.code == "call.bad_id"
 
 
 @pytest.mark.req("TRK-02")

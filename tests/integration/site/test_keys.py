@@ -75,7 +75,7 @@ def test_a_call_that_was_refused_is_refused_again_to_whoever_repeats_it_by_its_k
         call("POST", "/orders", json={"n": 1}, key="order-1")
     with pytest.raises(OperationFailed) as again:
         call("POST", "/orders", json={"n": 1}, key="order-1")
-    assert again.value.code == "operation.failed"
+    assert again.value.code == "call.failed"
     assert (again.value.call_id, again.value.http_status) == (refused.value.call_id, 409)
     assert refused.value.message in again.value.message
     assert len(plant.server.requests) == 1

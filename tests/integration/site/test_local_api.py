@@ -304,10 +304,10 @@ async def test_what_is_unknown_is_a_problem_too(local: Local) -> None:
     assert (await local("GET", "/v1/nothing")).body["code"] == "http.no_such_path"
     assert (await local("DELETE", "/v1/notifications")).body["code"] == "http.method"
     missing = await local("GET", "/v1/calls/01a1de57-9e44-7863-858d-f15d85e1a8b2")
-    assert (missing.status, missing.body["code"]) == (404, "operation.unknown")
-    assert missing.body["type"] == "urn:fieldpost:error:operation.unknown"
+    assert (missing.status, missing.body["code"]) == (404, "call.unknown")
+    assert missing.body["type"] == "urn:fieldpost:error:call.unknown"
     bad = await local("GET", "/v1/calls/x")
-    assert (bad.status, bad.body["code"]) == (422, "operation.bad_id")
+    assert (bad.status, bad.body["code"]) == (422, "call.bad_id")
 
 
 async def test_a_port_that_is_taken_is_waited_for_and_the_socket_is_served_meanwhile(tmp_path: Path) -> None:

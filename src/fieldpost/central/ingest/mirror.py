@@ -222,18 +222,16 @@ def _reports(rows: tuple[CallRow, ...]) -> tuple[list[CallReport], Counter[str]]
 def _report(row: CallRow) -> CallReport:
     if not is_id(row.call_id):
         raise InvalidInput(
-            "operation.bad_id", "call_id must be a UUID of 36 lower-case characters with dashes", field="call_id"
+            "call.bad_id", "call_id must be a UUID of 36 lower-case characters with dashes", field="call_id"
         )
     try:
         category, status = Category(row.category), CallStatus(row.status)
     except ValueError:
-        raise InvalidInput("operation.unknown_value", "category or status has an unknown value") from None
+        raise InvalidInput("call.unknown_value", "category or status has an unknown value") from None
     if not category.is_tracked:
-        raise InvalidInput(
-            "operation.not_tracked", "category must be external_call or database_write", field="category"
-        )
+        raise InvalidInput("call.not_tracked", "category must be external_call or database_write", field="category")
     if not 1 <= row.version <= COUNT_MAX:
-        raise InvalidInput("operation.version", f"version must be between 1 and {COUNT_MAX}", field="version")
+        raise InvalidInput("call.version", f"version must be between 1 and {COUNT_MAX}", field="version")
     return CallReport(
         call_id=row.call_id,
         category=category,

@@ -44,7 +44,7 @@ def status(folder: SiteFolderOption = Path()) -> None:
         "central_url": found.central_url,
         "agent": agent,
         "waiting": {category.value: count for category, count in depth.waiting.items()},
-        "operations": {status.value: count for status, count in calls.items()},
+        "calls": {status.value: count for status, count in calls.items()},
         "rejected": depth.rejected,
         "oldest_created_at": oldest,
         "link": None if agent is None else _ask_agent(folder),
@@ -180,7 +180,7 @@ def _act(folder: Path, call_id: str, action: str) -> dict[str, Any]:
         tracking = Tracking(buffer.read)
         record = tracking.status(call_id)
         if not getattr(buffer, action)(call_id, SystemClock().now(), by=_who()):
-            raise Conflict("operation.not_parked", f"{call_id} is {record.status.value}, not parked")
+            raise Conflict("call.not_parked", f"{call_id} is {record.status.value}, not parked")
         return record_of(tracking.status(call_id))
     finally:
         buffer.close()

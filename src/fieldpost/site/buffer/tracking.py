@@ -75,7 +75,7 @@ class Tracking:
         """
         record = self.find(parse_call_id(call_id))
         if record is None:
-            raise NotFound("operation.unknown", f"this site has no call {call_id}")
+            raise NotFound("call.unknown", f"this site has no call {call_id}")
         return record
 
     def find(self, call_id: str) -> CallRecord | None:

@@ -167,7 +167,7 @@ async def test_a_row_that_breaks_a_rule_is_left_out_counted_and_told_and_its_nei
     mirror = await mirror_of(centre)
     assert mirror.refused_count == len(bad)
     assert mirror.last_refusal is not None
-    assert "operation.bad_id (1)" in mirror.last_refusal
+    assert "call.bad_id (1)" in mirror.last_refusal
     assert mirror.cursor == told.until
 
 
