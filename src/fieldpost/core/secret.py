@@ -74,7 +74,7 @@ class Scrubber:
     """Removes secrets from texts: plain, quoted, percent-encoded, and in base64 at any offset."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        forms = {form for secret in secrets for form in _forms(secret.reveal())}
+        forms = {form for secret in secrets for form in secret_forms(secret)}
         # Longest first, so that a secret that contains another is removed completely.
         self._found = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
@@ -86,7 +86,9 @@ class Scrubber:
         return self._found.sub(HIDDEN, text) if self._found is not None else text
 
 
-def _forms(text: str) -> Iterable[str]:
+def secret_forms(secret: Secret) -> Iterable[str]:
+    """The spellings under which a secret may appear in a text: plain, quoted, percent-encoded, base64."""
+    text = secret.reveal()
     if not text:
         return
     # An exception quotes the text, and a log line quotes the exception.
