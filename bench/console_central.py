@@ -22,6 +22,8 @@ from bench.harness import log_to_nowhere
 from fieldpost.central import adapters
 from fieldpost.central.access.logins import Origin
 from fieldpost.central.access.passwords import Passwords
+from fieldpost.central.commands.sender import CommandSender
+from fieldpost.central.ingest.mirror import MirrorOptions
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.store.accounts import identities
@@ -75,7 +77,9 @@ async def main(url: str, now: datetime) -> None:
     store = open_store(url, clock)
     passwords = Passwords(PasswordHasher(time_cost=1, memory_cost=64))
     operate = Operate.over(store, adapters.load(), clock, passwords=passwords)
-    app = create_app(operate, Watch.over(store, clock), Ingest(store, clock))
+    ingest = Ingest(store, clock)
+    commands = CommandSender(store, ingest.mirrors, MirrorOptions().reconcile_interval_s, clock)
+    app = create_app(operate, Watch.over(store, clock), ingest, commands)
     app.add_middleware(Leaping, clock=clock)
     server = CentralServer(app, socket.create_server(("127.0.0.1", 0)))
     serving = asyncio.create_task(server.serve())

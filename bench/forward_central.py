@@ -15,6 +15,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from bench.harness import log_to_nowhere
 from bench.ingest import RawPostgres, RawSqlite
 from fieldpost.central import adapters
+from fieldpost.central.commands.sender import CommandSender
+from fieldpost.central.ingest.mirror import MirrorOptions
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
@@ -36,15 +38,19 @@ async def ours(store_url: str, sites: int, stop: asyncio.Event) -> None:
     keyring = Keyring([SecretKey.of(bytes(32))])
     operate = Operate.over(store, adapters.load(), clock, keyring)
     watch = Watch.over(store, clock, keyring=keyring)
-    server = CentralServer(create_app(operate, watch, Ingest(store, clock)), socket.create_server(("127.0.0.1", 0)))
+    ingest = Ingest(store, clock)
+    commands = CommandSender(store, ingest.mirrors, MirrorOptions().reconcile_interval_s, clock)
+    server = CentralServer(create_app(operate, watch, ingest, commands), socket.create_server(("127.0.0.1", 0)))
     tokens = [(await operate.sites.add(ADMIN, f"site-{number}")).token for number in range(sites)]
-    serving = asyncio.create_task(server.serve())
+    serving, sending = asyncio.create_task(server.serve()), asyncio.create_task(commands.run())
     await server.ready()
     gc_tuning.set_aside()
     print(server.url, *tokens, flush=True)
     await stop.wait()
     server.should_exit = True
     await serving
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
     await store.close()
 
 

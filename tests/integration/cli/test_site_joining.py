@@ -63,7 +63,7 @@ async def test_a_line_that_was_used_or_is_none_is_refused_and_leaves_nothing(cli
     assert not (cli.folder / "elsewhere" / NEW_TOKEN_FILE).exists()
     before = token_of(cli.folder / "north")
     again = await cli(*line, role=None)
-    assert (again.code, "the site north's and keeps the token" in again.err) == (6, True)
+    assert (again.code, "belongs to the site north and keeps its token" in again.err) == (6, True)
     assert (token_of(cli.folder / "north"), await owner(cli, before)) == (before, "north")
     for text in ("nonsense", "fp_join_a_b@", "fp_join_a_b@ftp://x", f"fp_site_a_b@{cli.url}"):
         ran = await cli("site", "join", text, "--folder", "./elsewhere", role=None)
