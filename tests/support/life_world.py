@@ -14,8 +14,7 @@ from fieldpost.central.operate.notifications import NotificationActions
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import lists
-from fieldpost.central.store.schema.audit_tables import audit
-from fieldpost.central.store.schema.notification_tables import attempts, notifications, targets
+from fieldpost.central.store.schema import audit_tables, notification_tables
 from fieldpost.core.ids import new_id
 from fieldpost.core.lists import NotificationList
 from fieldpost.testing import ManualClock
@@ -75,13 +74,13 @@ class World:
 
 
 def _delete_all(conn: Connection) -> None:
-    conn.execute(delete(notifications))
+    conn.execute(delete(notification_tables.notifications))
 
 
 def _look(conn: Connection, names: Mapping[str, str]) -> dict[str, Row]:
     ids = list(names)
     rows = {}
-    for found in _select(conn, notifications, "notification_id", ids):
+    for found in _select(conn, notification_tables.notifications, "notification_id", ids):
         rows[found.notification_id] = Row(
             list_name=found.list_name,
             created_at=found.created_at,
@@ -101,12 +100,12 @@ def _look(conn: Connection, names: Mapping[str, str]) -> dict[str, Row]:
             lease_until=found.lease_until,
             orphan_count=found.orphan_count,
         )
-    for found in _select(conn, targets, "notification_id", ids):
+    for found in _select(conn, notification_tables.targets, "notification_id", ids):
         rows[found.notification_id].targets[found.address] = found.status
-    for found in _select(conn, attempts, "notification_id", ids):
+    for found in _select(conn, notification_tables.attempts, "notification_id", ids):
         attempt = Attempt(found.cycle, found.node_id, found.is_lone, found.outcome)
         rows[found.notification_id].attempts[found.claim_token] = attempt
-    for found in _select(conn, audit, "correlation_id", ids):
+    for found in _select(conn, audit_tables.audit, "correlation_id", ids):
         rows[found.correlation_id].story += Counter([f"{found.kind} {found.status}"])
     return {names[notification_id]: row for notification_id, row in rows.items()}
 
