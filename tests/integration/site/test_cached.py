@@ -4,6 +4,7 @@ Central is unreachable in all of these: a site on its own answers for its cached
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -255,7 +256,9 @@ def test_a_script_that_calls_and_ends_without_closing_its_site_says_nothing(plan
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", CALLING, plant.folder], capture_output=True, text=True, check=True
     )
-    assert done.stderr == ""
+    # On a busy machine asyncio's debug mode logs callbacks that took more than 0.1 s; that is not about the site.
+    is_slow = re.compile(r"Executing <.* took [0-9.]+ seconds").fullmatch
+    assert [line for line in done.stderr.splitlines() if not is_slow(line)] == []
     assert plant.record(done.stdout.split()[-1]).is_delivered
 
 

@@ -247,9 +247,9 @@ async def elsewhere(_: web.Request) -> web.StreamResponse:
     [
         (refuse, "401 (invalid_client)"),
         (fail, "the answer was 500"),
-        (nonsense, "no access_token"),
-        (no_token, "no access_token"),
-        (bad_token, "no access_token"),
+        (nonsense, "no valid access_token"),
+        (no_token, "no valid access_token"),
+        (bad_token, "no valid access_token"),
         (elsewhere, "the answer was 302"),
     ],
 )
