@@ -29,7 +29,11 @@ from fieldpost.site.site import Site
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:src|tests|tools|docs|requirements)/[A-Za-z0-9_./-]*)`")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-WORKPLACE = re.compile(r"/work/|/tmp/|/root\b|\bAI\b|\bLLM\b|\bprompt\b|copilot", re.IGNORECASE)
+# A password prompt is fine; the prompt of a language model is not.
+WORKPLACE = re.compile(
+    r"/work/|/tmp/|/root\b|\bAI\b|\bLLM\b|\b(?:system|model|assistant)(?:'s)? prompt\b|\bprompt engineer|copilot",
+    re.IGNORECASE,
+)
 
 
 def pages(project: Path) -> list[Path]:
