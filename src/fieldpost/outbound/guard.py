@@ -10,6 +10,7 @@ import structlog
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.outbound.ranges import Address, Allowed, Mode, refusal
+from fieldpost.outbound.resolver import SystemResolver
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves a host and a port to addresses. Raises OSError (including socket.gaierror) if there are none."""
@@ -30,19 +31,13 @@ class Blocked(Exception):
         self.reason = reason
 
 
-async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    """Resolve by the operating system, in a thread."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
 class AddressGuard:
-    """Checks hosts in one mode."""
+    """Checks hosts in one mode; resolves names by the operating system unless `resolve` is given."""
 
-    def __init__(self, mode: Mode, allowed: Allowed | None = None, resolve: Resolve = resolve_by_system) -> None:
+    def __init__(self, mode: Mode, allowed: Allowed | None = None, resolve: Resolve | None = None) -> None:
         self._mode = mode
         self._allowed = allowed or Allowed()
-        self._resolve = resolve
+        self._resolve = resolve or SystemResolver()
 
     async def addresses(self, host: str, port: int) -> list[Address]:
         """All addresses of a host, checked. Raises Blocked if any is denied, OSError if there are none."""

@@ -2,7 +2,7 @@
 
 Tokens are cached by credential, including its secret. After four fifths of its lifetime a token is renewed; if that
 fails, the old one is used until it expires. A caller whose token is rejected calls `refused`, and the next `get`
-fetches a new one.
+fetches a new one. The guard of the HTTP client decides which token endpoints may be contacted.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ LIFE_S_DEFAULT = 300.0
 """Lifetime of a token without `expires_in`."""
 LIFE_S_MAX = 24 * 3600.0
 EARLY_PART = 0.2
-CREDENTIALS_MAX = 1000
+CREDENTIALS_MAX = 10_000
 
 log = structlog.get_logger()
 

@@ -59,6 +59,8 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[outbox]\ninterval_s = 3", "settings.unknown", None),
         ("[dispatch]\nbatch_size = 'many'", "settings.type", "dispatch.batch_size"),
         ("[dispatch]\ninterval_s = 0", "settings.range", "dispatch.interval_s"),
+        ("[outbound]\nconnections_per_host = 0", "settings.range", "outbound.connections_per_host"),
+        ("[outbound]\nlookup_timeout_s = 0", "settings.range", "outbound.lookup_timeout_s"),
         ("[upkeep]\nterminal_retention_days = 0", "settings.range", "upkeep.terminal_retention_days"),
         ("[watch]\nstuck_after_s = 0", "settings.range", "watch.stuck_after_s"),
         ("upkeep = 3", "settings.type", "upkeep"),

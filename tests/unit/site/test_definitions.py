@@ -175,6 +175,8 @@ FILE = '[database.plant]\nurl = "sqlite:///x.db"\n'
         ("[outbound]\nallow = 'a b/c'", "outbound.allow", "is not a host name"),
         ("[outbound]\nallow = ['a']", "outbound.allow", "must be a string"),
         ("[outbound]\ndeny = 'a'", "outbound.deny", "is unknown"),
+        ("[outbound]\nconnections = 1.5", "outbound.connections", "must be an integer of at least 1, got 1.5"),
+        ("[outbound]\nlookup_timeout_s = 'a'", "outbound.lookup_timeout_s", "at most 300, got 'a'"),
     ],
 )
 def test_a_wrong_definition_is_refused_by_file_and_key(tmp_path: Path, text: str, key: str, rule: str) -> None:

@@ -14,8 +14,9 @@ from fieldpost.core.errors import ConfigError, InvalidInput
 from fieldpost.core.secret import Scrubber, Secret
 from fieldpost.core.sites.forwarding import CarrierAnswer, NotNow, Refused
 from fieldpost.core.sites.message import Category, Message
-from fieldpost.outbound.guard import AddressGuard, Resolve, resolve_by_system
+from fieldpost.outbound.guard import AddressGuard, Resolve
 from fieldpost.outbound.options import OutboundOptions
+from fieldpost.outbound.resolver import SystemResolver
 from fieldpost.site.carriers.payloads import DatabaseWrite, Scalar, decode_write
 from fieldpost.site.carriers.postgresql import PostgresqlTarget
 from fieldpost.site.carriers.sqlite import SqliteTarget
@@ -41,11 +42,11 @@ class DatabaseCarrier:
 
     category = Category.DATABASE_WRITE
 
-    def __init__(
-        self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve = resolve_by_system
-    ) -> None:
+    def __init__(self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve | None = None) -> None:
         self._clock = clock
-        self._guard = AddressGuard("admin", (options or OutboundOptions()).allowed(), resolve)
+        options = options or OutboundOptions()
+        resolver = resolve or SystemResolver(options.lookup_timeout_s, clock=clock)
+        self._guard = AddressGuard("admin", options.allowed(), resolver)
         self._targets: dict[str, tuple[Database, TargetDatabase]] = {}
 
     async def attempt(self, message: Message, definition: Database | None) -> CarrierAnswer:

@@ -20,8 +20,9 @@ from fieldpost.core.sites.http_status import Meaning, meaning_of
 from fieldpost.core.sites.message import Category, Message
 from fieldpost.core.text import truncate
 from fieldpost.outbound.client import HttpAnswer, HttpClient, NoAnswer
-from fieldpost.outbound.guard import AddressGuard, Blocked, Resolve, resolve_by_system
+from fieldpost.outbound.guard import AddressGuard, Blocked, Resolve
 from fieldpost.outbound.options import OutboundOptions
+from fieldpost.outbound.resolver import SystemResolver
 from fieldpost.outbound.retry_after import retry_after_s
 from fieldpost.site.carriers.payloads import ExternalCall, decode_call
 from fieldpost.site.config.external import External
@@ -39,11 +40,12 @@ class ExternalCarrier:
 
     category = Category.EXTERNAL_CALL
 
-    def __init__(
-        self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve = resolve_by_system
-    ) -> None:
+    def __init__(self, clock: Clock, options: OutboundOptions | None = None, *, resolve: Resolve | None = None) -> None:
         self._clock = clock
-        self._guard = AddressGuard("admin", (options or OutboundOptions()).allowed(), resolve)
+        options = options or OutboundOptions()
+        resolver = resolve or SystemResolver(options.lookup_timeout_s, clock=clock)
+        self._options = options
+        self._guard = AddressGuard("admin", options.allowed(), resolver)
         self._clients: dict[tuple[Path | None, int], HttpClient] = {}
 
     async def attempt(self, message: Message, definition: External | None) -> CarrierAnswer:
@@ -117,7 +119,7 @@ class ExternalCarrier:
             with suppress(OSError):
                 changed = ca_path.stat().st_mtime_ns
         if (ca_path, changed) not in self._clients:
-            self._clients[ca_path, changed] = HttpClient(self._guard, tls_context(ca_path))
+            self._clients[ca_path, changed] = HttpClient(self._guard, tls_context(ca_path), self._options)
         return self._clients[ca_path, changed]
 
 

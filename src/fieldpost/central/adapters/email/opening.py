@@ -67,7 +67,7 @@ class Opening:
             return None
         try:
             async with asyncio.timeout(self._deadline.at_most(math.inf)):
-                return await self._outbound.tokens.get(credential)
+                return await self._outbound.admin_tokens.get(credential)
         except TimeoutError:
             raise NoToken(f"no token from {credential.url} in time") from None
 
@@ -75,7 +75,7 @@ class Opening:
         """A token that the mail server rejects may have been revoked: fetch another, once."""
         credential = self._settings.credential
         if credential is not None and token is not None and reply.code == 535:
-            self._outbound.tokens.refused(credential, token)
+            self._outbound.admin_tokens.refused(credential, token)
             self.is_worth_another = not self._has_renewed
             self._has_renewed = True
 
