@@ -62,7 +62,8 @@ class BufferUpkeep:
     async def sweep(self) -> int:
         """Delete rows past their retention and maintain the reserve; returns how many rows were deleted."""
         now = self._clock.now()
-        if not await asyncio.to_thread(self._buffer.reserve.keep):
+        await asyncio.to_thread(self._buffer.return_free_pages)
+        if not await asyncio.to_thread(self._buffer.keep_reserve):
             _log.warning("reserve.missing", hint="the site's disk is nearly full")
         deleted = 0
         for step in (

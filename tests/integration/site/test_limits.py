@@ -1,7 +1,8 @@
 """How far a buffer may grow: by its budget, and to the end of the disk."""
 
+import os
 import shutil
-from datetime import timedelta
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,12 @@ from fieldpost.core.errors import FieldpostError, Unavailable
 from fieldpost.core.sites.forwarding import Clear, TryAgain
 from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.site.buffer.buffer import Buffer
-from fieldpost.site.buffer.reserve import RESERVE_FILE, SPENT_FILE
+from fieldpost.site.buffer.reserve import RESERVE_FILE, SPENT_FILE, Reserve
 from fieldpost.site.config.options import BufferOptions
 from fieldpost.site.upkeep import BufferUpkeep
 from fieldpost.testing import ManualClock
 from support.disks import enlarge, fill_up, small_disk
-from support.plant import Plant, running_plant
+from support.plant import running_plant
 from support.site_folders import make_site
 from support.site_writers import add, ids_in
 
@@ -33,17 +34,17 @@ def fill(buffer: Buffer, payload_bytes: int) -> tuple[list[str], Unavailable]:
             return accepted, error
 
 
-def drain(buffer: Buffer, clock: ManualClock) -> list[str]:
-    """Clear all that waits, batch by batch, as the forwarder does; the ids in their order."""
+def drain(buffer: Buffer, clock: ManualClock, items_max: int = 100) -> list[str]:
+    """Clear all waiting messages, batch by batch, as the forwarder does; the ids in their order."""
     cleared: list[str] = []
-    while taken := buffer.take(clock.now(), items_max=100, bytes_max=MIB):
+    while taken := buffer.take(clock.now(), items_max=items_max, bytes_max=MIB):
         buffer.settle([(message.message_id, Clear()) for message in taken], clock.now())
         cleared += [message.message_id for message in taken]
     return cleared
 
 
 def leave(disk: Path, free_bytes: int) -> None:
-    """Somebody else takes all but so much of what has become free: too little for a reserve."""
+    """Another program takes all free space except this much."""
     free = shutil.disk_usage(disk).free
     with (disk / "filler").open("ab") as file:
         file.write(bytes(max(0, free - free_bytes)))
@@ -153,6 +154,81 @@ def test_on_a_full_disk_cached_calls_are_settled_and_operators_can_act(tmp_path:
         assert len(plant.server.requests) == 3, "what is not on disk is not called"
 
 
+def fill_and_drain(disk: Path) -> tuple[Buffer, int]:
+    """A buffer that filled the disk and was drained in small batches, still open; how many messages it took."""
+    buffer = Buffer(disk / "buffer.db")
+    accepted, _ = fill(buffer, 10 * KIB)
+    assert drain(buffer, ManualClock(), items_max=10) == accepted
+    return buffer, len(accepted)
+
+
+@pytest.mark.fault(6)
+@pytest.mark.parametrize("mebibytes", range(20, 68, 4))
+def test_a_buffer_that_filled_its_disk_and_was_drained_takes_as_much_again(tmp_path: Path, mebibytes: int) -> None:
+    with small_disk(tmp_path / "disk", mebibytes) as disk:
+        buffer, count = fill_and_drain(disk)
+        again, _ = fill(buffer, 10 * KIB)
+        assert len(again) >= 0.9 * count
+        assert drain(buffer, ManualClock(), items_max=10) == again
+        assert buffer.keep_reserve()
+        buffer.close()
+
+
+@pytest.mark.fault(6)
+def test_free_pages_of_the_buffer_count_as_space_for_new_messages(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 48) as disk:
+        buffer, _ = fill_and_drain(disk)
+        leave(disk, 6 * MIB)
+        again, _ = fill(buffer, 10 * KIB)
+        assert len(again) * 10 * KIB > 20 * MIB
+        fill_up(disk)
+        assert drain(buffer, ManualClock(), items_max=10) == again, "a smaller reserve is enough to settle them"
+        buffer.close()
+
+
+@pytest.mark.fault(6)
+@pytest.mark.parametrize("left", [0, 512 * KIB, 8 * MIB], ids=["nothing", "little", "as-much-as-the-reserve"])
+async def test_on_a_nearly_full_disk_upkeep_gives_free_pages_back(tmp_path: Path, left: int) -> None:
+    with small_disk(tmp_path / "disk", 48) as disk:
+        buffer, _ = fill_and_drain(disk)
+        size = (disk / "buffer.db").stat().st_size
+        buffer.keep_reserve()
+        leave(disk, left)
+        await BufferUpkeep(buffer, ManualClock()).sweep()
+        assert (disk / "buffer.db").stat().st_size < MIB < 25 * MIB < size
+        assert (disk / RESERVE_FILE).stat().st_size == 8 * MIB
+        assert len(fill(buffer, 10 * KIB)[0]) * 10 * KIB > 15 * MIB
+        buffer.close()
+
+
+@pytest.mark.fault(6)
+def test_a_disk_that_fills_before_the_agent_has_run_can_be_drained(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4) as disk:
+        make_site(disk / "site").close()
+        assert (disk / "site" / RESERVE_FILE).stat().st_size == MIB
+        buffer = Buffer(disk / "site" / "buffer.db")
+        accepted, _ = fill(buffer, 10 * KIB)
+        fill_up(disk)
+        assert drain(buffer, ManualClock()) == accepted
+        buffer.close()
+
+
+def test_a_reserve_of_another_user_is_given_up_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = Buffer(tmp_path / "buffer.db")
+    with monkeypatch.context() as patch:
+        refusals = iter([PermissionError(13, "Permission denied")])
+        patch.setattr("os.open", lambda *args, open=os.open: refuse_once(refusals) or open(*args))
+        assert buffer.reserve.give_up()
+    assert (tmp_path / SPENT_FILE).stat().st_size == 0
+    assert buffer.keep_reserve()
+    buffer.close()
+
+
+def refuse_once(refusals: Iterator[OSError]) -> None:
+    for error in refusals:
+        raise error
+
+
 @pytest.mark.fault(6)
 async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 4) as disk:
@@ -161,7 +237,7 @@ async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_ther
         site = Site.open(disk / "site", clock=clock)
         upkeep = BufferUpkeep(site._buffer, clock)
         reserve = disk / "site" / RESERVE_FILE
-        assert not reserve.exists(), "a script needs none"
+        reserve.unlink()
         await upkeep.sweep()
         assert reserve.stat().st_size == MIB, "at most a quarter of the disk"
         assert reserve.stat().st_blocks * 512 >= MIB, "and it really holds the room"
@@ -181,16 +257,22 @@ async def test_the_agent_s_upkeep_keeps_the_reserve_and_makes_it_again_when_ther
 
 
 def test_a_reserve_of_nothing_is_none(tmp_path: Path) -> None:
+    Buffer(tmp_path / "buffer.db").close()
+    assert (tmp_path / RESERVE_FILE).exists()
     buffer = Buffer(tmp_path / "buffer.db", BufferOptions(reserve_bytes=0))
-    assert buffer.reserve.keep()
+    assert buffer.keep_reserve()
     assert list(tmp_path.glob("reserve*")) == []
     assert not buffer.reserve.is_given_up
     assert not buffer.reserve.give_up()
     buffer.close()
 
 
-def test_a_reserve_that_was_never_made_refuses_nobody(plant: Plant) -> None:
-    assert not plant.site._buffer.reserve.is_given_up
-    assert plant.site.notify.to("ops").send("s", "b")
-    plant.clock.advance(timedelta(days=1).total_seconds())
-    assert not (plant.folder / RESERVE_FILE).exists()
+def test_a_reserve_that_cannot_be_made_refuses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script may have the right to write the buffer, but not its folder."""
+    Buffer(tmp_path / "buffer.db", BufferOptions(reserve_bytes=0)).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(Reserve, "_fill", lambda *_: refuse_once(iter([PermissionError(13, "Permission denied")])))
+        buffer = Buffer(tmp_path / "buffer.db")
+    assert add(buffer)
+    assert list(tmp_path.glob("reserve*")) == []
+    buffer.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import apsw
 
@@ -34,14 +34,17 @@ from fieldpost.site.config.options import BufferOptions, EventOptions
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# Free pages between the used ones are left out.
-_BYTES_USED = """
-SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size
+# Bytes of the used and of the free pages in the file.
+_BYTES = """
+SELECT (page_count - freelist_count) * page_size, freelist_count * page_size
+FROM pragma_page_count, pragma_freelist_count, pragma_page_size
 """
 
 FULL = "buffer.full"
 RESERVE_CHECK_EVERY = 32
 """New messages between two checks of the reserve; the messages that slip through are few for the reserve's size."""
+REWRITE_BYTES_MAX = 32 * 1024**2
+"""The most content that is rewritten to return free pages to the disk: it is in memory meanwhile, and writers wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Buffer:
         self._added = 0
         self.reserve = Reserve(path.parent, self._options.reserve_bytes)
         self._committer: Committer | None = self._connect(path)
+        self.reserve.create()
 
     def add(self, message_id: str, payload: str, created_at: int, key: IdempotencyKey | None = None) -> str:
         """Put a notification into the buffer; it is on disk when this returns, and absent when this raises.
@@ -159,6 +163,22 @@ class Buffer:
             self._open.checkpoint()
             return self._open.write(lambda cursor: work(cursor, *args, **kwargs))
 
+    def keep_reserve(self) -> bool:
+        """Create or restore the reserve; whether it is complete now. If space is short, the log is emptied first."""
+        if self.reserve.keep():
+            return True
+        self._open.checkpoint()
+        return self.reserve.keep(self.read(_bytes)[1])
+
+    def return_free_pages(self) -> None:
+        """Return the file's free pages to the disk, if that is nearly full and rewriting the content is quick."""
+        used, free = self.read(_bytes)
+        if used > REWRITE_BYTES_MAX or not self.reserve.is_disk_nearly_full(free):
+            return
+        # Rewriting needs space for the content in the log, if necessary that of the reserve.
+        if not self._open.vacuum() and self.reserve.give_up():
+            self._open.vacuum()
+
     def close(self) -> None:
         """Release the connection. Later calls raise Conflict; closing twice is allowed."""
         committer, self._committer = self._committer, None
@@ -203,7 +223,7 @@ class Buffer:
 
     def _refuse_when_spent(self) -> None:
         self._added = (self._added + 1) % RESERVE_CHECK_EVERY
-        if self._added == 1 and self.reserve.is_given_up and not self.reserve.keep():
+        if self._added == 1 and self.reserve.is_given_up and not self.keep_reserve():
             self._added = 0
             raise Unavailable(
                 FULL,
@@ -212,8 +232,7 @@ class Buffer:
             )
 
     def _refuse_beyond_budget(self, cursor: apsw.Cursor) -> None:
-        rows: list[tuple[Any, ...]] = cursor.execute(_BYTES_USED).fetchall()
-        if rows[0][0] >= self._options.bytes_max:
+        if _bytes(cursor)[0] >= self._options.bytes_max:
             raise Unavailable(
                 "buffer.over_budget",
                 f"the buffer has reached its limit of {self._options.bytes_max} bytes ([buffer] bytes_max)",
@@ -225,6 +244,11 @@ class Buffer:
         if self._committer is None:
             raise Conflict("buffer.closed", "this site was closed", hint="open it again with Site.open(folder)")
         return self._committer
+
+
+def _bytes(cursor: apsw.Cursor) -> tuple[int, int]:
+    used, free = cast(tuple[int, int], cursor.execute(_BYTES).fetchall()[0])
+    return used, free
 
 
 def _not_new(message_id: str, error: apsw.ConstraintError) -> Conflict:

@@ -86,6 +86,18 @@ class ProcessConnection:
             except apsw.Error as error:
                 self._fail(error)
 
+    def vacuum(self) -> bool:
+        """Rewrite the file without its free pages; whether that succeeded, in particular whether the disk had space."""
+        with self._connection_lock:
+            try:
+                self._connect().execute("VACUUM")
+                is_done = True
+            except apsw.Error as error:
+                self._fail(error)
+                is_done = False
+        self.checkpoint()
+        return is_done
+
     def _connect(self) -> apsw.Connection:
         if self._connection is not None:
             if self._pid != os.getpid():

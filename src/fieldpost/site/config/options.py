@@ -62,8 +62,8 @@ class BufferOptions:
     overflow: Literal["refuse"] = "refuse"
     """The treatment of a new message beyond `bytes_max`: `refuse` raises an error in the script; nothing is dropped."""
     reserve_bytes: int = RESERVE_BYTES
-    """The size of a file that the agent gives up when the disk is full, so that buffered messages can still leave; at
-    most a quarter of the disk. 0 means no reserve."""
+    """The size of a file beside the buffer that is emptied when the disk is full, so that buffered messages can still
+    leave; at most a quarter of the disk. 0 means no reserve."""
 
     def __post_init__(self) -> None:
         _check_numbers(self, ("bytes_max", 0, 1 << 50), ("reserve_bytes", 0, 1 << 30))
