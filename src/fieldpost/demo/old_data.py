@@ -9,12 +9,16 @@ from fieldpost.central.store.engine.database_url import parse_url
 from fieldpost.central.store.engine.sqlite_store import sqlite_engine
 from fieldpost.central.store.schema.migrate import schema_of
 from fieldpost.core.errors import ConfigError
+from fieldpost.demo.scenario import SITES
 from fieldpost.file_lock import FileLock
+from fieldpost.site.buffer.connection import is_unreleased_buffer
+from fieldpost.site.config.folder import BUFFER_FILE
 
 
 def offer_removal(folder: Path) -> None:
     """Ask on a terminal whether to remove the folder if its data is too old; ConfigError when it stays."""
-    if not _is_unreleased(folder / "central" / "central.db"):
+    buffers = (folder / role.name / BUFFER_FILE for role in SITES)
+    if not _is_unreleased(folder / "central" / "central.db") and not any(map(is_unreleased_buffer, buffers)):
         return
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     question = f"The demo's data in {folder} is from before the first release. Remove it and start again? [y/N] "

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 from sqlalchemy import text
 
@@ -15,6 +16,8 @@ from fieldpost.central.store.engine.sqlite_store import sqlite_engine
 from fieldpost.central.store.schema.migrate import upgrade
 from fieldpost.core.errors import ConfigError
 from fieldpost.demo.old_data import offer_removal
+from fieldpost.demo.scenario import SITES
+from fieldpost.site.buffer.buffer import Buffer
 
 OFFER = (
     "import sys, pathlib; from fieldpost.demo.old_data import offer_removal; offer_removal(pathlib.Path(sys.argv[1]))"
@@ -59,6 +62,20 @@ def test_without_a_terminal_the_command_that_removes_it_is_named(tmp_path: Path)
     assert caught.value.code == "demo.unreleased"
     assert f"rm -r '{folder}'" in (caught.value.hint or "")
     assert folder.exists()
+
+
+def test_the_buffer_of_a_site_may_be_too_old_too(tmp_path: Path) -> None:
+    folder = demo_folder(tmp_path / "demo", "m0001")
+    path = folder / SITES[0].name / "buffer.db"
+    path.parent.mkdir()
+    Buffer(path).close()
+    offer_removal(folder)
+    connection = apsw.Connection(str(path))
+    connection.pragma("application_id", 0)
+    connection.close()
+    with pytest.raises(ConfigError) as caught:
+        offer_removal(folder)
+    assert caught.value.code == "demo.unreleased"
 
 
 def test_on_a_terminal_a_yes_removes_it_and_anything_else_does_not(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.ids import new_id
+from fieldpost.site.buffer import committer
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.commit_queue import Write, apply_all
 from fieldpost.site.buffer.committer import Committer
@@ -193,14 +194,24 @@ def test_no_connection_crosses_a_fork(path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_fork_in_the_middle_of_other_threads_writes_leaves_the_child_able_to_write(path: Path) -> None:
+@pytest.mark.parametrize("reopens", [False, True], ids=["write", "open-write-close"])
+def test_a_fork_in_the_middle_of_other_threads_writes_leaves_the_child_able_to_write(path: Path, reopens: bool) -> None:
+    """Also while another thread holds the lock of the registry of open buffers, or waits for it."""
     buffer = Buffer(path)
     stop = threading.Event()
     ids: list[str] = []
 
+    def add_one() -> str:
+        mine = Buffer(path) if reopens else buffer
+        try:
+            return add(mine)
+        finally:
+            if reopens:
+                mine.close()
+
     def work() -> None:
         while not stop.is_set():
-            ids.append(add(buffer))
+            ids.append(add_one())
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -212,20 +223,53 @@ def test_a_fork_in_the_middle_of_other_threads_writes_leaves_the_child_able_to_w
         if child == 0:
             code = 1
             try:
-                os.write(writer, add(buffer).encode())
+                signal.alarm(60)
+                os.write(writer, "".join(add_one() for _ in range(2)).encode())
                 code = 0
             finally:
                 os._exit(code)
         os.close(writer)
         children.append((child, reader))
     for child, reader in children:
-        ids.append(os.read(reader, 100).decode())
+        sent = os.read(reader, 100).decode()
+        ids += [sent[:36], sent[36:]]
         assert os.waitpid(child, 0)[1] == 0
     stop.set()
     for thread in threads:
         thread.join()
     buffer.close()
     assert ids_in(path) == set(ids)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_waits_for_the_thread_that_opens_a_buffer(path: Path) -> None:
+    """Its lock is free again in the child."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with committer._registry_lock:
+            held.set()
+            release.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(30)
+    threading.Timer(0.2, release.set).start()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(60)
+            buffer = Buffer(path)
+            add(buffer)
+            buffer.close()
+            code = 0
+        finally:
+            os._exit(code)
+    assert release.is_set(), "the fork waited"
+    assert os.waitpid(child, 0)[1] == 0
+    holder.join()
+    assert len(ids_in(path)) == 1
 
 
 @pytest.mark.fault(1)

@@ -224,7 +224,10 @@ _registry: dict[str, Committer] = {}
 _registry_lock = threading.Lock()
 
 if hasattr(os, "register_at_fork"):
-    # Taken before the locks of the connections, in the order in which `shared` takes them.
+    # Taken before the locks of the connections, in the order in which `shared` takes them. The child resets it, as the
+    # standard library does: on some systems a release could wait for a thread that the child does not have.
     os.register_at_fork(
-        before=_registry_lock.acquire, after_in_parent=_registry_lock.release, after_in_child=_registry_lock.release
+        before=_registry_lock.acquire,
+        after_in_parent=_registry_lock.release,
+        after_in_child=_registry_lock._at_fork_reinit,  # type: ignore[attr-defined]
     )

@@ -19,7 +19,7 @@ import apsw
 from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
 from fieldpost.site.buffer.file_pages import is_log_header_damaged
 from fieldpost.site.buffer.reserve import reserve_size
-from fieldpost.site.buffer.schema import ensure_schema
+from fieldpost.site.buffer.schema import ensure_schema, refusal_of
 from fieldpost.site.config.options import RESERVE_BYTES
 
 SQLITE_MIN = (3, 51, 3)
@@ -75,6 +75,20 @@ def open_existing(path: Path) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
+
+
+def is_unreleased_buffer(path: Path) -> bool:
+    """Whether the file is a buffer from before the first release, which nothing upgrades."""
+    if not path.is_file():
+        return False
+    connection = open_existing(path)
+    try:
+        refusal = refusal_of(connection, path)
+    except apsw.Error:
+        return False
+    finally:
+        connection.close(True)
+    return refusal is not None and refusal.code == "buffer.unreleased"
 
 
 def emptied(path: Path) -> str | None:
