@@ -16,6 +16,8 @@ from fieldpost.link.messages import FRAME_BYTES_MAX
 
 SPARE_FILES = 128
 """File descriptors for the rest of the process: database, log, connections to mail servers."""
+OUTBOUND_FILES = 1536
+"""File descriptors for outbound HTTP connections and lookups, as far as the hard limit permits."""
 CONNECTIONS_MIN = 16
 GRACE_S = 5
 """How long a stopping server waits for requests in progress."""
@@ -92,10 +94,11 @@ def _within_file_limit(options: FrontOptions) -> FrontOptions:
         return options
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = options.connections_max + SPARE_FILES
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    raised = wanted + OUTBOUND_FILES
+    allowed = raised if hard == resource.RLIM_INFINITY else min(raised, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if allowed == wanted:
+    if allowed >= wanted:
         return options
     connections_max = max(CONNECTIONS_MIN, allowed - SPARE_FILES)
     log.warning("connections.limited", connections_max=connections_max, files_max=allowed)
