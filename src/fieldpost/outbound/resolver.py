@@ -8,8 +8,8 @@ waits for its threads at exit, so a hung lookup would delay the shutdown.
   the thread continues. Later callers get the failure at once until the thread ends. A late answer is cached.
 - At most `LOOKUPS_MAX` lookups run at a time. A lookup that takes longer than `LONG_S` moves to the *hung* lookups, of
   which there are at most `HUNG_MAX`, and another name takes its place.
-- A name whose lookup passed the deadline is a *suspect* until it is answered, or for `SUSPECT_S`. Lookups of suspects
-  start among the hung ones, so names known to hang never take a place from others.
+- A name whose lookup passed the deadline, or failed after `LONG_S`, is a *suspect* until it is answered, or for
+  `SUSPECT_S`. Lookups of suspects start among the hung ones, so names known to hang never take a place from others.
 - Answers are cached for `CACHE_S`, failures are not. The guard checks cached addresses again for every connection.
 
 Limit: if more than `LOOKUPS_MAX + HUNG_MAX` names hang that are not suspects yet, other names wait until the system
@@ -160,7 +160,7 @@ class SystemResolver:
             del self._pending[pending.name]
             return
         log.warning("lookup.timed_out", host=pending.name, timeout_s=self._timeout_s, hung=len(self._hung))
-        _keep(self._suspects, pending.name, self._clock.monotonic() + SUSPECT_S)
+        self._suspect(pending.name)
 
     def _finish(self, pending: "_PendingLookup", result: "Sequence[str] | OSError") -> None:
         for timer in pending.timers:
@@ -170,11 +170,16 @@ class SystemResolver:
         del self._pending[pending.name]
         if not isinstance(result, OSError):
             _keep(self._answers, pending.name, (self._clock.monotonic() + CACHE_S, result))
-        if not (isinstance(result, OSError) and pending.is_long):
+        if isinstance(result, OSError) and pending.is_long:
+            self._suspect(pending.name)
+        else:
             self._suspects.pop(pending.name, None)
         if not pending.result.done():
             pending.result.set_result(result)
         self._schedule()
+
+    def _suspect(self, name: str) -> None:
+        _keep(self._suspects, name, self._clock.monotonic() + SUSPECT_S)
 
 
 class _PendingLookup:

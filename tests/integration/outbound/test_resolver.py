@@ -113,6 +113,24 @@ async def test_names_known_as_silent_take_no_place_from_others(
     assert sum(names.asked[f"silent{number}.example"] for number in range(20)) == 2
 
 
+async def test_name_that_fails_after_a_long_time_is_a_suspect_until_it_is_answered() -> None:
+    """The system may give up before our deadline."""
+    answers: list[Sequence[str]] = [[], ["192.0.2.1"]]
+
+    def slow(name: str) -> Sequence[str]:
+        if found := answers.pop(0):
+            return found
+        threading.Event().wait(resolver.LONG_S * 2)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    resolve = SystemResolver(60, look_up=slow)
+    with pytest.raises(socket.gaierror, match="Temporary failure"):
+        await resolve("slow.example", 443)
+    assert list(resolve._suspects) == ["slow.example"]
+    assert await resolve("slow.example", 443) == ["192.0.2.1"]
+    assert not resolve._suspects
+
+
 async def test_number_of_threads_is_limited(names: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "HUNG_MAX", 3)
     monkeypatch.setattr(resolver, "LOOKUPS_MAX", 2)
