@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -38,8 +39,10 @@ class PostgresServer:
     times as much on a disk's file system.
     """
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, options: Sequence[str] = ()) -> None:
         self.durable = durable
+        self.options = options
+        """Further arguments of the server."""
         self.binaries = find_binaries()
         # Not pytest's folder: that one is private to its user, and its path may be too long for a socket.
         place = MEMORY if not durable and _has_room(MEMORY) else None
@@ -52,7 +55,7 @@ class PostgresServer:
 
     def __enter__(self) -> Self:
         try:
-            self._make_cluster()
+            self.make_cluster()
             self.start()
         except BaseException:
             self.remove()
@@ -68,7 +71,7 @@ class PostgresServer:
         """Start the server on its cluster and wait until it takes connections."""
         options = () if self.durable else QUICK
         command = [self.binaries / "postgres", "-D", self.data, "-k", self.folder, *options]
-        command += ["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "timezone=UTC"]
+        command += ["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "timezone=UTC", *self.options]
         with self._log.open("ab") as log:
             self.process = self._spawn(command, log)
         self._wait_until_ready(self.process)
@@ -93,7 +96,7 @@ class PostgresServer:
     def _log(self) -> Path:
         return self.folder / "server.log"
 
-    def _make_cluster(self) -> None:
+    def make_cluster(self) -> None:
         if self._runs_as_nobody:
             os.chown(self.folder, NOBODY, NOBODY)
         command = [

@@ -115,7 +115,7 @@ class Ingest:
         if len(inserted) == len(submissions):
             return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
         others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
-        stored = await self._store.read(arrivals.stored_content, others)
+        stored = await self._store.confirm(arrivals.stored_content, others)
         if len(stored) < len(others):
             # A purge ran in between. On resend, the rows just inserted are duplicates and the purged ones are new.
             raise Unavailable(

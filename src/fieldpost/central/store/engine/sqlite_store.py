@@ -47,6 +47,7 @@ def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) 
     engine = create_engine(
         url.set(drivername="sqlite"),
         module=sqlite_module,
+        hide_parameters=True,
         connect_args={"check_same_thread": False, "timeout": busy_s, "isolation_level": None},
         **({"poolclass": QueuePool, "pool_size": READERS} if is_reader else {"poolclass": StaticPool}),
     )
@@ -110,6 +111,10 @@ class SqliteStore:
 
     async def write_one(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.write(function, *args, **kwargs)
+
+    async def confirm(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        # Readers see a commit only after its fsync.
+        return await self.read(function, *args, **kwargs)
 
     async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def run() -> T:

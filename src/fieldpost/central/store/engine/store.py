@@ -3,6 +3,10 @@
 A transaction is a plain function on a synchronous Connection, written once for both databases: `write` runs it and
 commits, `read` runs it on a connection that cannot write. A function may run twice, after a transient failure, and must
 have the same effect as if it ran once.
+
+A client deletes its copy when central answers that the data is stored, so such an answer needs a commit that the
+synchronous standby has, also if the rows were there already. `write` waits for that even if the function changes
+nothing; an answer from rows that were only read goes through `confirm`.
 """
 
 from collections.abc import Callable
@@ -31,7 +35,13 @@ class Store(Protocol):
         """Run the function in a transaction and commit it durably; Unavailable while the database is."""
 
     async def write_one(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`write` for a function that is a single statement, which PostgreSQL commits without BEGIN and COMMIT."""
+        """`write` for a function that is a single statement, which PostgreSQL commits without BEGIN and COMMIT.
+
+        If the statement changes nothing, it waits for no standby: `confirm` rows that were there before.
+        """
+
+    async def confirm(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function that only reads, and return when all rows it has read are durable, also on the standby."""
 
     async def read(self, function: Transaction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function on a connection that cannot write."""
