@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -111,11 +112,18 @@ async def test_a_terminated_session_or_cancelled_statement_is_retried_and_never_
             conn.execute(text("select pg_sleep(30)"))
         return 1
 
+    async def is_asleep(pid: int) -> bool:
+        sql = "select wait_event = 'PgSleep' from pg_stat_activity where pid = $1"
+        return bool(await admin.fetchval(sql, pid))
+
     async def interrupt(count: int) -> None:
         nonlocal failures
         failures = count
         while failures:
-            await admin.execute(f"select {end}($1)", await pids.get())
+            pid = await pids.get()
+            # A cancel request that arrives before the statement has no effect.
+            await until(partial(is_asleep, pid), SOON_S, "the statement to run")
+            await admin.execute(f"select {end}($1)", pid)
             failures -= 1
 
     try:

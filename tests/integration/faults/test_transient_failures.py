@@ -4,13 +4,14 @@ import asyncio
 
 import asyncpg
 import pytest
+from sqlalchemy import make_url
 from structlog.testing import capture_logs
 
-from fieldpost.central.store.engine.postgres_store import TRIES_MAX
+from fieldpost.central.store.engine.postgres_store import TRIES_MAX, PostgresStore
 from fieldpost.clock import SystemClock
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, Outcome
-from support.centre import Centre, open_centre
+from support.centre import Centre, ScriptedAdapter, open_centre
 from support.running_central import until
 
 CODES = {
@@ -95,19 +96,19 @@ async def test_an_end_that_cannot_be_written_for_long_is_kept_until_it_can(pg_ur
 @pytest.mark.fault(30)
 async def test_a_statement_that_really_takes_too_long_is_tried_again(pg_url: str) -> None:
     visitor = await asyncpg.connect(pg_url)
+    store = PostgresStore(make_url(pg_url), None, answer_s=1.5)
     try:
-        name = await visitor.fetchval("select current_database()")
-        await visitor.execute(f"alter database \"{name}\" set statement_timeout = '1s'")
         locking = visitor.transaction()
         await locking.start()
         await visitor.execute("lock table notifications in exclusive mode")
-        async with open_centre(pg_url) as centre:
-            with capture_logs() as logged:
-                sending = asyncio.create_task(centre.send_many(3))
-                await until(lambda: any(e["event"] == "store.tried_again" for e in logged), 20, "a second try")
-                await locking.rollback()
-                sent = await sending
-            assert "statement timeout" in next(e["error"] for e in logged if e["event"] == "store.tried_again")
-            assert {(await centre.get(i)).status for i in sent} == {Status.PENDING}
+        centre = Centre(store, SystemClock(), ScriptedAdapter())
+        with capture_logs() as logged:
+            sending = asyncio.create_task(centre.send_many(3))
+            await until(lambda: any(e["event"] == "store.tried_again" for e in logged), 20, "a second try")
+            await locking.rollback()
+            sent = await sending
+        assert "statement timeout" in next(e["error"] for e in logged if e["event"] == "store.tried_again")
+        assert {(await centre.get(i)).status for i in sent} == {Status.PENDING}
     finally:
         await visitor.close()
+        await store.close()

@@ -18,10 +18,12 @@ from datetime import datetime
 from functools import lru_cache
 
 import structlog
+from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.health import HealthReports
 from fieldpost.central.ingest.mirror import CallMirrors, MirrorOptions
+from fieldpost.central.store.engine.failures import is_duplicate_key
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import arrivals, audit
 from fieldpost.central.store.notifications.arrivals import StoredContent
@@ -109,7 +111,13 @@ class Ingest:
         digests = {id(s): digest(s) for s in submissions}
         first = {s.notification_id: s for s in reversed(submissions)}
         arrived = [(s, digests[id(s)]) for s in first.values()]
-        inserted = await self._store.write_one(arrivals.insert_if_absent, site, arrived, now=self._store.now())
+        try:
+            inserted = await self._store.write_one(arrivals.insert_if_absent, site, arrived, now=self._store.now())
+        except IntegrityError as error:
+            if not is_duplicate_key(error):
+                raise
+            # The statement waited for a purge to commit, whose tombstones it does not see: the audit has the ids.
+            raise _purged_meanwhile() from None
         if inserted:
             self._store.wake.set()
         if len(inserted) == len(submissions):
@@ -118,9 +126,7 @@ class Ingest:
         stored = await self._store.confirm(arrivals.stored_content, others)
         if len(stored) < len(others):
             # A purge ran in between. On resend, the rows just inserted are duplicates and the purged ones are new.
-            raise Unavailable(
-                "store.changed", "rows with these ids were purged during the submit; send the batch again"
-            )
+            raise _purged_meanwhile()
         verdicts = {}
         conflicts = []
         for s in submissions:
@@ -137,6 +143,10 @@ class Ingest:
             await self._store.write(audit.add, _conflict_entries(conflicts, self._clock.now()))
             log.warning("submit.conflict", ids=[s.notification_id for s in conflicts], site=site)
         return verdicts
+
+
+def _purged_meanwhile() -> Unavailable:
+    return Unavailable("store.changed", "rows with these ids were purged during the submit; send the batch again")
 
 
 def _has_more(message: Submit) -> bool:

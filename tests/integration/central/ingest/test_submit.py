@@ -1,9 +1,11 @@
 """Ingest: each item judged for itself, the ack only after the commit, and a resend that changes nothing."""
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from typing import Any
 
+import asyncpg
 import pytest
 from sqlalchemy.exc import IntegrityError
 
@@ -18,6 +20,7 @@ from fieldpost.link.messages import Ack, Item, Submit
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre, open_centre
 from support.pg_proxy import pg_proxy
+from support.running_central import until
 
 NEVER = "019b76da-a800-7000-8000-000000000000"
 
@@ -332,9 +335,9 @@ class PurgedBetween:
     def __init__(self, centre: Centre) -> None:
         self._centre = centre
 
-    async def read(self, *look: Any) -> Any:
+    async def confirm(self, *look: Any) -> Any:
         await self._centre.execute(*(f"delete from {table}" for table in ("audit", "search_backlog", "notifications")))
-        return await self._centre.store.read(*look)
+        return await self._centre.store.confirm(*look)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._centre.store, name)
@@ -347,6 +350,32 @@ async def test_what_is_purged_while_it_is_judged_is_asked_for_again(centre: Cent
         await Ingest(PurgedBetween(centre), clock).submit(SITE, Submit(1, (item,)))
     assert caught.value.code == "store.changed"
     assert verdicts(await centre.submit(item)) == ["accepted"]
+
+
+async def test_a_submit_that_meets_a_purge_is_asked_for_again_and_logs_no_content(
+    pg_url: str, clock: ManualClock
+) -> None:
+    async with open_centre(pg_url, clock) as centre:
+        item = centre.item(body="confidential")
+        await centre.submit(item)
+        purge = await asyncpg.connect(pg_url)
+        try:
+            async with purge.transaction():
+                await purge.execute(
+                    "insert into tombstones (notification_id, source_site_id, digest, status, terminal_at, purged_at)"
+                    " select notification_id, source_site_id, digest, 'delivered', now(), now() from notifications"
+                )
+                await purge.execute("delete from notifications")
+                submitting = asyncio.create_task(centre.submit(item))
+                waiting = "select 1 from pg_locks where not granted"
+                await until(lambda: purge.fetchval(waiting), 10, "the submit to wait for the purge")
+        finally:
+            await purge.close()
+        with pytest.raises(Unavailable) as caught:
+            await submitting
+        assert caught.value.code == "store.changed"
+        assert "confidential" not in "".join(traceback.format_exception(caught.value))
+        assert verdicts(await centre.submit(item)) == ["duplicate"]
 
 
 @pytest.mark.req("DEC-08")

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -431,3 +432,18 @@ async def test_an_embedded_database_is_made_for_its_owner_alone_and_keeps_the_mo
 
 def _modes(folder: Path) -> set[int]:
     return {file.stat().st_mode & 0o777 for file in folder.glob("central.db*") if not file.name.endswith(".lock")}
+
+
+async def test_errors_of_the_database_hide_the_values_of_a_statement(store_url: str) -> None:
+    body = "".join(["confi", "dential"])  # a traceback has the lines of this function too
+
+    def fail(conn: Connection) -> None:
+        conn.execute(text("select 1 from missing where body = :body"), {"body": body})
+
+    store = open_store(store_url)
+    try:
+        with pytest.raises(DBAPIError, match="missing") as caught:
+            await store.write(fail)
+        assert body not in "".join(traceback.format_exception(caught.value))
+    finally:
+        await store.close()

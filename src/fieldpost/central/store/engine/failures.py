@@ -44,6 +44,11 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, OSError)
 
 
+def is_duplicate_key(error: DBAPIError) -> bool:
+    """Whether another transaction on PostgreSQL stored a row with the same key."""
+    return _sqlstate(error) == "23505"
+
+
 def translated(error: Exception) -> Exception:
     """Unavailable for failures of the database; our own mistakes stay as they are."""
     if isinstance(error, DBAPIError):
