@@ -43,13 +43,20 @@ NO_RETRY = "it is not retried; correct the arguments of the call or write"
 _log = logging.getLogger("fieldpost.site")  # structlog would double the import time of a script
 
 
-class ExternalSystem:
-    """An external system that `site.toml` defines; returned by `site.external(name)`."""
+class _Target(Generic[D]):
+    """A target that `site.toml` defines."""
 
-    def __init__(self, caller: "Caller[External]", definition: External, site: str) -> None:
+    def __init__(self, caller: "Caller[D]", definition: D, site: str) -> None:
         self._caller = caller
         self._definition = definition
         self._site = site
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._definition.name!r})"
+
+
+class ExternalSystem(_Target[External]):
+    """An external system that `site.toml` defines; returned by `site.external(name)`."""
 
     def call(
         self,
@@ -92,19 +99,11 @@ class ExternalSystem:
         """
         payload = check_call(self._definition, method, path, query=query, headers=headers, json=json, body=body)
         given = (instance, script, execution_id, parent_execution_id)
-        return self._caller.issue(self._definition.name, self._definition, payload, self._site, given, key)
-
-    def __repr__(self) -> str:
-        return f"ExternalSystem({self._definition.name!r})"
+        return self._caller.issue(self._definition, payload, self._site, given, key)
 
 
-class DatabaseConnection:
+class DatabaseConnection(_Target[Database]):
     """A database connection that `site.toml` defines; returned by `site.database(name)`."""
-
-    def __init__(self, caller: "Caller[Database]", definition: Database, site: str) -> None:
-        self._caller = caller
-        self._definition = definition
-        self._site = site
 
     def write(
         self,
@@ -139,10 +138,7 @@ class DatabaseConnection:
         """
         payload = check_write(self._definition, statement, parameters)
         given = (instance, script, execution_id, parent_execution_id)
-        return self._caller.issue(self._definition.name, self._definition, payload, self._site, given, key)
-
-    def __repr__(self) -> str:
-        return f"DatabaseConnection({self._definition.name!r})"
+        return self._caller.issue(self._definition, payload, self._site, given, key)
 
 
 class Caller(Generic[D]):
@@ -161,7 +157,6 @@ class Caller(Generic[D]):
 
     def issue(
         self,
-        target: str,
         definition: D,
         payload: ExternalCall | DatabaseWrite,
         site: str,
@@ -170,7 +165,7 @@ class Caller(Generic[D]):
     ) -> CallId:
         """Buffer the call, attempt it once and settle the result. Raises OperationFailed if it was refused for good."""
         now = self._clock.now()
-        content = encode(payload)
+        content, target = encode(payload), definition.name
         call = NewCall(
             call_id=CallId(fresh_id(to_microseconds(now) // 1000)),
             category=self._category,

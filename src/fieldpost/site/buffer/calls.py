@@ -17,12 +17,13 @@ from typing import Any
 
 import apsw
 
+from fieldpost.core.notification import Provenance
 from fieldpost.core.sites.forwarding import CALL_WAIT_MAX, CallDecision, Clear, Fail, Park, TryAgain
 from fieldpost.core.sites.message import CallRecord, CallStatus, Category, Message, NewCall
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import event_log, tracking
 from fieldpost.site.buffer.event_log import EventKind
-from fieldpost.site.buffer.rows import COLUMNS, message_from
+from fieldpost.site.buffer.rows import CALL_COLUMNS, MESSAGE, NEW_CALL
 
 CLAIM_MAX = timedelta(hours=1)
 """The longest claim."""
@@ -30,7 +31,7 @@ CLAIM_MAX = timedelta(hours=1)
 _INSERT = """
 INSERT INTO calls
     (message_id, category, target, payload, created_at, claimed_by, claim_token, claimed_until)
-VALUES (:message_id, :category, :target, :payload, :created_at, :claimant, 1, :until)
+VALUES (:call_id, :category, :target, :payload, :created_at, :claimant, 1, :until)
 """
 
 _TRIED = "status <> 'parked'"
@@ -68,7 +69,7 @@ WHERE sequence IN (
     WHERE category = :category AND target = :target AND {_TRIED} AND due_at <= :now AND {_FREE}
     ORDER BY due_at, sequence LIMIT :items_max
 )
-RETURNING {COLUMNS}, claim_token
+RETURNING {CALL_COLUMNS}
 """
 
 _HELD = "message_id = :message_id AND claim_token = :token AND claimed_by IS NOT NULL"
@@ -85,46 +86,21 @@ RETURNING retry_count
 
 _RELEASE = f"UPDATE calls SET claimed_by = NULL, claimed_until = NULL WHERE {_HELD}"
 
-_RETRY = """
+_RETRY = f"""
 UPDATE calls SET status = 'pending', retry_count = 0, last_error = NULL, due_at = 0
 WHERE message_id = :message_id AND status = 'parked'
-RETURNING target
+RETURNING {CALL_COLUMNS}
 """
 
-_DISCARD = """
-DELETE FROM calls WHERE message_id = :message_id AND status = 'parked'
-RETURNING target, retry_count, last_error
-"""
+_DISCARD = f"DELETE FROM calls WHERE message_id = :message_id AND status = 'parked' RETURNING {CALL_COLUMNS}"
 
 
 def insert(cursor: apsw.Cursor, call: NewCall, claimant: str, until: datetime) -> Message:
     """Buffer a call, already claimed by its caller; returns the claimed message."""
-    cursor.execute(
-        _INSERT,
-        {
-            "message_id": call.call_id,
-            "category": call.category.value,
-            "target": call.target,
-            "payload": call.payload,
-            "created_at": to_microseconds(call.created_at),
-            "claimant": claimant,
-            "until": to_microseconds(until),
-        },
-    )
+    cursor.execute(_INSERT, NEW_CALL.parameters(call) | {"claimant": claimant, "until": to_microseconds(until)})
     sequence = cursor.connection.last_insert_rowid()
     tracking.insert(cursor, call)
-    entry = event_log.event(
-        EventKind.QUEUED,
-        call.created_at,
-        call.target_summary,
-        category=call.category,
-        message_id=call.call_id,
-        target=call.target,
-        instance=call.provenance.instance,
-        script=call.provenance.script,
-    )
-    event_log.append(cursor, [entry])
-    return Message(
+    message = Message(
         sequence=sequence,
         message_id=call.call_id,
         category=call.category,
@@ -133,6 +109,8 @@ def insert(cursor: apsw.Cursor, call: NewCall, claimant: str, until: datetime) -
         created_at=call.created_at,
         claim_token=1,
     )
+    _log(cursor, EventKind.QUEUED, call.created_at, call.target_summary, message, call.provenance)
+    return message
 
 
 def due_targets(cursor: apsw.Cursor, category: Category, now: datetime) -> list[str]:
@@ -160,7 +138,7 @@ def claim(
     parameters = _moments(now) | {"category": category.value, "target": target}
     cursor.execute(_REPAIR, parameters)
     parameters |= {"claimant": claimant, "until": to_microseconds(until), "items_max": items_max}
-    taken = [message_from(row) for row in _rows(cursor, _CLAIM, parameters)]
+    taken = [MESSAGE.read(row) for row in _rows(cursor, _CLAIM, parameters)]
     return sorted(taken, key=lambda message: (message.due_at or message.created_at, message.sequence))
 
 
@@ -181,19 +159,12 @@ def settle(cursor: apsw.Cursor, message: Message, decision: CallDecision, now: d
     status, kind = _OUTCOMES[type(decision)]
     if not rows:
         text = f"the result arrived after the claim was lost: {status.value}"
-        event_log.append(cursor, [_message_event(EventKind.LATE, now, text, message)])
+        _log(cursor, EventKind.LATE, now, text, message)
         return None
     error = None if isinstance(decision, Clear) else decision.error
-    record = tracking.change(
-        cursor,
-        message.message_id,
-        status,
-        now,
-        retry_count=rows[0][0],
-        error=error,
-        http_status=decision.http_status,
-    )
-    event_log.append(cursor, [_message_event(kind, now, error or _delivery_text(record), message, record)])
+    given: dict[str, Any] = {"retry_count": rows[0][0], "error": error, "http_status": decision.http_status}
+    record = tracking.change(cursor, message.message_id, status, now, **given)
+    _log(cursor, kind, now, error or _delivery_text(record), message, record)
     return record
 
 
@@ -205,24 +176,22 @@ def release(cursor: apsw.Cursor, messages: Sequence[Message]) -> None:
 
 def retry(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = None) -> CallRecord | None:
     """Put a parked call back into the queue, due immediately, with its retry count reset; None if it is not parked."""
-    rows = _rows(cursor, _RETRY, {"message_id": call_id})
-    if not rows:
-        return None
-    record = tracking.change(cursor, call_id, CallStatus.RETRYING, now)
-    _log_action(cursor, EventKind.REQUEUED, now, rows[0][0], call_id, record, by)
-    return record
+    for row in _rows(cursor, _RETRY, {"message_id": call_id}):
+        record = tracking.change(cursor, call_id, CallStatus.RETRYING, now)
+        _log(cursor, EventKind.REQUEUED, now, f"by {by or 'an operator'}", MESSAGE.read(row), record)
+        return record
+    return None
 
 
 def discard(cursor: apsw.Cursor, call_id: str, now: datetime, by: str | None = None) -> CallRecord | None:
     """Discard a parked call for good; None if it is not parked."""
-    rows = _rows(cursor, _DISCARD, {"message_id": call_id})
-    if not rows:
-        return None
-    target, retry_count, error = rows[0]
-    status = CallStatus.DISCARDED
-    record = tracking.change(cursor, call_id, status, now, retry_count=retry_count, error=error)
-    _log_action(cursor, EventKind.DISCARDED, now, target, call_id, record, by)
-    return record
+    for row in _rows(cursor, _DISCARD, {"message_id": call_id}):
+        call = MESSAGE.read(row)
+        count, error = call.retry_count, call.last_error
+        record = tracking.change(cursor, call_id, CallStatus.DISCARDED, now, retry_count=count, error=error)
+        _log(cursor, EventKind.DISCARDED, now, f"by {by or 'an operator'}", call, record)
+        return record
+    return None
 
 
 _OUTCOMES: dict[type, tuple[CallStatus, EventKind]] = {
@@ -252,39 +221,14 @@ def _delivery_text(record: CallRecord | None) -> str:
     return record.target_summary if record.http_status is None else f"{record.target_summary}: {record.http_status}"
 
 
-def _log_action(
+def _log(
     cursor: apsw.Cursor,
     kind: EventKind,
     now: datetime,
-    target: str,
-    call_id: str,
-    record: CallRecord | None,
-    by: str | None,
+    text: str,
+    message: Message,
+    source: CallRecord | Provenance | None = None,
 ) -> None:
-    text = f"by {by}" if by else "by an operator"
-    entry = event_log.event(
-        kind,
-        now,
-        text,
-        category=None if record is None else record.category,
-        message_id=call_id,
-        target=target,
-        instance=None if record is None else record.instance,
-        script=None if record is None else record.script,
-    )
-    event_log.append(cursor, [entry])
-
-
-def _message_event(
-    kind: EventKind, now: datetime, text: str, message: Message, record: CallRecord | None = None
-) -> event_log.SiteEvent:
-    return event_log.event(
-        kind,
-        now,
-        text,
-        category=message.category,
-        message_id=message.message_id,
-        target=message.target,
-        instance=None if record is None else record.instance,
-        script=None if record is None else record.script,
-    )
+    labels = {} if source is None else {"instance": source.instance, "script": source.script}
+    given = {"category": message.category, "message_id": message.message_id, "target": message.target}
+    event_log.append(cursor, [event_log.event(kind, now, text, **given, **labels)])

@@ -4,7 +4,7 @@ An entry is written in the transaction of its event, so the log never reports an
 events of cached calls, but only failures of notifications, whose record central keeps, unless `[events]` asks for all.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,8 @@ import apsw
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.message import Category
 from fieldpost.core.text import truncate
-from fieldpost.core.times import from_microseconds, to_microseconds
+from fieldpost.core.times import to_microseconds
+from fieldpost.site.buffer.rows import RowType
 
 Severity = Literal["info", "warning", "error"]
 
@@ -94,16 +95,17 @@ class EventFilter:
     """Words that must all occur in the text, in any case (`core.search.tokens`)."""
 
 
-_COLUMNS = "sequence, occurred_at, kind, severity, category, message_id, target, instance, script, text"
+_EVENT = RowType(SiteEvent)
 
 _APPEND = """
 INSERT INTO events (occurred_at, kind, severity, category, message_id, target, instance, script, text)
 VALUES (:occurred_at, :kind, :severity, :category, :message_id, :target, :instance, :script, :text)
 """
 
-_EXPIRED = (
-    "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE occurred_at < :before ORDER BY sequence LIMIT :most)"
-)
+_EXPIRED = """
+SELECT coalesce(max(sequence), 0)
+FROM (SELECT sequence FROM events WHERE occurred_at < :before ORDER BY sequence LIMIT :most)
+"""
 _SIZE = f"SELECT count(*), coalesce(sum(octet_length(text) + {ROW_BYTES}), 0) FROM events"
 _OLDEST = f"SELECT sequence, octet_length(text) + {ROW_BYTES} FROM events ORDER BY sequence"
 _DELETE = "DELETE FROM events WHERE sequence <= :last"
@@ -116,20 +118,7 @@ def event(kind: EventKind, now: datetime, text: str, **fields: Any) -> SiteEvent
 
 def append(cursor: apsw.Cursor, events: Iterable[SiteEvent]) -> None:
     """Write entries in the transaction of the cursor."""
-    rows = [
-        {
-            "occurred_at": to_microseconds(entry.occurred_at),
-            "kind": entry.kind,
-            "severity": entry.severity,
-            "category": None if entry.category is None else entry.category.value,
-            "message_id": entry.message_id,
-            "target": entry.target,
-            "instance": entry.instance,
-            "script": entry.script,
-            "text": truncate(entry.text, TEXT_BYTES_MAX),
-        }
-        for entry in events
-    ]
+    rows = [_EVENT.parameters(entry) | {"text": truncate(entry.text, TEXT_BYTES_MAX)} for entry in events]
     if rows:
         cursor.executemany(_APPEND, rows)
 
@@ -150,8 +139,8 @@ def query(
         if moment is not None:
             terms.append(f"occurred_at {sign} :{name}")
             parameters[name] = to_microseconds(moment)
-    statement = f"SELECT {_COLUMNS} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC"
-    found: Iterator[SiteEvent] = map(_event, cursor.execute(statement, parameters))
+    statement = f"SELECT {_EVENT.columns} FROM events WHERE {' AND '.join(terms)} ORDER BY sequence DESC"
+    found: Iterator[SiteEvent] = map(_EVENT.read, cursor.execute(statement, parameters))
     if wanted.words:
         # Matched here, with the tokenizer that is used everywhere; the log is bounded, so the scan is quick.
         found = filter(lambda entry: wanted.words <= set(tokenize(entry.text)), found)
@@ -160,15 +149,14 @@ def query(
 
 def size(cursor: apsw.Cursor) -> tuple[int, int]:
     """The number of entries and their approximate size in bytes."""
-    for count, total in cursor.execute(_SIZE):
-        return count, total
-    return 0, 0
+    rows: list[Any] = cursor.execute(_SIZE).fetchall()
+    return rows[0][0], rows[0][1]
 
 
 def trim(cursor: apsw.Cursor, before: datetime, bytes_max: int, *, most: int = 5_000) -> int:
     """Delete up to `most` entries: those before this time, and the oldest beyond the size limit. Returns how many."""
-    row = cursor.execute(_EXPIRED, {"before": to_microseconds(before), "most": most}).fetchone()
-    last = row[0] if row is not None and row[0] is not None else 0
+    rows: list[Any] = cursor.execute(_EXPIRED, {"before": to_microseconds(before), "most": most}).fetchall()
+    last: int = rows[0][0]
     excess = size(cursor)[1] - bytes_max
     if excess > 0:
         last = max(last, _end_of_excess(cursor, excess, most))
@@ -186,19 +174,3 @@ def _end_of_excess(cursor: apsw.Cursor, excess: int, most: int) -> int:
         last = sequence
         excess -= octets
     return last
-
-
-def _event(row: Sequence[Any]) -> SiteEvent:
-    sequence, occurred_at, kind, severity, category, message_id, target, instance, script, text = row
-    return SiteEvent(
-        sequence=sequence,
-        occurred_at=from_microseconds(occurred_at),
-        kind=kind,
-        severity=severity,
-        category=None if category is None else Category(category),
-        message_id=message_id,
-        target=target,
-        instance=instance,
-        script=script,
-        text=text,
-    )

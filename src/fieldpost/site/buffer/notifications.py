@@ -12,7 +12,7 @@ from fieldpost.core.sites.message import CENTRAL, Category, Message, RejectedMes
 from fieldpost.core.times import from_microseconds, to_microseconds
 from fieldpost.site.buffer import event_log
 from fieldpost.site.buffer.event_log import EventKind, SiteEvent
-from fieldpost.site.buffer.rows import COLUMNS, REJECTED_COLUMNS, Outgoing, Rows, message_from, rejected_from
+from fieldpost.site.buffer.rows import CALL_COLUMNS, MESSAGE, NOTIFICATION_COLUMNS, REJECTED, Outgoing, Rows
 
 NEW_ROWS = Rows(
     "messages",
@@ -28,17 +28,17 @@ ORDER BY sequence LIMIT :items_max
 """
 
 _FIND = f"""
-SELECT {COLUMNS}, 0 FROM messages WHERE message_id = :message_id
-UNION ALL SELECT {COLUMNS}, claim_token FROM calls WHERE message_id = :message_id
+SELECT {NOTIFICATION_COLUMNS} FROM messages WHERE message_id = :message_id
+UNION ALL SELECT {CALL_COLUMNS} FROM calls WHERE message_id = :message_id
 """
-_FIND_REJECTED = f"SELECT {REJECTED_COLUMNS} FROM rejected WHERE message_id = :message_id"
+_FIND_REJECTED = f"SELECT {REJECTED.columns} FROM rejected WHERE message_id = :message_id"
 _OLDEST = "SELECT created_at FROM messages ORDER BY sequence LIMIT 1"
 
 # One statement for all rows: each step of a statement lets other threads run in between.
 _CLEAR = "DELETE FROM messages WHERE message_id IN (SELECT value FROM json_each(:message_ids))"
 
 _BOX = f"""
-INSERT INTO rejected ({REJECTED_COLUMNS})
+INSERT INTO rejected ({REJECTED.columns})
 SELECT message_id, category, target, payload, :code, :error, retry_count, created_at, :now
 FROM messages WHERE message_id = :message_id
 ON CONFLICT (message_id) DO NOTHING
@@ -112,9 +112,9 @@ def find(cursor: apsw.Cursor, message_id: str) -> Message | RejectedMessage | No
     try:
         row = cursor.execute(_FIND, {"message_id": message_id}).fetchone()
         if row is not None:
-            return message_from(row)
+            return MESSAGE.read(row)
         row = cursor.execute(_FIND_REJECTED, {"message_id": message_id}).fetchone()
-        return None if row is None else rejected_from(row)
+        return None if row is None else REJECTED.read(row)
     finally:
         cursor.execute("COMMIT")
 

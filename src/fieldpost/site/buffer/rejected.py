@@ -8,13 +8,13 @@ from fieldpost.core.sites.message import Category, RejectedMessage
 from fieldpost.core.times import to_microseconds
 from fieldpost.site.buffer import event_log
 from fieldpost.site.buffer.event_log import EventKind
-from fieldpost.site.buffer.rows import REJECTED_COLUMNS, rejected_from
+from fieldpost.site.buffer.rows import REJECTED
 
 _PAGE = f"""
-SELECT {REJECTED_COLUMNS} FROM rejected
+SELECT {REJECTED.columns} FROM rejected
 WHERE (rejected_at, message_id) > (:rejected_at, :message_id) ORDER BY rejected_at, message_id LIMIT :limit
 """
-_TAKE_OUT = f"DELETE FROM rejected WHERE message_id = :message_id RETURNING {REJECTED_COLUMNS}"
+_TAKE_OUT = f"DELETE FROM rejected WHERE message_id = :message_id RETURNING {REJECTED.columns}"
 # With the same id and content, which central accepts once, and a new retry count.
 _PUT_BACK = """
 INSERT INTO messages (message_id, category, target, payload, created_at)
@@ -27,7 +27,7 @@ def page(cursor: apsw.Cursor, after: tuple[int, str] | None = None, *, limit: in
     """One page of the box, oldest first; `after` is the key of the last entry of the previous page."""
     rejected_at, message_id = after or (-(1 << 62), "")
     parameters = {"rejected_at": rejected_at, "message_id": message_id, "limit": limit}
-    return [rejected_from(row) for row in cursor.execute(_PAGE, parameters)]
+    return [REJECTED.read(row) for row in cursor.execute(_PAGE, parameters)]
 
 
 def key_of(message: RejectedMessage) -> tuple[int, str]:
@@ -40,16 +40,7 @@ def resubmit(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None
     taken = _take_out(cursor, message_id)
     if taken is None:
         return False
-    cursor.execute(
-        _PUT_BACK,
-        {
-            "message_id": taken.message_id,
-            "category": taken.category.value,
-            "target": taken.target,
-            "payload": taken.payload,
-            "created_at": to_microseconds(taken.created_at),
-        },
-    )
+    cursor.execute(_PUT_BACK, REJECTED.parameters(taken))
     _log_action(cursor, EventKind.REQUEUED, taken, now, by)
     return True
 
@@ -65,7 +56,7 @@ def discard(cursor: apsw.Cursor, message_id: str, now: datetime, by: str | None 
 
 def _take_out(cursor: apsw.Cursor, message_id: str) -> RejectedMessage | None:
     rows = cursor.execute(_TAKE_OUT, {"message_id": message_id}).fetchall()
-    return rejected_from(rows[0]) if rows else None
+    return REJECTED.read(rows[0]) if rows else None
 
 
 def _log_action(cursor: apsw.Cursor, kind: EventKind, taken: RejectedMessage, now: datetime, by: str | None) -> None:

@@ -1,19 +1,70 @@
 """Conversion of the buffer's rows to core types, and bulk inserts."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, TypeVar, cast, get_args
 
 import apsw
 import msgspec
 
-from fieldpost.core.sites.message import Category, Message, MessageStatus, RejectedMessage
-from fieldpost.core.times import from_microseconds
+from fieldpost.core.notification import Provenance
+from fieldpost.core.sites.message import Category, Message, NewCall, RejectedMessage
+from fieldpost.core.times import from_microseconds, to_microseconds
 
-COLUMNS = """sequence, message_id, category, target, payload, status, retry_count, last_error, created_at,
-    last_attempt_at, due_at"""
-"""The columns that `messages` and `calls` share."""
+T = TypeVar("T")
 
-REJECTED_COLUMNS = "message_id, category, target, payload, code, error, retry_count, created_at, rejected_at"
+
+class RowType(Generic[T]):
+    """Reads rows into a dataclass that has a field for each column, and prepares its values for a statement."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._fields = [(field.name, _reader(field.type)) for field in fields(cast(Any, kind))]
+        self.columns = ", ".join(name for name, _ in self._fields)
+        """The columns to select, in the order of the fields."""
+
+    def read(self, row: Sequence[Any]) -> T:
+        """The value of a row with these columns."""
+        columns = zip(self._fields, row, strict=True)
+        return self._kind(
+            **{name: value if reader is None or value is None else reader(value) for (name, reader), value in columns}
+        )
+
+    def parameters(self, value: T) -> dict[str, Any]:
+        """The fields of the value as parameters of a statement."""
+        return {name: _stored(getattr(value, name)) for name, _ in self._fields}
+
+
+def _reader(type_: Any) -> Callable[[Any], Any] | None:
+    for one in get_args(type_) or (type_,):
+        if one is datetime:
+            return from_microseconds
+        if isinstance(one, type) and issubclass(one, StrEnum):
+            # A dict lookup costs a tenth of an enum call.
+            return {member.value: member for member in one}.__getitem__
+    return None
+
+
+def _stored(value: Any) -> Any:
+    match value:
+        case datetime():
+            return to_microseconds(value)
+        case StrEnum():
+            return value.value
+        case _:
+            return value
+
+
+MESSAGE = RowType(Message)
+NEW_CALL = RowType(NewCall)
+PROVENANCE = RowType(Provenance)
+REJECTED = RowType(RejectedMessage)
+CALL_COLUMNS = MESSAGE.columns.replace("due_at", "nullif(due_at, 0)")
+"""The columns of `calls` for MESSAGE."""
+NOTIFICATION_COLUMNS = CALL_COLUMNS.replace("claim_token", "0")
+"""The columns of `messages` for MESSAGE."""
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -24,49 +75,9 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     payload: str
 
 
-# Rows come by the hundred thousand, and a dict lookup costs a tenth of an enum call.
-_CATEGORIES = {category.value: category for category in Category}
-_STATUSES = {status.value: status for status in MessageStatus}
-
-
 def table_of_category(category: str) -> str:
     """The table for messages of this category."""
     return "messages" if category == Category.NOTIFICATION.value else "calls"
-
-
-def message_from(row: Sequence[Any]) -> Message:
-    """The message of a row with COLUMNS and the claim token."""
-    sequence, message_id, category, target, payload, status, retries, error, created, tried, due, claim_token = row
-    return Message(
-        sequence=sequence,
-        message_id=message_id,
-        category=_CATEGORIES[category],
-        target=target,
-        payload=payload,
-        status=_STATUSES[status],
-        retry_count=retries,
-        last_error=error,
-        created_at=from_microseconds(created),
-        last_attempt_at=None if tried is None else from_microseconds(tried),
-        due_at=from_microseconds(due) if due else None,
-        claim_token=claim_token,
-    )
-
-
-def rejected_from(row: Sequence[Any]) -> RejectedMessage:
-    """The entry of a row with REJECTED_COLUMNS."""
-    (message_id, category, target, payload, code, error, retry_count, created, rejected) = row
-    return RejectedMessage(
-        message_id=message_id,
-        category=Category(category),
-        target=target,
-        payload=payload,
-        code=code,
-        error=error,
-        retry_count=retry_count,
-        created_at=from_microseconds(created),
-        rejected_at=from_microseconds(rejected),
-    )
 
 
 class Rows:

@@ -5,7 +5,7 @@ is the source of truth: `status` does not need central. Notifications have no ro
 record.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -13,18 +13,19 @@ import apsw
 
 from fieldpost.core.errors import NotFound
 from fieldpost.core.ids import CallId, parse_call_id
-from fieldpost.core.sites.message import CallRecord, CallStatus, Category, NewCall
-from fieldpost.core.times import from_microseconds, to_microseconds
+from fieldpost.core.sites.message import CallRecord, CallStatus, NewCall
+from fieldpost.core.times import to_microseconds
+from fieldpost.site.buffer.rows import NEW_CALL, PROVENANCE, RowType
 
-_COLUMNS = """call_id, category, target_summary, status, retry_count, last_error, http_status, instance, script,
-    execution_id, parent_execution_id, created_at, updated_at, terminal_at, version, change_sequence"""
+_RECORD = RowType(CallRecord)
 
 _NEXT_CHANGE = "UPDATE facts SET value = value + 1 WHERE name = 'change_sequence' RETURNING value"
 
-_INSERT = f"""
-INSERT INTO tracking ({_COLUMNS})
-VALUES (:call_id, :category, :target_summary, 'pending', 0, NULL, NULL, :instance, :script,
-    :execution_id, :parent_execution_id, :now, :now, NULL, 1, :change_sequence)
+_INSERT = """
+INSERT INTO tracking (call_id, category, target_summary, status, instance, script, execution_id, parent_execution_id,
+    created_at, updated_at, change_sequence)
+VALUES (:call_id, :category, :target_summary, 'pending', :instance, :script, :execution_id, :parent_execution_id,
+    :created_at, :created_at, :change_sequence)
 """
 
 # A delivery keeps the error that preceded it; an operator's retry clears it.
@@ -35,13 +36,15 @@ SET status = :status, retry_count = :retry_count, http_status = :http_status, up
     terminal_at = CASE WHEN :status IN ('delivered', 'failed', 'discarded') THEN :now END,
     version = version + 1, change_sequence = :change_sequence
 WHERE call_id = :call_id AND terminal_at IS NULL
-RETURNING {_COLUMNS}
+RETURNING {_RECORD.columns}
 """
 
-_FIND = f"SELECT {_COLUMNS} FROM tracking WHERE call_id = :call_id"
-_CHANGED = f"SELECT {_COLUMNS} FROM tracking WHERE change_sequence > :cursor ORDER BY change_sequence LIMIT :limit"
+_FIND = f"SELECT {_RECORD.columns} FROM tracking WHERE call_id = :call_id"
+_CHANGED = (
+    f"SELECT {_RECORD.columns} FROM tracking WHERE change_sequence > :cursor ORDER BY change_sequence LIMIT :limit"
+)
 _PARKED = f"""
-SELECT {_COLUMNS} FROM tracking WHERE terminal_at IS NULL AND status = 'parked'
+SELECT {_RECORD.columns} FROM tracking WHERE terminal_at IS NULL AND status = 'parked'
 ORDER BY created_at LIMIT :limit OFFSET :skipped
 """
 _COUNTS = "SELECT status, count(*) FROM tracking WHERE terminal_at IS NULL GROUP BY status"
@@ -81,11 +84,11 @@ class Tracking:
     def find(self, call_id: str) -> CallRecord | None:
         """The record of the call, if there is one."""
         rows = self._rows(_FIND, {"call_id": call_id})
-        return _record(rows[0]) if rows else None
+        return _RECORD.read(rows[0]) if rows else None
 
     def changed_since(self, cursor: int, limit: int) -> list[CallRecord]:
         """The records with a change sequence above the cursor, in its order. The last one's is the next cursor."""
-        return [_record(row) for row in self._rows(_CHANGED, {"cursor": cursor, "limit": limit})]
+        return [_RECORD.read(row) for row in self._rows(_CHANGED, {"cursor": cursor, "limit": limit})]
 
     def parked(self, limit: int = 100, skipped: int = 0) -> list[CallRecord]:
         """The parked calls, oldest first."""
@@ -116,25 +119,13 @@ class Tracking:
 
 def parked(cursor: apsw.Cursor, limit: int, skipped: int = 0) -> list[CallRecord]:
     """The parked calls, oldest first."""
-    return [_record(row) for row in cursor.execute(_PARKED, {"limit": limit, "skipped": skipped})]
+    return [_RECORD.read(row) for row in cursor.execute(_PARKED, {"limit": limit, "skipped": skipped})]
 
 
 def insert(cursor: apsw.Cursor, call: NewCall) -> None:
     """Start the record of a call."""
-    cursor.execute(
-        _INSERT,
-        {
-            "call_id": call.call_id,
-            "category": call.category.value,
-            "target_summary": call.target_summary,
-            "instance": call.provenance.instance,
-            "script": call.provenance.script,
-            "execution_id": call.provenance.execution_id,
-            "parent_execution_id": call.provenance.parent_execution_id,
-            "now": to_microseconds(call.created_at),
-            "change_sequence": _next_change(cursor),
-        },
-    )
+    labels = PROVENANCE.parameters(call.provenance)
+    cursor.execute(_INSERT, NEW_CALL.parameters(call) | labels | {"change_sequence": _next_change(cursor)})
 
 
 def change(
@@ -158,7 +149,7 @@ def change(
         "change_sequence": _next_change(cursor),
     }
     rows = cursor.execute(_CHANGE, parameters).fetchall()
-    return _record(rows[0]) if rows else None
+    return _RECORD.read(rows[0]) if rows else None
 
 
 def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
@@ -172,26 +163,3 @@ def purge(cursor: apsw.Cursor, before: datetime, limit: int = 1_000) -> int:
 def _next_change(cursor: apsw.Cursor) -> int:
     rows: list[tuple[Any, ...]] = cursor.execute(_NEXT_CHANGE).fetchall()
     return int(rows[0][0])
-
-
-def _record(row: Sequence[Any]) -> CallRecord:
-    (call_id, category, summary, status, retries, error, http_status, instance, script, execution, parent) = row[:11]
-    created, updated, terminal, version, change_sequence = row[11:]
-    return CallRecord(
-        call_id=CallId(call_id),
-        category=Category(category),
-        target_summary=summary,
-        status=CallStatus(status),
-        retry_count=retries,
-        last_error=error,
-        http_status=http_status,
-        instance=instance,
-        script=script,
-        execution_id=execution,
-        parent_execution_id=parent,
-        created_at=from_microseconds(created),
-        updated_at=from_microseconds(updated),
-        terminal_at=None if terminal is None else from_microseconds(terminal),
-        version=version,
-        change_sequence=change_sequence,
-    )

@@ -115,16 +115,9 @@ def read_folder(path: Path) -> Folder:
         central_url=urls[0],
         more_urls=urls[1:],
         ca_file=None if ca_file is None else path / ca_file,
-        forward=_options(settings.get("forward", {}), ForwardOptions, file, "forward"),
-        outbound=_options(settings.get("outbound", {}), OutboundOptions, file, "outbound"),
         externals=read_definitions(settings.get("external", {}), External, path, file),
         databases=read_definitions(settings.get("database", {}), Database, path, file),
-        calls=_options(settings.get("calls", {}), CallOptions, file, "calls"),
-        buffer=_options(settings.get("buffer", {}), BufferOptions, file, "buffer"),
-        tracking=_options(settings.get("tracking", {}), TrackingOptions, file, "tracking"),
-        events=_options(settings.get("events", {}), EventOptions, file, "events"),
-        report=_options(settings.get("report", {}), ReportOptions, file, "report"),
-        local=_options(settings.get("local", {}), LocalOptions, file, "local"),
+        **{section: _options(settings.get(section, {}), kind, file, section) for section, kind in OPTIONS.items()},
     )
 
 

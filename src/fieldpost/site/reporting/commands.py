@@ -7,6 +7,7 @@ and simply runs again.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import cast
 
 import apsw
 import msgspec
@@ -17,7 +18,7 @@ from fieldpost.core.ids import is_id
 from fieldpost.core.sites.intent import IntentKind, IntentOutcome
 from fieldpost.core.sites.message import CallRecord, RejectedMessage
 from fieldpost.core.text import truncate
-from fieldpost.core.times import to_text
+from fieldpost.link.http.view import View
 from fieldpost.link.messages import Command, CommandCell, CommandResult, Item
 from fieldpost.site.buffer import calls, command_log, event_log, rejected, tracking
 from fieldpost.site.buffer.buffer import Buffer
@@ -31,6 +32,17 @@ ANSWER_BYTES_MAX = 200 * 1024
 TEXT_BYTES_MAX = 512
 
 _item = msgspec.json.Decoder(Item)
+_PARKED = View(
+    "ParkedCall",
+    CallRecord,
+    "call_id category target=target_summary retry_count last_error http_status instance script created_at updated_at",
+)
+_REJECTED = View(
+    "RejectedNotification", RejectedMessage, "notification_id=message_id code error created_at rejected_at"
+)
+_EVENT = View(
+    "SiteEvent", SiteEvent, "sequence occurred_at kind severity category message_id target instance script text"
+)
 
 
 class CommandHandler:
@@ -120,28 +132,11 @@ _NAMES = {"from": "since", "to": "until"}
 
 
 def _parked_row(record: CallRecord) -> AnswerRow:
-    return {
-        "call_id": record.call_id,
-        "category": record.category.value,
-        "target": record.target_summary,
-        "retry_count": record.retry_count,
-        "last_error": _short(record.last_error),
-        "http_status": record.http_status,
-        "instance": record.instance,
-        "script": record.script,
-        "created_at": to_text(record.created_at),
-        "updated_at": to_text(record.updated_at),
-    }
+    return _cells(_PARKED, record) | {"last_error": _short(record.last_error)}
 
 
 def _rejected_row(message: RejectedMessage) -> AnswerRow:
-    row: AnswerRow = {
-        "notification_id": message.message_id,
-        "code": message.code,
-        "error": _short(message.error),
-        "created_at": to_text(message.created_at),
-        "rejected_at": to_text(message.rejected_at),
-    }
+    row = _cells(_REJECTED, message) | {"error": _short(message.error)}
     try:
         item = _item.decode(message.payload)
     except msgspec.DecodeError:
@@ -150,18 +145,11 @@ def _rejected_row(message: RejectedMessage) -> AnswerRow:
 
 
 def _event_row(entry: SiteEvent) -> AnswerRow:
-    return {
-        "sequence": entry.sequence,
-        "occurred_at": to_text(entry.occurred_at),
-        "kind": entry.kind,
-        "severity": entry.severity,
-        "category": entry.category.value if entry.category else None,
-        "message_id": entry.message_id,
-        "target": entry.target,
-        "instance": entry.instance,
-        "script": entry.script,
-        "text": _short(entry.text),
-    }
+    return _cells(_EVENT, entry) | {"text": _short(entry.text)}
+
+
+def _cells(view: View, value: object) -> AnswerRow:
+    return cast(AnswerRow, view.encode(value))
 
 
 def _fitting(rows: Sequence[AnswerRow]) -> tuple[AnswerRow, ...]:

@@ -11,6 +11,7 @@ for them. Nothing at the site waits for it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import structlog
 
@@ -19,6 +20,7 @@ from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.message import CallRecord
 from fieldpost.core.times import to_text
 from fieldpost.link.codec import encode
+from fieldpost.link.http.view import plain
 from fieldpost.link.messages import (
     FRAME_BYTES_MAX,
     ITEMS_MAX,
@@ -33,6 +35,8 @@ from fieldpost.site.buffer.tracking import Tracking
 
 ACK_S = 30.0
 """How long to wait for central's acknowledgement before the rows are sent again."""
+
+_SAME = tuple(name for name in CallRow.__struct_fields__ if name != "target")
 
 _log = structlog.stdlib.get_logger("fieldpost.site")
 
@@ -144,20 +148,5 @@ class _Changes:
 
 
 def _row(record: CallRecord) -> CallRow:
-    return CallRow(
-        call_id=record.call_id,
-        category=record.category.value,
-        target=record.target_summary,
-        status=record.status.value,
-        version=record.version,
-        retry_count=record.retry_count,
-        last_error=record.last_error,
-        http_status=record.http_status,
-        instance=record.instance,
-        script=record.script,
-        execution_id=record.execution_id,
-        parent_execution_id=record.parent_execution_id,
-        created_at=to_text(record.created_at),
-        updated_at=to_text(record.updated_at),
-        terminal_at=to_text(record.terminal_at) if record.terminal_at else None,
-    )
+    same: dict[str, Any] = {name: plain(getattr(record, name)) for name in _SAME}
+    return CallRow(target=record.target_summary, **same)
