@@ -54,7 +54,7 @@ async def test_a_full_disk_of_central_is_told_and_its_sites_keep_what_they_have(
             assert ready.status_code == 503
             assert "disk" in ready.text
             page = await browser.get("/")
-            assert "Central takes nothing in at present" in page.text
+            assert "Central cannot write to its database and rejects new notifications" in page.text
             assert "full" in page.text
 
             (disk / "filler").unlink()
@@ -63,7 +63,7 @@ async def test_a_full_disk_of_central_is_told_and_its_sites_keep_what_they_have(
             await agent
             site.close()
             page = await browser.get("/")
-            assert "Central takes nothing in" not in page.text
+            assert "Central cannot write to its database" not in page.text
             assert (await browser.get("/readyz")).status_code == 200
 
 
