@@ -85,7 +85,7 @@ async def main(url: str, now: datetime) -> None:
     serving = asyncio.create_task(server.serve())
     await store.write(_forget)
     hashed = await passwords.hash(PASSWORD)
-    await store.write(identities.add_user, NAME, hashed, Role.ADMIN.value, clock.now())
+    await store.write(identities.add_user, identities.UserRecord(NAME, hashed, Role.ADMIN.value, clock.now()))
     session = await operate.logins.log_in(NAME, PASSWORD, Origin("127.0.0.1", "bench"))
     token = await operate.tokens.add(Actor(NAME, Role.ADMIN), "bench", Role.VIEWER, life=timedelta(days=1))
     link = await operate.users.reset_password(Actor(NAME, Role.ADMIN), NAME)

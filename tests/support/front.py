@@ -164,6 +164,8 @@ async def _add_account(front: Front, role: Role) -> None:
     store, now = front.centre.store, front.centre.clock.now()
     hashed = _hashed(front.password(role.value))
     token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
-    await store.write(identities.add_user, role.value, hashed, role.value, now)
-    await store.write(identities.add_token, "api", token.prefix, token.digest, role.value, role.value, now)
+    await store.write(identities.add_user, identities.UserRecord(role.value, hashed, role.value, now))
+    await store.write(
+        identities.add_token, identities.TokenRecord(token.prefix, "api", token.digest, role.value, role.value, now)
+    )
     front.tokens[role.value] = token.text

@@ -23,6 +23,7 @@ import re
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -44,6 +45,26 @@ PATIENCE_S = 10.0
 """How far an adapter may exceed its deadline on a busy machine before a test fails."""
 
 
+ContractCheck = Callable[[Any, Adapter, World], Coroutine[Any, Any, None]]
+
+
+def in_world(
+    *behaviours: Behaviour, deadline_s: float = DEADLINE_S
+) -> Callable[[ContractCheck], Callable[[Any], None]]:
+    """Turn a coroutine method into a test that runs once per behaviour, with a new adapter and world each time."""
+
+    def decorate(check: ContractCheck) -> Callable[[Any], None]:
+        def test(self: "AdapterContract") -> None:
+            for behaviour in behaviours:
+                self._run(behaviour, partial(check, self), deadline_s)
+
+        # Not functools.wraps: pytest would take `adapter` and `world` for fixtures.
+        test.__name__, test.__qualname__, test.__doc__ = check.__name__, check.__qualname__, check.__doc__
+        return test
+
+    return decorate
+
+
 class AdapterContract:
     """Subclass it in your tests, under a name that begins with `Test`."""
 
@@ -62,120 +83,98 @@ class AdapterContract:
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
 
-    def test_what_is_accepted_is_delivered_once_to_each_target(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            outcome = await adapter.deliver(envelope(world))
-            assert isinstance(outcome, Delivered), seen(outcome)
-            assert sorted(target for target, _ in world.copies()) == sorted(world.targets), world.copies()
-            named = {target.address: target.status for target in outcome.targets}
-            assert set(named.values()) <= {TargetStatus.DELIVERED}, seen(outcome)
-            assert not named or set(named) == set(world.targets), seen(outcome)
+    @in_world("accepts")
+    async def test_what_is_accepted_is_delivered_once_to_each_target(self, adapter: Adapter, world: World) -> None:
+        outcome = await adapter.deliver(envelope(world))
+        assert isinstance(outcome, Delivered), seen(outcome)
+        assert sorted(target for target, _ in world.copies()) == sorted(world.targets), world.copies()
+        named = {target.address: target.status for target in outcome.targets}
+        assert set(named.values()) <= {TargetStatus.DELIVERED}, seen(outcome)
+        assert not named or set(named) == set(world.targets), seen(outcome)
 
-        self._run("accepts", check)
+    @in_world("refuses")
+    async def test_what_is_refused_for_good_is_permanent_and_says_why(self, adapter: Adapter, world: World) -> None:
+        outcome = await adapter.deliver(envelope(world))
+        assert isinstance(outcome, PermanentFailure), seen(outcome)
+        assert outcome.error.strip(), "a failure must say why"
+        assert not world.copies()
 
-    def test_what_is_refused_for_good_is_permanent_and_says_why(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            outcome = await adapter.deliver(envelope(world))
-            assert isinstance(outcome, PermanentFailure), seen(outcome)
-            assert outcome.error.strip(), "a failure must say why"
-            assert not world.copies()
+    @in_world("later")
+    async def test_what_is_put_off_is_transient_and_says_why(self, adapter: Adapter, world: World) -> None:
+        outcome = await adapter.deliver(envelope(world))
+        assert isinstance(outcome, TransientFailure), seen(outcome)
+        assert outcome.error.strip(), "a failure must say why"
+        assert not world.copies()
 
-        self._run("refuses", check)
+    @in_world("away")
+    async def test_nobody_there_is_never_blamed_on_the_message(self, adapter: Adapter, world: World) -> None:
+        outcome = await adapter.deliver(envelope(world))
+        assert isinstance(outcome, Held | TransientFailure), seen(outcome)
+        assert outcome.error.strip(), "a failure must say why"
 
-    def test_what_is_put_off_is_transient_and_says_why(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            outcome = await adapter.deliver(envelope(world))
-            assert isinstance(outcome, TransientFailure), seen(outcome)
-            assert outcome.error.strip(), "a failure must say why"
-            assert not world.copies()
+    @in_world("silent", deadline_s=SENDING_DEADLINE_S)
+    async def test_silence_after_the_message_was_sent_is_uncertain(self, adapter: Adapter, world: World) -> None:
+        outcome = await adapter.deliver(envelope(world))
+        assert isinstance(outcome, Uncertain), seen(outcome)
 
-        self._run("later", check)
+    @in_world("hangs", deadline_s=SHORT_DEADLINE_S)
+    async def test_silence_before_the_message_was_sent_is_known_to_be_before(
+        self, adapter: Adapter, world: World
+    ) -> None:
+        outcome = await adapter.deliver(envelope(world))
+        assert isinstance(outcome, Held | TransientFailure), seen(outcome)
+        assert not world.copies()
 
-    def test_nobody_there_is_never_blamed_on_the_message(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            outcome = await adapter.deliver(envelope(world))
-            assert isinstance(outcome, Held | TransientFailure), seen(outcome)
-            assert outcome.error.strip(), "a failure must say why"
-
-        self._run("away", check)
-
-    def test_silence_after_the_message_was_sent_is_uncertain(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            outcome = await adapter.deliver(envelope(world))
-            assert isinstance(outcome, Uncertain), seen(outcome)
-
-        self._run("silent", check, SENDING_DEADLINE_S)
-
-    def test_silence_before_the_message_was_sent_is_known_to_be_before(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            outcome = await adapter.deliver(envelope(world))
-            assert isinstance(outcome, Held | TransientFailure), seen(outcome)
-            assert not world.copies()
-
-        self._run("hangs", check, SHORT_DEADLINE_S)
-
-    def test_a_second_copy_is_recognised_as_one(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            for _ in range(2):
-                await adapter.deliver(envelope(world))
-            other = envelope(world, notification_id=NotificationId("0198c8a0-0000-7000-8000-000000000002"))
-            await adapter.deliver(other)
-            ids = [copy for target, copy in world.copies() if target == world.targets[0]]
-            assert len(ids) == 3, world.copies()
-            assert ids[0] == ids[1] != ids[2], world.copies()
-
-        self._run("accepts", check)
+    @in_world("accepts")
+    async def test_a_second_copy_is_recognised_as_one(self, adapter: Adapter, world: World) -> None:
+        for _ in range(2):
+            await adapter.deliver(envelope(world))
+        other = envelope(world, notification_id=NotificationId("0198c8a0-0000-7000-8000-000000000002"))
+        await adapter.deliver(other)
+        ids = [copy for target, copy in world.copies() if target == world.targets[0]]
+        assert len(ids) == 3, world.copies()
+        assert ids[0] == ids[1] != ids[2], world.copies()
 
     # -- time and cancellation -----------------------------------------------------------------------------------------
 
-    def test_an_attempt_ends_by_itself_within_its_deadline(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            assert adapter.deadline_s == SHORT_DEADLINE_S, "make() must give the adapter its deadline"
-            try:
-                async with asyncio.timeout(SHORT_DEADLINE_S + PATIENCE_S):
-                    await adapter.deliver(envelope(world))
-            except TimeoutError:
-                raise AssertionError(f"no outcome {PATIENCE_S:g} s after the deadline") from None
+    @in_world("hangs", "silent", deadline_s=SHORT_DEADLINE_S)
+    async def test_an_attempt_ends_by_itself_within_its_deadline(self, adapter: Adapter, world: World) -> None:
+        assert adapter.deadline_s == SHORT_DEADLINE_S, "make() must give the adapter its deadline"
+        try:
+            async with asyncio.timeout(SHORT_DEADLINE_S + PATIENCE_S):
+                await adapter.deliver(envelope(world))
+        except TimeoutError:
+            raise AssertionError(f"no outcome {PATIENCE_S:g} s after the deadline") from None
 
-        for behaviour in ("hangs", "silent"):
-            self._run(behaviour, check, SHORT_DEADLINE_S)
+    @in_world("hangs", "silent")
+    async def test_cancellation_passes_through_at_once(self, adapter: Adapter, world: World) -> None:
+        task = asyncio.create_task(adapter.deliver(envelope(world)))
+        await asyncio.wait([task], timeout=0.3)
+        assert not task.done(), f"the attempt should hang, but {seen(task.result())}"
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
+        assert done, "the attempt continues after its cancellation"
+        assert task.cancelled(), "it must not turn a cancellation into an outcome"
 
-    def test_cancellation_passes_through_at_once(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            task = asyncio.create_task(adapter.deliver(envelope(world)))
-            await asyncio.wait([task], timeout=0.3)
-            assert not task.done(), f"the attempt should hang, but {seen(task.result())}"
-            task.cancel()
-            done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
-            assert done, "the attempt continues after its cancellation"
-            assert task.cancelled(), "it must not turn a cancellation into an outcome"
-
-        for behaviour in ("hangs", "silent"):
-            self._run(behaviour, check)
-
-    def test_nothing_is_sent_when_the_gate_says_no(self) -> None:
+    @in_world("accepts")
+    async def test_nothing_is_sent_when_the_gate_says_no(self, adapter: Adapter, world: World) -> None:
         def gate() -> None:
             raise ClaimLost("another node has it")
 
-        async def check(adapter: Adapter, world: World) -> None:
-            try:
-                outcome = await adapter.deliver(envelope(world, gate=gate))
-            except ClaimLost:
-                pass
-            else:
-                raise AssertionError(f"the gate was not called or its exception was ignored: {seen(outcome)}")
-            assert not world.copies()
+        try:
+            outcome = await adapter.deliver(envelope(world, gate=gate))
+        except ClaimLost:
+            pass
+        else:
+            raise AssertionError(f"the gate was not called or its exception was ignored: {seen(outcome)}")
+        assert not world.copies()
 
-        self._run("accepts", check)
-
-    def test_the_gate_is_asked_before_the_message_goes(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            arrived: list[int] = []
-            await adapter.deliver(envelope(world, gate=lambda: arrived.append(len(world.copies()))))
-            assert arrived, "the gate was never called"
-            assert arrived[0] == 0, "the gate was called after the message was sent"
-
-        self._run("accepts", check)
+    @in_world("accepts")
+    async def test_the_gate_is_asked_before_the_message_goes(self, adapter: Adapter, world: World) -> None:
+        arrived: list[int] = []
+        await adapter.deliver(envelope(world, gate=lambda: arrived.append(len(world.copies()))))
+        assert arrived, "the gate was never called"
+        assert arrived[0] == 0, "the gate was called after the message was sent"
 
     # -- nothing kept that changes an outcome --------------------------------------------------------------------------
 
@@ -197,17 +196,15 @@ class AdapterContract:
 
         assert asyncio.run(kinds(is_one=True)) == asyncio.run(kinds(is_one=False))
 
-    def test_many_attempts_at_a_time_do_not_get_in_each_others_way(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            many = [
-                envelope(world, notification_id=NotificationId(f"0198c8a0-0000-7000-8000-{number:012}"))
-                for number in range(30)
-            ]
-            outcomes = await asyncio.gather(*map(adapter.deliver, many))
-            assert {outcome.word for outcome in outcomes} == {"delivered"}, [seen(outcome) for outcome in outcomes]
-            assert len(world.copies()) == len(set(world.copies())) == 30 * len(world.targets)
-
-        self._run("accepts", check)
+    @in_world("accepts")
+    async def test_many_attempts_at_a_time_do_not_get_in_each_others_way(self, adapter: Adapter, world: World) -> None:
+        many = [
+            envelope(world, notification_id=NotificationId(f"0198c8a0-0000-7000-8000-{number:012}"))
+            for number in range(30)
+        ]
+        outcomes = await asyncio.gather(*map(adapter.deliver, many))
+        assert {outcome.word for outcome in outcomes} == {"delivered"}, [seen(outcome) for outcome in outcomes]
+        assert len(world.copies()) == len(set(world.copies())) == 30 * len(world.targets)
 
     def test_it_can_be_closed_twice_and_before_use(self) -> None:
         async def check() -> None:
@@ -242,56 +239,47 @@ class AdapterContract:
         for canary in canaries:
             assert not any(canary in text for text in told), f"the secret {canary!r} leaked: {told}"
 
-    def test_a_refused_setting_does_not_repeat_a_secret(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            for field, value in (*self.bad_settings, _UNKNOWN):
-                refused = _refusal(adapter, {**world.settings, field: value})
-                text = "".join(traceback.format_exception(refused)) if refused else ""
-                assert not any(canary in text for canary in world.canaries), f"{field}: the error contains a secret"
-
-        self._run("accepts", check)
+    @in_world("accepts")
+    async def test_a_refused_setting_does_not_repeat_a_secret(self, adapter: Adapter, world: World) -> None:
+        for field, value in (*self.bad_settings, _UNKNOWN):
+            refused = _refusal(adapter, {**world.settings, field: value})
+            text = "".join(traceback.format_exception(refused)) if refused else ""
+            assert not any(canary in text for canary in world.canaries), f"{field}: the error contains a secret"
 
     # -- settings and targets ------------------------------------------------------------------------------------------
 
-    def test_settings_are_filled_in_and_stay_as_they_are(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            full = adapter.check_settings(world.settings)
-            assert set(world.settings) <= set(full), "a setting that was given is missing"
-            assert adapter.check_settings(full) == full, "checked settings must pass the check unchanged"
-            for name in adapter.secrets & set(full):
-                assert isinstance(full[name], Secret), f"{name} is a secret and must stay of that type"
+    @in_world("accepts")
+    async def test_settings_are_filled_in_and_stay_as_they_are(self, adapter: Adapter, world: World) -> None:
+        full = adapter.check_settings(world.settings)
+        assert set(world.settings) <= set(full), "a setting that was given is missing"
+        assert adapter.check_settings(full) == full, "checked settings must pass the check unchanged"
+        for name in adapter.secrets & set(full):
+            assert isinstance(full[name], Secret), f"{name} is a secret and must stay of that type"
 
-        self._run("accepts", check)
-
-    def test_what_it_says_of_its_settings_is_so(self) -> None:
+    @in_world("accepts")
+    async def test_what_it_says_of_its_settings_is_so(self, adapter: Adapter, world: World) -> None:
         """A description is optional; without one, forms have a single field for all settings."""
+        described: object = adapter
+        if not isinstance(described, Described):
+            return
+        names = [field.name for field in described.fields]
+        assert len(set(names)) == len(names), "a setting is described twice"
+        assert adapter.secrets <= set(names), "a secret is not described"
+        full = adapter.check_settings(world.settings)
+        assert set(full) <= set(names), f"not described: {sorted(set(full).difference(names))}"
+        for field in described.fields:
+            without = {name: value for name, value in world.settings.items() if name != field.name}
+            if field.is_required:
+                assert _refusal(adapter, without) is not None, f"{field.name} is not required"
+            assert bool(field.choices) == (field.kind == "choice"), f"{field.name}: choices are for a choice"
 
-        async def check(adapter: Adapter, world: World) -> None:
-            described: object = adapter
-            if not isinstance(described, Described):
-                return
-            names = [field.name for field in described.fields]
-            assert len(set(names)) == len(names), "a setting is described twice"
-            assert adapter.secrets <= set(names), "a secret is not described"
-            full = adapter.check_settings(world.settings)
-            assert set(full) <= set(names), f"not described: {sorted(set(full).difference(names))}"
-            for field in described.fields:
-                without = {name: value for name, value in world.settings.items() if name != field.name}
-                if field.is_required:
-                    assert _refusal(adapter, without) is not None, f"{field.name} is not required"
-                assert bool(field.choices) == (field.kind == "choice"), f"{field.name}: choices are for a choice"
-
-        self._run("accepts", check)
-
-    def test_a_bad_setting_is_refused_naming_its_field(self) -> None:
-        async def check(adapter: Adapter, world: World) -> None:
-            assert self.bad_settings, "bad_settings must give some examples"
-            for field, value in (*self.bad_settings, _UNKNOWN):
-                refused = _refusal(adapter, {**world.settings, field: value})
-                assert refused is not None, f"{field}={value!r} was accepted"
-                assert refused.field == field, f"the error for {field}={value!r} names the field {refused.field!r}"
-
-        self._run("accepts", check)
+    @in_world("accepts")
+    async def test_a_bad_setting_is_refused_naming_its_field(self, adapter: Adapter, world: World) -> None:
+        assert self.bad_settings, "bad_settings must give some examples"
+        for field, value in (*self.bad_settings, _UNKNOWN):
+            refused = _refusal(adapter, {**world.settings, field: value})
+            assert refused is not None, f"{field}={value!r} was accepted"
+            assert refused.field == field, f"the error for {field}={value!r} names the field {refused.field!r}"
 
     def test_a_good_target_is_kept_in_one_form(self) -> None:
         adapter = self.make(DEADLINE_S)
@@ -318,15 +306,12 @@ class AdapterContract:
             assert adapter.check_target(kept) == kept, f"{kept!r} changes when it is checked again"
             assert kept.isprintable(), f"{kept!r} contains unprintable characters"
 
-    def test_stored_settings_that_are_not_valid_come_to_an_outcome(self) -> None:
+    @in_world("accepts")
+    async def test_stored_settings_that_are_not_valid_come_to_an_outcome(self, adapter: Adapter, world: World) -> None:
         """A stored row may contain values that an older version accepted."""
-
-        async def check(adapter: Adapter, world: World) -> None:
-            for field, value in self.bad_settings:
-                outcome = await adapter.deliver(envelope(world, settings={**world.settings, field: value}))
-                assert not isinstance(outcome, Uncertain), seen(outcome)
-
-        self._run("accepts", check)
+        for field, value in self.bad_settings:
+            outcome = await adapter.deliver(envelope(world, settings={**world.settings, field: value}))
+            assert not isinstance(outcome, Uncertain), seen(outcome)
 
     def test_it_says_what_it_is(self) -> None:
         adapter = self.make(DEADLINE_S)

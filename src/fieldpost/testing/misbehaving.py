@@ -3,8 +3,9 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 
 class PeerGone(Exception):
@@ -39,13 +40,37 @@ class Ending(Enum):
     HANG = "hang"
 
 
-class Misbehaving(ABC):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    """The handling of one message. The defaults are those of a correct server."""
+
+    raw: bytes | None = None
+    is_silent: bool = False
+    ending: Ending = Ending.STAY
+    event: Waitable | None = None
+    delay_s: float = 0
+
+
+E = TypeVar("E")
+R = TypeVar("R", bound=Reaction)
+
+
+class Misbehaving(ABC, Generic[E, R]):
     """Base of the servers' rules; each method changes the reaction and returns the rule."""
 
-    def __init__(self) -> None:
+    def __init__(self, behave: R) -> None:
         self.hits = 0
         """How often the rule was applied."""
+        self._behave = behave
+        self._reaction: R | None = None
         self._is_withdrawn = False
+
+    def take(self, event: E) -> R | None:
+        """The reaction to this event if the rule matches; counts as one use."""
+        if self._reaction is None or self._is_withdrawn or not self._applies(event):
+            return None
+        self.hits += 1
+        return self._reaction
 
     def withdraw(self) -> None:
         """Disable the rule."""
@@ -87,6 +112,30 @@ class Misbehaving(ABC):
         """Answer after this many seconds of the server's clock."""
         return self._do(delay_s=seconds)
 
-    @abstractmethod
     def _do(self, **changes: Any) -> Self:
         """Change these fields of the reaction."""
+        self._reaction = replace(self._reaction or self._behave, **changes)
+        return self
+
+    @abstractmethod
+    def _applies(self, event: E) -> bool:
+        """Whether the rule matches this event and is not used up."""
+
+
+class Rules(Generic[E, R]):
+    """All rules of a server, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._rules: list[Misbehaving[E, R]] = []
+
+    def add(self, rule: Misbehaving[E, R]) -> None:
+        self._rules.append(rule)
+
+    def withdraw_all(self) -> None:
+        for rule in self._rules:
+            rule.withdraw()
+        self._rules = []
+
+    def reaction(self, event: E) -> R | None:
+        """The reaction of the first rule that matches and is not used up; None for a correct server's."""
+        return next((reaction for rule in self._rules if (reaction := rule.take(event)) is not None), None)

@@ -3,31 +3,15 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, Self, TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, Generic, Self, TypeVar
+
+from fieldpost.testing.loopback import LoopbackServer
 
 T = TypeVar("T")
 
 
-class ThreadedServer(Protocol):
-    """A server that `ServerThread` can run."""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any, /
-    ) -> None: ...
-
-    @property
-    def port(self) -> int: ...
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def behave(self) -> None: ...
-
-    async def until(self, is_so: Callable[[], bool], *, timeout_s: float, what: str) -> None: ...
-
-
-S = TypeVar("S", bound=ThreadedServer)
+S = TypeVar("S", bound=LoopbackServer)
 
 
 class Gate:
@@ -45,7 +29,10 @@ class Gate:
 
 
 class ServerThread(Generic[S]):
-    """Base of the threaded servers, with blocking methods."""
+    """Base of the threaded servers: all methods of the server, blocking.
+
+    Add and configure a rule in one `call` if messages are already arriving.
+    """
 
     def __init__(self, server: S) -> None:
         self._server = server
@@ -55,7 +42,7 @@ class ServerThread(Generic[S]):
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self.start()
+            self._run(self._server.start())
         except BaseException:
             self._end()
             raise
@@ -67,21 +54,9 @@ class ServerThread(Generic[S]):
         finally:
             self._end()
 
-    @property
-    def port(self) -> int:
-        return self._server.port
-
-    def start(self) -> None:
-        """Listen again after `stop`, on the same port."""
-        self._run(self._server.start())
-
-    def stop(self) -> None:
-        """Stop listening, like a server that is down; the record stays."""
-        self._run(self._server.stop())
-
-    def behave(self) -> None:
-        """Withdraw all rules."""
-        self.call(lambda server: server.behave())
+    def __getattr__(self, name: str) -> Any:
+        found = self.call(lambda server: getattr(server, name))
+        return (lambda *args, **options: self._run(found(*args, **options))) if iscoroutinefunction(found) else found
 
     def call(self, function: Callable[[S], T]) -> T:
         """Run this in the server's thread: `thread.call(lambda server: server.close_connections())`."""
@@ -94,10 +69,6 @@ class ServerThread(Generic[S]):
     def gate(self) -> Gate:
         """A gate for `wait` of a rule."""
         return Gate(self._loop)
-
-    def until(self, is_so: Callable[[], bool], *, timeout_s: float = 30, what: str = "it to be so") -> None:
-        """Wait until `is_so`, which runs in the server's thread, returns True."""
-        self._run(self._server.until(is_so, timeout_s=timeout_s, what=what))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -104,7 +104,9 @@ async def test_a_token_of_one_kind_is_none_of_another(front: Front, kind: str) -
     token = credentials.issue(kind, os.urandom(credentials.ENTROPY_BYTES))
     role = None if kind == "site" else "admin"
     now = front.clock.now()
-    await front.centre.store.write(identities.add_token, kind, token.prefix, token.digest, "admin", role, now)
+    await front.centre.store.write(
+        identities.add_token, identities.TokenRecord(token.prefix, kind, token.digest, "admin", role, now)
+    )
     accounts = front.operate.accounts
     verdicts = {
         "api": await accounts.by_api_token(token.text),
@@ -119,7 +121,9 @@ async def test_a_revoked_token_and_an_expired_one_are_refused_and_the_others_sta
     accounts = front.operate.accounts
     brief = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
     until = now + timedelta(hours=1)
-    await store.write(identities.add_token, "api", brief.prefix, brief.digest, "admin", "admin", now, until)
+    await store.write(
+        identities.add_token, identities.TokenRecord(brief.prefix, "api", brief.digest, "admin", "admin", now, until)
+    )
     front.clock.advance(3599)
     assert await accounts.by_api_token(brief.text) is not None
     front.clock.advance(1)

@@ -6,7 +6,7 @@ sessions and tokens of a disabled user do not work, and a token has at most the 
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -166,11 +166,11 @@ class Accounts:
             return None
         link = issue("link")
         entry = record(Actor(SYSTEM, Role.ADMIN), "user.link", ADMIN_NAME, now)
-        await self._store.write(_add_link, self._link(link, ADMIN_NAME, now), entry)
+        await self._store.write(add_link, self._link(link, ADMIN_NAME, now), entry)
         return FirstAccount(ADMIN_NAME, link.text, None, now + self._options.link)
 
     def _link(self, link: IssuedToken, name: str, now: datetime) -> LinkRecord:
-        return LinkRecord(link.prefix, link.digest, name, SYSTEM, now, now + self._options.link, None)
+        return LinkRecord(link.prefix, link.digest, name, SYSTEM, now, now + self._options.link)
 
 
 def link_path(token: str) -> str:
@@ -188,16 +188,16 @@ def _add_first(
     if identities.has_users(conn):
         return False
     at, role = entry.occurred_at, Role.ADMIN.value
-    identities.add_user(conn, ADMIN_NAME, password_hash, role, at, created_by=entry.actor)
-    identities.add_token(
-        conn, "api", token.prefix, token.digest, ADMIN_NAME, role, at, name=FIRST_TOKEN, created_by=entry.actor
-    )
+    identities.add_user(conn, UserRecord(ADMIN_NAME, password_hash, role, at, entry.actor))
+    added = TokenRecord(token.prefix, "api", token.digest, ADMIN_NAME, role, at)
+    identities.add_token(conn, replace(added, name=FIRST_TOKEN, created_by=entry.actor))
     if password_hash is None:
         logins.add_link(conn, link)
     audit.add(conn, [entry])
     return True
 
 
-def _add_link(conn: Connection, link: LinkRecord, entry: AuditEntry) -> None:
+def add_link(conn: Connection, link: LinkRecord, entry: AuditEntry) -> None:
+    """Add a one-time link, which replaces the user's former one."""
     logins.add_link(conn, link)
     audit.add(conn, [entry])

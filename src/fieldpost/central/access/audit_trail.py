@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.store.engine.store import Store, Transaction
+from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.errors import Conflict, Denied, NotFound
@@ -29,6 +30,21 @@ class Keep(Enum):
 
 
 KEEP = Keep.KEEP
+
+
+class Actions:
+    """Base of the actions of people on one noun."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def _begin(
+        self, actor: Actor, role: Role, action: str, target: str, extra: Mapping[str, object] | None = None
+    ) -> AuditEntry:
+        """The audit entry of an action, to be written in its transaction. Raises Denied without the role."""
+        require(actor, role, action)
+        return record(actor, action, target, self._clock.now(), extra)
 
 
 def require(actor: Actor, role: Role, action: str) -> None:
@@ -61,10 +77,6 @@ def record(
     )
 
 
-is_name = is_label
-"""Whether this text can be a name. An action on an impossible name raises NotFound, as for an unknown one."""
-
-
 def event_id(now: datetime) -> str:
     return new_id(now, secrets.token_bytes(10))
 
@@ -82,6 +94,19 @@ async def commit(store: Store, subject: str, function: Transaction[P, T], *args:
 def not_found(noun: str, name: str, hint: str | None = None, *, label: str = "") -> NotFound:
     """The error for a subject that does not exist; its code is `noun.unknown`, its text names the noun or label."""
     return NotFound(f"{noun}.unknown", f"{label or noun} {name[:64]!r} does not exist", hint=hint)
+
+
+def check_name(noun: str, name: str, hint: str | None = None) -> None:
+    """Raise NotFound, as for an unknown subject, if this text cannot be a name."""
+    if not is_label(name):
+        raise not_found(noun, name, hint)
+
+
+def present(found: T | None, noun: str, name: str, hint: str | None = None, *, label: str = "") -> T:
+    """The subject that was found; raises NotFound if it is None."""
+    if found is None:
+        raise not_found(noun, name, hint, label=label)
+    return found
 
 
 def was_changed(noun: str, name: str, version: int) -> Conflict:

@@ -5,7 +5,7 @@ before its password is checked (`store.logins.charge`); after too many failures 
 account exists. Each login creates a new session; a changed role or password ends the former sessions.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -106,7 +106,7 @@ class Logins:
     async def log_out_everywhere(self, actor: Actor) -> int:
         """End all sessions of the user; returns their number."""
         entry = record(actor, "session.close_all", actor.name, self._clock.now())
-        return await self._store.write(_end_all, entry)
+        return await self._store.write(end_sessions, actor.name, entry)
 
     async def sessions(self, actor: Actor) -> list[TokenRecord]:
         """The user's open sessions, the newest first."""
@@ -220,18 +220,9 @@ def _open(
     conn: Connection, actor: Actor, token: IssuedToken, expires_at: datetime, origin: Origin, entry: AuditEntry
 ) -> None:
     now = entry.occurred_at
-    identities.add_token(
-        conn,
-        "session",
-        token.prefix,
-        token.digest,
-        actor.name,
-        actor.role.value,
-        now,
-        expires_at,
-        address=origin.address or None,
-        user_agent=truncate(origin.agent, AGENT_BYTES_MAX) or None,
-    )
+    opened = TokenRecord(token.prefix, "session", token.digest, actor.name, actor.role.value, now, expires_at)
+    agent = truncate(origin.agent, AGENT_BYTES_MAX) or None
+    identities.add_token(conn, replace(opened, address=origin.address or None, user_agent=agent))
     identities.logged_in(conn, actor.name, now)
     audit.add(conn, [entry])
 
@@ -246,8 +237,9 @@ def _end(conn: Connection, prefix: str, entry: AuditEntry) -> bool:
     return True
 
 
-def _end_all(conn: Connection, entry: AuditEntry) -> int:
-    count = identities.revoke_all(conn, "session", entry.actor, entry.occurred_at)
+def end_sessions(conn: Connection, name: str, entry: AuditEntry) -> int:
+    """End all sessions of this user; how many."""
+    count = identities.revoke_all(conn, "session", name, entry.occurred_at)
     audit.add(conn, [entry])
     return count
 

@@ -237,7 +237,7 @@ def _add(conn: Connection, name: str, role: Role, subject: str, entry: AuditEntr
             f"user {name!r} already exists and does not belong to the identity provider",
             hint="ask an administrator to remove that user",
         )
-    identities.add_user(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor, subject=subject)
+    identities.add_user(conn, UserRecord(name, None, role.value, entry.occurred_at, entry.actor, subject=subject))
     audit.add(conn, [entry])
 
 

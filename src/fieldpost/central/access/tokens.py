@@ -3,18 +3,16 @@
 A program without an owner gets its own user, who needs no password.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from fieldpost.central.access.accounts import issue
-from fieldpost.central.access.audit_trail import commit, not_found, record, require
+from fieldpost.central.access.audit_trail import Actions, commit, present, record, require
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import TokenRecord
-from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
-from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
@@ -40,12 +38,8 @@ class AddedToken:
     token: str = field(repr=False)
 
 
-class TokenActions:
+class TokenActions(Actions):
     """Actions on API tokens."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
 
     async def add(
         self, actor: Actor, name: str, role: Role, *, owner: str | None = None, life: timedelta | None = LIFE_DEFAULT
@@ -89,9 +83,7 @@ def _add(
     expires_at: datetime | None,
     entry: AuditEntry,
 ) -> None:
-    found = identities.get_user(conn, owner) if is_user_name(owner) else None
-    if found is None:
-        raise not_found("user", owner)
+    found = present(identities.get_user(conn, owner) if is_user_name(owner) else None, "user", owner)
     if not Role(found.role).includes(role):
         raise Conflict(
             "token.role",
@@ -100,18 +92,8 @@ def _add(
     now = entry.occurred_at
     if any(one.name == name for one in identities.live_tokens(conn, "api", now, owner)):
         raise Conflict("token.exists", f"{owner} already has a token named {name!r}")
-    identities.add_token(
-        conn,
-        "api",
-        token.prefix,
-        token.digest,
-        owner,
-        role.value,
-        now,
-        expires_at,
-        name=name,
-        created_by=entry.actor,
-    )
+    added = TokenRecord(token.prefix, "api", token.digest, owner, role.value, now, expires_at)
+    identities.add_token(conn, replace(added, name=name, created_by=entry.actor))
     audit.add(conn, [entry])
 
 

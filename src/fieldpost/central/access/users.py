@@ -6,8 +6,19 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from fieldpost.central.access.account_options import AccountOptions
-from fieldpost.central.access.accounts import issue, link_path
-from fieldpost.central.access.audit_trail import KEEP, Keep, commit, not_found, record, require, was_changed
+from fieldpost.central.access.accounts import add_link, issue, link_path
+from fieldpost.central.access.audit_trail import (
+    KEEP,
+    Actions,
+    Keep,
+    commit,
+    not_found,
+    present,
+    record,
+    require,
+    was_changed,
+)
+from fieldpost.central.access.logins import end_sessions
 from fieldpost.central.store.accounts import identities, logins
 from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
@@ -36,12 +47,11 @@ class Link:
         return link_path(self.token)
 
 
-class Users:
+class Users(Actions):
     """Actions of administrators on accounts."""
 
     def __init__(self, store: Store, clock: Clock, options: AccountOptions | None = None) -> None:
-        self._store = store
-        self._clock = clock
+        super().__init__(store, clock)
         self._options = options or AccountOptions()
 
     async def add(self, actor: Actor, name: str, role: Role) -> Link:
@@ -61,9 +71,7 @@ class Users:
     async def get(self, actor: Actor, name: str) -> UserRecord:
         require(actor, Role.ADMIN, "user.show")
         found = await self._store.read(identities.get_user, name) if is_user_name(name) else None
-        if found is None:
-            raise not_found("user", name)
-        return found
+        return present(found, "user", name)
 
     async def change(
         self, actor: Actor, name: str, version: int, *, role: Role | Keep = KEEP, is_disabled: bool | Keep = KEEP
@@ -88,9 +96,8 @@ class Users:
 
     async def remove(self, actor: Actor, name: str) -> None:
         """Remove the user with their sessions, tokens and links; the audit log keeps their actions."""
-        require(actor, Role.ADMIN, "user.remove")
+        entry = self._begin(actor, Role.ADMIN, "user.remove", name)
         await self.get(actor, name)
-        entry = record(actor, "user.remove", name, self._clock.now())
         await commit(self._store, f"user {name!r}", _remove, name, entry)
 
     async def reset_password(self, actor: Actor, name: str) -> Link:
@@ -103,15 +110,14 @@ class Users:
         now = self._clock.now()
         link, stored = self._link(actor, name, now)
         entry = record(actor, "user.reset_password", name, now, {"link": stored.prefix})
-        await commit(self._store, f"user {name!r}", _replace_link, stored, entry)
+        await commit(self._store, f"user {name!r}", add_link, stored, entry)
         return link
 
     async def log_out(self, actor: Actor, name: str) -> int:
         """End all sessions of a user; returns their number."""
-        require(actor, Role.ADMIN, "user.log_out")
+        entry = self._begin(actor, Role.ADMIN, "user.log_out", name)
         await self.get(actor, name)
-        entry = record(actor, "user.log_out", name, self._clock.now())
-        return await self._store.write(_log_out, name, entry)
+        return await self._store.write(end_sessions, name, entry)
 
     async def sessions(self, actor: Actor, name: str) -> list[TokenRecord]:
         """The open sessions of a user."""
@@ -120,14 +126,14 @@ class Users:
 
     def _link(self, actor: Actor, name: str, now: datetime) -> tuple[Link, LinkRecord]:
         token, expires_at = issue("link"), now + self._options.link
-        stored = LinkRecord(token.prefix, token.digest, name, actor.name, now, expires_at, None)
+        stored = LinkRecord(token.prefix, token.digest, name, actor.name, now, expires_at)
         return Link(name, token.text, expires_at), stored
 
 
 def _add(conn: Connection, name: str, role: Role, link: LinkRecord, entry: AuditEntry) -> None:
     if identities.get_user(conn, name) is not None:
         raise Conflict("user.exists", f"user {name!r} already exists")
-    identities.add_user(conn, name, None, role.value, entry.occurred_at, created_by=entry.actor)
+    identities.add_user(conn, UserRecord(name, None, role.value, entry.occurred_at, entry.actor))
     logins.add_link(conn, link)
     audit.add(conn, [entry])
 
@@ -137,9 +143,7 @@ def _change(conn: Connection, name: str, version: int, values: dict[str, object]
         is_admin_after = values.get("role", "admin") == "admin" and values.get("disabled_at") is None
         _keep_an_admin(conn, name, is_admin_after)
     if not identities.change_user(conn, name, version, values):
-        found = identities.get_user(conn, name)
-        if found is None:
-            raise not_found("user", name)
+        found = present(identities.get_user(conn, name), "user", name)
         raise was_changed("user", name, found.version)
     if values:
         identities.revoke_all(conn, "session", name, entry.occurred_at)
@@ -164,14 +168,3 @@ def _keep_an_admin(conn: Connection, name: str, is_admin_after: bool) -> None:
             f"{name} is the last active administrator",
             hint="give another user the role admin first",
         )
-
-
-def _replace_link(conn: Connection, link: LinkRecord, entry: AuditEntry) -> None:
-    logins.add_link(conn, link)
-    audit.add(conn, [entry])
-
-
-def _log_out(conn: Connection, name: str, entry: AuditEntry) -> int:
-    count = identities.revoke_all(conn, "session", name, entry.occurred_at)
-    audit.add(conn, [entry])
-    return count

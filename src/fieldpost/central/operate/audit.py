@@ -4,12 +4,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from fieldpost.central.access.audit_trail import record, require
+from fieldpost.central.access.audit_trail import Actions
 from fieldpost.central.store.engine.statement import database_time
-from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.search import audit_entries
-from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.search.audit_filter import AuditFilter
@@ -26,18 +24,13 @@ class Export:
     batches: AsyncIterator[Sequence[AuditEntry]]
 
 
-class AuditExport:
+class AuditExport(Actions):
     """Exports the audit log."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
 
     async def export(self, actor: Actor, wanted: AuditFilter) -> Export:
         """All matching entries. The export is audited before the first entry is read."""
-        require(actor, Role.ADMIN, "audit.export")
+        entry = self._begin(actor, Role.ADMIN, "audit.export", "audit", {"filter": wanted.fields()})
         as_of = await self._store.read(database_time, self._store.now())
-        entry = record(actor, "audit.export", "audit", self._clock.now(), {"filter": wanted.fields()})
         await self._store.write(audit.add, [entry])
         until = as_of if wanted.until is None else min(as_of, wanted.until)
         return Export(as_of, self._batches(replace(wanted, until=until)))

@@ -8,16 +8,14 @@ from datetime import datetime
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import not_found, record, require
+from fieldpost.central.access.audit_trail import Actions, not_found, present, record, require
 from fieldpost.central.operate.bulk_step import StepDone, step
 from fieldpost.central.store.engine.statement import database_time
-from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.engine.wake import LocalWake
+from fieldpost.central.store.engine.wake import WakeTopic
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
 from fieldpost.central.store.search import bulk_actions
-from fieldpost.central.store.search.bulk_actions import ActRow
-from fieldpost.clock import Clock
+from fieldpost.central.store.search.bulk_actions import BulkRow
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, parked_only
@@ -44,13 +42,8 @@ class Chosen:
     version: int | None = None
 
 
-class BulkActionRunner:
+class BulkActionRunner(Actions):
     """Starts and cancels bulk actions, and carries out those of any node."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        self._wake = LocalWake()
 
     async def start(
         self,
@@ -90,7 +83,7 @@ class BulkActionRunner:
         extra = {"reason": reason, **({"filter": wanted} if wanted is not None else {"selected": len(chosen)})}
         entry = record(actor, f"bulk.{verb.value}", action.action_id, now, extra)
         started = await self._store.write(_start, action, as_of, chosen, entry, now=self._store.now())
-        self._wake.set()
+        self._store.wake.nudge(WakeTopic.BULK_ACTIONS)
         return started
 
     def new_action_id(self) -> str:
@@ -99,17 +92,16 @@ class BulkActionRunner:
 
     async def cancel(self, actor: Actor, action_id: str) -> BulkAction:
         """Stop the action; the notifications it has changed stay changed."""
-        require(actor, Role.OPERATOR, "bulk.cancel")
+        entry = self._begin(actor, Role.OPERATOR, "bulk.cancel", action_id)
         if not is_id(action_id):
             raise not_found("bulk", action_id, label="bulk action")
-        entry = record(actor, "bulk.cancel", action_id, self._clock.now())
         return await self._store.write(_cancel, action_id, actor.name, entry, now=self._store.now())
 
     async def run(self) -> None:
         """Carry out bulk actions until cancelled."""
         while True:
             await self._sweep_safely()
-            await self._wake.wait(INTERVAL_S)
+            await self._store.wake.wait(INTERVAL_S, WakeTopic.BULK_ACTIONS)
 
     async def sweep(self) -> int:
         """Run steps until no action is due; returns how many notifications were changed."""
@@ -184,24 +176,20 @@ def _start(
     found = bulk_actions.get(conn, action.action_id)
     if found is not None:
         # The first call started it; its answer was lost, or the form was sent twice.
-        if (found.actor, found.verb, found.reason, found.wanted) != (
-            action.actor,
-            action.verb,
-            action.reason,
-            action.wanted,
-        ):
+        same = ("actor", "verb", "reason", "wanted")
+        if any(getattr(found, name) != getattr(action, name) for name in same):
             raise Conflict("bulk.other", "this id belongs to another bulk action", hint="start with a new id")
         return found
     at = database_time(conn, now)
     action = replace(action, created_at=at, as_of=min(as_of or at, at))
-    selection: list[ActRow] = []
+    selection: list[BulkRow] = []
     if chosen:
         present = rows.without_bodies(conn, [one.notification_id for one in chosen])
         for position, one in enumerate(chosen, 1):
             n = present.get(one.notification_id)
             version = one.version if one.version is not None else n.version if n else None
             error_key = fingerprint_key(n.last_error) if n and n.last_error else None
-            selection.append(ActRow(position, one.notification_id, version, error_key))
+            selection.append(BulkRow(position, one.notification_id, version, error_key))
         action = replace(action, status=BulkStatus.RUNNING, total=len(selection))
     bulk_actions.add(conn, action, selection)
     audit.add(conn, [entry])
@@ -210,9 +198,7 @@ def _start(
 
 def _cancel(conn: Connection, action_id: str, by: str, entry: AuditEntry, *, now: datetime | None) -> BulkAction:
     is_cancelled = bulk_actions.cancel(conn, action_id, f"cancelled by {by}", database_time(conn, now))
-    action = bulk_actions.get(conn, action_id)
-    if action is None:
-        raise not_found("bulk", action_id, label="bulk action")
+    action = present(bulk_actions.get(conn, action_id), "bulk", action_id, label="bulk action")
     if is_cancelled:
         audit.add(conn, [entry])
     elif action.status is not BulkStatus.CANCELLED:

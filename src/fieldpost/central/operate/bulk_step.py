@@ -15,7 +15,7 @@ from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
 from fieldpost.central.store.search import bulk_actions, notifications
-from fieldpost.central.store.search.bulk_actions import ActRow, BulkStep
+from fieldpost.central.store.search.bulk_actions import BulkRow, BulkStep
 from fieldpost.core import lifecycle
 from fieldpost.core.audit import AuditKind, AuditStatus
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, Judgement, RowOutcome, judge
@@ -51,15 +51,15 @@ def step(conn: Connection, action_id: str, *, now: datetime | None) -> StepDone 
     if found is None:
         return None
     at = database_time(conn, now)
-    if found.act.status is BulkStatus.GATHERING:
+    if found.action.status is BulkStatus.GATHERING:
         return StepDone(_gather(conn, found, at))
-    if found.act.settled < found.act.stage_end:
-        return _carry_out(conn, found.act, at)
-    return StepDone(_judge_stage(conn, found.act, at))
+    if found.action.settled < found.action.stage_end:
+        return _carry_out(conn, found.action, at)
+    return StepDone(_judge_stage(conn, found.action, at))
 
 
 def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
-    action = found.act
+    action = found.action
     assert action.wanted is not None, "a selection needs no collecting"
     page = notifications.find(conn, Filter.parse(action.wanted), limit=GATHER_MAX, before=found.gathered_to)
     parked = [n for n in page.notifications if n.terminal_at is not None and n.terminal_at <= action.as_of]
@@ -67,7 +67,7 @@ def _gather(conn: Connection, found: BulkStep, at: datetime) -> BulkAction:
         conn,
         action.action_id,
         [
-            ActRow(position, n.notification_id, n.version, fingerprint_key(n.last_error) if n.last_error else None)
+            BulkRow(position, n.notification_id, n.version, fingerprint_key(n.last_error) if n.last_error else None)
             for position, n in enumerate(parked, action.total + 1)
         ],
     )
@@ -87,7 +87,7 @@ def _carry_out(conn: Connection, action: BulkAction, at: datetime) -> StepDone:
     return StepDone(_keep(conn, action, at), changed)
 
 
-def _change(conn: Connection, action: BulkAction, batch: Sequence[ActRow], at: datetime) -> tuple[list[ActRow], int]:
+def _change(conn: Connection, action: BulkAction, batch: Sequence[BulkRow], at: datetime) -> tuple[list[BulkRow], int]:
     rule, status = _RULES[action.verb]
     seen = rows.without_bodies(conn, [row.notification_id for row in batch])
     changes = []
@@ -115,7 +115,7 @@ def _change(conn: Connection, action: BulkAction, batch: Sequence[ActRow], at: d
     return [_outcome(row, changed, current) for row in batch], len(changed)
 
 
-def _outcome(row: ActRow, changed: set[str], current: dict[str, Status]) -> ActRow:
+def _outcome(row: BulkRow, changed: set[str], current: dict[str, Status]) -> BulkRow:
     if row.notification_id in changed:
         return replace(row, outcome=RowOutcome.DONE)
     status = current.get(row.notification_id)

@@ -9,11 +9,13 @@ from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import (
     KEEP,
+    Actions,
     Keep,
+    check_name,
     commit,
     event_id,
-    is_name,
     not_found,
+    present,
     record,
     require,
     was_changed,
@@ -40,15 +42,14 @@ from fieldpost.core.text import check_label, check_path_name
 log = structlog.get_logger()
 
 
-class ChannelActions:
+class ChannelActions(Actions):
     """Actions on channels."""
 
     def __init__(
         self, store: Store, adapters: Mapping[str, Adapter], clock: Clock, keyring: Keyring | None = None
     ) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._adapters = adapters
-        self._clock = clock
         self._keyring = keyring or Keyring()
 
     async def add(
@@ -111,17 +112,13 @@ class ChannelActions:
 
     async def remove(self, actor: Actor, name: str) -> None:
         """Remove the channel; Conflict while a list uses it, by name or as the default."""
-        require(actor, Role.ADMIN, "channel.remove")
-        if not is_name(name):
-            raise not_found("channel", name)
-        entry = record(actor, "channel.remove", name, self._clock.now())
+        entry = self._begin(actor, Role.ADMIN, "channel.remove", name)
+        check_name("channel", name)
         await commit(self._store, f"channel {name!r}", _remove, name, entry)
 
     async def get(self, name: str) -> Channel:
-        found = await self._store.read(rows.get_channel, name) if is_name(name) else None
-        if found is None:
-            raise not_found("channel", name)
-        return found
+        check_name("channel", name)
+        return present(await self._store.read(rows.get_channel, name), "channel", name)
 
     async def all(self) -> list[Channel]:
         return await self._store.read(rows.all_channels)
@@ -180,9 +177,7 @@ def _add(conn: Connection, added: Channel, entry: AuditEntry, *, now: datetime |
 
 def _change(conn: Connection, wanted: Channel, entry: AuditEntry, *, now: datetime | None) -> None:
     before = rows.directory(conn)
-    found = before.channels.get(wanted.name)
-    if found is None:
-        raise not_found("channel", wanted.name)
+    found = present(before.channels.get(wanted.name), "channel", wanted.name)
     if not rows.change_channel(conn, wanted, entry.occurred_at):
         raise was_changed("channel", found.name, found.version)
     audit.add(conn, [entry])

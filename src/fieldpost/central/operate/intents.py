@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import commit, is_name, not_found, record, require
+from fieldpost.central.access.audit_trail import Actions, check_name, commit, not_found, record, require
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import WakeTopic
@@ -33,6 +33,7 @@ log = structlog.get_logger()
 Named = tuple[str, str | None]
 """A site, and the id of the call or notification that the intent is about, if any."""
 
+UNKNOWN_HINT = "fieldpost sites list shows all sites"
 MESSAGES_MAX = 500
 """How many calls or notifications one action may name."""
 OPEN_MAX = 10_000
@@ -59,12 +60,11 @@ class IntentOptions:
             )
 
 
-class Intents:
+class Intents(Actions):
     """Actions on intents."""
 
     def __init__(self, store: Store, clock: Clock, options: IntentOptions | None = None) -> None:
-        self._store = store
-        self._clock = clock
+        super().__init__(store, clock)
         self._expire_after = timedelta(hours=(options or IntentOptions()).expire_after_h)
 
     async def create(
@@ -112,8 +112,7 @@ class Intents:
         if reason is not None:
             check_label(reason, "reason")
         for site, _ in named:
-            if not is_name(site):
-                raise not_found("site", site, hint="fieldpost sites list shows all sites")
+            check_name("site", site, UNKNOWN_HINT)
         created = await commit(
             self._store,
             "an intent",
@@ -143,7 +142,7 @@ def _create(
 ) -> list[Intent]:
     counts = Counter(site for site, _ in named)
     if unknown := sorted(counts.keys() - sites.known(conn, counts.keys())):
-        raise not_found("site", unknown[0], hint="fieldpost sites list shows all sites")
+        raise not_found("site", unknown[0], UNKNOWN_HINT)
     are_open = rows.open_counts(conn)
     for site, count in counts.items():
         if are_open.get(site, 0) + count > OPEN_MAX:

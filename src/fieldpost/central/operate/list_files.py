@@ -7,7 +7,7 @@ from itertools import islice
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import commit, record, require, was_changed
+from fieldpost.central.access.audit_trail import Actions, commit, record, require, was_changed
 from fieldpost.central.operate.list_spec import ListSpec, at_place, check, check_channel, faults
 from fieldpost.central.operate.lists import audit_extra
 from fieldpost.central.operate.rerouting import release_rerouted
@@ -24,13 +24,12 @@ FAULTS_MAX = 100
 """How many errors of a file are reported at once."""
 
 
-class ListFiles:
+class ListFiles(Actions):
     """Many lists at once. An import leaves lists that the file does not name as they are."""
 
     def __init__(self, store: Store, adapters: Mapping[str, Adapter], clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._adapters = adapters
-        self._clock = clock
 
     def faults(self, specs: Sequence[ListSpec]) -> list[InvalidInput]:
         """The errors of the file in its order; an import stops at the first one."""

@@ -6,7 +6,18 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import KEEP, Keep, commit, is_name, not_found, record, require, was_changed
+from fieldpost.central.access.audit_trail import (
+    KEEP,
+    Actions,
+    Keep,
+    check_name,
+    commit,
+    not_found,
+    present,
+    record,
+    require,
+    was_changed,
+)
 from fieldpost.central.operate.list_spec import (
     ListSpec,
     adapter_of,
@@ -24,6 +35,7 @@ from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.adapter import Adapter
+from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict
 from fieldpost.core.lists import ListChange, NotificationList, compare
 
@@ -31,13 +43,12 @@ NAMED_MAX = 100
 """How many changed targets an audit entry names; it counts longer changes."""
 
 
-class Lists:
+class Lists(Actions):
     """Actions on lists."""
 
     def __init__(self, store: Store, adapters: Mapping[str, Adapter], clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._adapters = adapters
-        self._clock = clock
 
     async def add(self, actor: Actor, spec: ListSpec) -> NotificationList:
         """Add a list. Duplicate targets are dropped; its type is fixed from now on."""
@@ -78,16 +89,13 @@ class Lists:
 
     async def remove(self, actor: Actor, name: str) -> None:
         """Remove the list. Notifications with resolved targets are still delivered; later ones park."""
-        require(actor, Role.ADMIN, "list.remove")
-        if not is_name(name):
-            raise not_found("list", name)
-        await commit(self._store, f"list {name!r}", _remove, name, actor, self._clock.now())
+        entry = self._begin(actor, Role.ADMIN, "list.remove", name)
+        check_name("list", name)
+        await commit(self._store, f"list {name!r}", _remove, name, entry)
 
     async def get(self, name: str) -> NotificationList:
-        found = await self._store.read(rows.get_list, name) if is_name(name) else None
-        if found is None:
-            raise not_found("list", name)
-        return found
+        check_name("list", name)
+        return present(await self._store.read(rows.get_list, name), "list", name)
 
     async def all(self) -> list[NotificationList]:
         return await self._store.read(rows.all_lists)
@@ -103,9 +111,7 @@ def _add(conn: Connection, added: NotificationList, actor: Actor, now: datetime)
 
 
 def _change(conn: Connection, wanted: NotificationList, actor: Actor, at: datetime, *, now: datetime | None) -> None:
-    found = rows.get_list(conn, wanted.name)
-    if found is None:
-        raise not_found("list", wanted.name)
+    found = present(rows.get_list(conn, wanted.name), "list", wanted.name)
     before = rows.directory(conn)
     check_channel(before, wanted)
     if not rows.change_list(conn, wanted, at):
@@ -114,10 +120,10 @@ def _change(conn: Connection, wanted: NotificationList, actor: Actor, at: dateti
     release_rerouted(conn, before, now=now)
 
 
-def _remove(conn: Connection, name: str, actor: Actor, now: datetime) -> None:
+def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
     if not rows.remove_list(conn, name):
         raise not_found("list", name)
-    audit.add(conn, [record(actor, "list.remove", name, now)])
+    audit.add(conn, [entry])
 
 
 def audit_extra(change: ListChange) -> dict[str, object]:

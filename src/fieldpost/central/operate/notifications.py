@@ -5,12 +5,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import event_id, require
+from fieldpost.central.access.audit_trail import Actions, event_id, require
 from fieldpost.central.store.engine.statement import database_time
-from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
-from fieldpost.clock import Clock
 from fieldpost.core import lifecycle
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
@@ -30,12 +28,8 @@ class NotAsSeen(Conflict):
         self.current = current
 
 
-class NotificationActions:
+class NotificationActions(Actions):
     """Actions on one notification."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
 
     async def retry(self, actor: Actor, notification_id: str, version: int) -> Notification:
         """Return it to pending, in a new cycle for the failed targets; due now."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import record, require
+from fieldpost.central.access.audit_trail import Actions, record, require
 from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
@@ -37,12 +37,11 @@ class Rotated:
     problems: tuple[str, ...]
 
 
-class Secrets:
+class Secrets(Actions):
     """Actions on all secrets; a single secret belongs to its channel."""
 
     def __init__(self, store: Store, clock: Clock, keyring: Keyring) -> None:
-        self._store = store
-        self._clock = clock
+        super().__init__(store, clock)
         self._keyring = keyring
 
     async def state(self) -> SecretsState:

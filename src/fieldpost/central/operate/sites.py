@@ -8,7 +8,6 @@ A revoked site keeps its rows, health and history; central refuses its messages 
 """
 
 import hmac
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,8 +15,10 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import commit, is_name, not_found, record, require
+from fieldpost.central.access.accounts import issue
+from fieldpost.central.access.audit_trail import Actions, check_name, commit, present, record, require
 from fieldpost.central.store.accounts import identities
+from fieldpost.central.store.accounts.identities import TokenRecord
 from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
@@ -79,12 +80,11 @@ class Claimant:
     site: str | None = None
 
 
-class SiteActions:
+class SiteActions(Actions):
     """Actions on sites."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+        super().__init__(store, clock)
         self._seen: dict[str, float] = {}
         self._sightings = Batcher(self._write_seen)
 
@@ -92,7 +92,7 @@ class SiteActions:
         """Add a site with a token made by central, for programs that install it themselves."""
         require(actor, Role.ADMIN, "site.add")
         _check_name(name)
-        token = _issue("site")
+        token = issue("site")
         entry = record(actor, "site.add", name, self._clock.now(), {"token": token.prefix})
         await commit(self._store, f"site {name!r}", _add, name, entry, token)
         return AddedSite(name, token.text)
@@ -121,16 +121,14 @@ class SiteActions:
     async def rotate_token(self, actor: Actor, name: str, overlap: timedelta = OVERLAP_DEFAULT) -> AddedSite:
         """The same with a token made by central."""
         self._check_rotation(actor, overlap)
-        token = _issue("site")
+        token = issue("site")
         await self._rotate(actor, name, overlap, token)
         return AddedSite(name, token.text)
 
     async def revoke(self, actor: Actor, name: str) -> SiteRecord:
         """Refuse all further messages of the site; the messages it has sent stay."""
-        require(actor, Role.ADMIN, "site.revoke")
-        entry = record(actor, "site.revoke", name, self._clock.now())
-        if not is_name(name):
-            raise not_found("site", name)
+        entry = self._begin(actor, Role.ADMIN, "site.revoke", name)
+        check_name("site", name)
         return await commit(self._store, f"site {name!r}", _revoke, name, entry)
 
     async def join(self, code: str, claimant: Claimant) -> str:
@@ -168,20 +166,15 @@ class SiteActions:
             raise InvalidInput("site.overlap", f"overlap_s must be 0 to {_seconds(VALID_MAX)}", field="overlap_s")
 
     async def _rotate(self, actor: Actor, name: str, overlap: timedelta, new: Enrolment | IssuedToken) -> None:
-        if not is_name(name):
-            raise not_found("site", name)
+        check_name("site", name)
         extra = {"token" if isinstance(new, IssuedToken) else "code": new.prefix, "overlap_s": _seconds(overlap)}
         entry = record(actor, "site.rotate", name, self._clock.now(), extra)
         await commit(self._store, f"site {name!r}", _rotate, name, overlap, new, entry)
 
     def _invitation(self, actor: Actor, name: str, valid: timedelta) -> tuple[Invitation, Enrolment]:
-        code, now = _issue("join"), self._clock.now()
+        code, now = issue("join"), self._clock.now()
         enrolment = Enrolment(code.prefix, code.digest, name, actor.name, now, now + valid)
         return Invitation(name, code.text, enrolment.expires_at), enrolment
-
-
-def _issue(kind: str) -> IssuedToken:
-    return credentials.issue(kind, secrets.token_bytes(credentials.ENTROPY_BYTES))
 
 
 def _check_name(name: str) -> None:
@@ -212,8 +205,7 @@ def _add(conn: Connection, name: str, entry: AuditEntry, new: Enrolment | Issued
 
 
 def _rotate(conn: Connection, name: str, overlap: timedelta, new: Enrolment | IssuedToken, entry: AuditEntry) -> None:
-    if rows.get(conn, name, locked=True) is None:
-        raise not_found("site", name)
+    present(rows.get(conn, name, locked=True), "site", name)
     rows.end_tokens(conn, name, entry.occurred_at + overlap)
     rows.set_revoked(conn, name, None)
     _add_credential(conn, name, new, entry.occurred_at)
@@ -224,13 +216,11 @@ def _add_credential(conn: Connection, name: str, new: Enrolment | IssuedToken, n
     if isinstance(new, Enrolment):
         rows.add_enrolment(conn, new)
     else:
-        identities.add_token(conn, "site", new.prefix, new.digest, name, None, now)
+        identities.add_token(conn, TokenRecord(new.prefix, "site", new.digest, name, None, now))
 
 
 def _revoke(conn: Connection, name: str, entry: AuditEntry) -> SiteRecord:
-    found = rows.get(conn, name, locked=True)
-    if found is None:
-        raise not_found("site", name)
+    found = present(rows.get(conn, name, locked=True), "site", name)
     if found.revoked_at is None:
         rows.revoke_tokens(conn, name, entry.occurred_at)
         rows.end_enrolments(conn, name, entry.occurred_at)
@@ -255,7 +245,8 @@ def _join(conn: Connection, code: str, prefix: str, claimant: Claimant, entry: A
     if found.ended_at is not None or found.expires_at <= entry.occurred_at:
         raise no_code()
     rows.end_enrolment(conn, prefix, entry.occurred_at)
-    identities.add_token(conn, "site", claimant.prefix, claimant.digest, name, None, entry.occurred_at)
+    token = TokenRecord(claimant.prefix, "site", claimant.digest, name, None, entry.occurred_at)
+    identities.add_token(conn, token)
     audit.add(conn, [replace(entry, actor=name, target=name)])
     return name
 

@@ -12,7 +12,7 @@ from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import records
 from fieldpost.central.store.search import bulk_actions as rows
 from fieldpost.central.store.search import parked
-from fieldpost.central.store.search.bulk_actions import ActRow
+from fieldpost.central.store.search.bulk_actions import BulkRow
 from fieldpost.central.watch.cursor import from_cursor, invalid_cursor, to_cursor
 from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
 from fieldpost.core.bulk import BulkAction, RowOutcome, parked_only
@@ -22,7 +22,7 @@ from fieldpost.core.notification import Summary
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
 
-__all__ = ["ActPage", "ActRow", "ActStory", "BulkActionReader", "BulkPreview", "RowPage"]
+__all__ = ["BulkActionPage", "BulkActionReader", "BulkActionStory", "BulkPreview", "BulkRow", "RowPage"]
 
 NEWEST = 5
 """How many notifications a preview shows."""
@@ -42,24 +42,24 @@ class BulkPreview:
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    rows: tuple[ActRow, ...]
+    rows: tuple[BulkRow, ...]
     next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class ActPage:
+class BulkActionPage:
     """Bulk actions, the newest first."""
 
-    acts: tuple[BulkAction, ...]
+    actions: tuple[BulkAction, ...]
     next_cursor: str | None
     as_of: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class ActStory:
+class BulkActionStory:
     """An action with a page of its rows, and their notifications by id, unless purged."""
 
-    act: BulkAction
+    action: BulkAction
     page: RowPage
     notifications: Mapping[str, Summary]
     as_of: datetime
@@ -78,7 +78,7 @@ class BulkActionReader:
     async def newest(self, limit: int = LIMIT_DEFAULT) -> list[BulkAction]:
         return await self._store.read(rows.newest, check_limit(limit))
 
-    async def page(self, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> ActPage:
+    async def page(self, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> BulkActionPage:
         """A page of bulk actions. Raises InvalidInput for an invalid limit or cursor."""
         check_limit(limit)
         before = None if cursor is None else from_cursor(cursor)
@@ -98,7 +98,7 @@ class BulkActionReader:
 
     async def story(
         self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
-    ) -> ActStory:
+    ) -> BulkActionStory:
         """The action with a page of its rows and their notifications, read in one transaction."""
         check_limit(limit)
         after = 0 if cursor is None else _position(cursor)
@@ -108,24 +108,24 @@ class BulkActionReader:
         return await self._store.read(_story, action_id, wanted, limit, after, now=self._store.now())
 
 
-def _page(conn: Connection, limit: int, before: PageKey | None, *, now: datetime | None) -> ActPage:
+def _page(conn: Connection, limit: int, before: PageKey | None, *, now: datetime | None) -> BulkActionPage:
     found = rows.newest(conn, limit + 1, before)
-    acts = found[:limit]
-    end = to_cursor((acts[-1].created_at, acts[-1].action_id)) if len(found) > limit else None
-    return ActPage(tuple(acts), end, database_time(conn, now))
+    actions = found[:limit]
+    end = to_cursor((actions[-1].created_at, actions[-1].action_id)) if len(found) > limit else None
+    return BulkActionPage(tuple(actions), end, database_time(conn, now))
 
 
 def _story(
     conn: Connection, action_id: str, outcome: RowOutcome | None, limit: int, after: int, *, now: datetime | None
-) -> ActStory:
-    act = rows.get(conn, action_id)
-    if act is None:
+) -> BulkActionStory:
+    action = rows.get(conn, action_id)
+    if action is None:
         raise not_found("bulk", action_id, label="bulk action")
     found = rows.rows_of(conn, action_id, after=after, limit=limit + 1, outcome=outcome)
     page = found[:limit]
     present = records.without_bodies(conn, [row.notification_id for row in page])
     end = str(page[-1].position) if len(found) > limit else None
-    return ActStory(act, RowPage(tuple(page), end), present, database_time(conn, now))
+    return BulkActionStory(action, RowPage(tuple(page), end), present, database_time(conn, now))
 
 
 def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> BulkPreview:

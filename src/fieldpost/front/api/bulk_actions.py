@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fieldpost.central.operate.bulk_actions import Chosen
-from fieldpost.central.watch.bulk_actions import ActRow, BulkPreview, RowPage
+from fieldpost.central.watch.bulk_actions import BulkPreview, BulkRow, RowPage
 from fieldpost.core.bulk import BulkAction, BulkVerb, RowOutcome
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.search.filters import parse_moment
@@ -43,8 +43,8 @@ BULK_ACTION = View(
     description="A bulk action and its progress; `refused` counts notifications that changed or disappeared meanwhile.",
 )
 BULK_ACTIONS = listing("BulkActionsView", "bulk_actions", BULK_ACTION)
-ROW = View("ActRowView", ActRow, "notification_id version outcome current_status settled_at")
-ROWS = View("ActRowPage", RowPage, ViewField("rows", view=ROW), "next_cursor")
+ROW = View("BulkRowView", BulkRow, "notification_id version outcome current_status settled_at")
+ROWS = View("BulkRowPage", RowPage, ViewField("rows", view=ROW), "next_cursor")
 
 
 @spec(PREVIEW, body=Wanted)

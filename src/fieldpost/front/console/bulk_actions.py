@@ -49,7 +49,7 @@ async def one(request: PageRequest, status: int = 200, warning: str | None = Non
         errors, status = field_errors(error), 422
         story = await watch.story(action_id)
         outcome = cursor = None
-    action = story.act
+    action = story.action
     path = f"{PATH}/{action_id}"
     return request.page(
         "bulk_action.html",

@@ -21,7 +21,7 @@ async def page(request: PageRequest) -> Response:
         found=found,
         total=sum(group.count for group in found.groups),
         as_of=recent.as_of,
-        latest=_by_group(recent.acts),
+        latest=_by_group(recent.actions),
         shown=_shown,
         confirm_path=_confirm_path,
     )

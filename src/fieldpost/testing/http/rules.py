@@ -9,11 +9,11 @@ rules are skipped, so two rules in a row make a sequence. Without a rule the ans
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Self
 
-from fieldpost.testing.misbehaving import Ending, Misbehaving, Waitable
+from fieldpost.testing.misbehaving import Ending, Misbehaving, Reaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,12 @@ class ReceivedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpReaction:
-    """The handling of one request. The defaults are those of a correct server."""
+class HttpReaction(Reaction):
+    """The handling of one request."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    raw: bytes | None = None
-    is_silent: bool = False
-    ending: Ending = Ending.STAY
-    event: Waitable | None = None
-    delay_s: float = 0
     drip_s: float | None = None
 
     @property
@@ -69,7 +64,7 @@ class HttpReaction:
         return head.encode("latin-1") + b"\r\n" + (b"" if self.status in (204, 304) else self.body)
 
 
-class HttpRule(Misbehaving):
+class HttpRule(Misbehaving[ReceivedRequest, HttpReaction]):
     """A rule for matching requests. It has no effect until a method such as `answer`, `close` or `delay` is called.
 
     The request is recorded in any case. To cut an answer off, send half of it with `raw`, then `then_reset`.
@@ -78,11 +73,10 @@ class HttpRule(Misbehaving):
     def __init__(
         self, method: str | None, path: str | None, when: Callable[[ReceivedRequest], bool] | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(HttpReaction())
         self._method = method
         self._path = path
         self._when = when
-        self._reaction: HttpReaction | None = None
         self._times: int | None = None
 
     # -- the answer ----------------------------------------------------------------------------------------------------
@@ -113,17 +107,9 @@ class HttpRule(Misbehaving):
         self._times = count
         return self
 
-    def take(self, request: ReceivedRequest) -> HttpReaction | None:
-        """The reaction to this request if the rule matches; counts as one use."""
-        if self._reaction is None or self._is_withdrawn or (self._times is not None and self.hits >= self._times):
-            return None
-        if self._method not in (None, request.method) or self._path not in (None, request.path):
-            return None
-        if self._when is not None and not self._when(request):
-            return None
-        self.hits += 1
-        return self._reaction
-
-    def _do(self, **changes: Any) -> Self:
-        self._reaction = replace(self._reaction or HttpReaction(), **changes)
-        return self
+    def _applies(self, event: ReceivedRequest) -> bool:
+        if self._times is not None and self.hits >= self._times:
+            return False
+        if self._method not in (None, event.method) or self._path not in (None, event.path):
+            return False
+        return self._when is None or self._when(event)

@@ -13,11 +13,13 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.testing.http.rules import HttpReaction, HttpRule, ReceivedRequest
 from fieldpost.testing.loopback import LoopbackServer, reset_connection
-from fieldpost.testing.misbehaving import Ending, PeerGone, wait_unless
+from fieldpost.testing.misbehaving import Ending, PeerGone, Rules, wait_unless
+from fieldpost.testing.thread import ServerThread
 from fieldpost.testing.waiters import Waiters
 
 HEAD_BYTES_MAX = 64 * 1024
@@ -44,7 +46,7 @@ class HttpServer(LoopbackServer):
         self._tls = tls
         self._on_request = on_request
         self._clock = clock or SystemClock()
-        self._rules: list[HttpRule] = []
+        self._rules: Rules[ReceivedRequest, HttpReaction] = Rules()
         self._requests: list[ReceivedRequest] = []
         self._connection_count = 0
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -87,14 +89,12 @@ class HttpServer(LoopbackServer):
     ) -> HttpRule:
         """Add a rule for this method, this path and this condition."""
         rule = HttpRule(method, path, when)
-        self._rules.append(rule)
+        self._rules.add(rule)
         return rule
 
     def behave(self) -> None:
         """Withdraw all rules."""
-        for rule in self._rules:
-            rule.withdraw()
-        self._rules = []
+        self._rules.withdraw_all()
 
     # -- record --------------------------------------------------------------------------------------------------------
 
@@ -187,11 +187,23 @@ class HttpServer(LoopbackServer):
         return ReceivedRequest(len(self._requests) + 1, connection, method, target, headers, body)
 
     def _reaction(self, request: ReceivedRequest) -> HttpReaction:
-        for rule in self._rules:
-            reaction = rule.take(request)
-            if reaction is not None:
-                return reaction
-        return (self._on_request(request) if self._on_request is not None else None) or HttpReaction()
+        reaction = self._rules.reaction(request)
+        if reaction is None and self._on_request is not None:
+            reaction = self._on_request(request)
+        return reaction or HttpReaction()
+
+
+class HttpServerThread(ServerThread[HttpServer]):
+    """An `HttpServer` (with the same options) for tests without an event loop.
+
+    with HttpServerThread() as server:
+        server.on("POST").answer(503).times(1)
+        ...
+        requests = server.received(2)
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(HttpServer(**options))
 
 
 class _Reader(asyncio.StreamReader):

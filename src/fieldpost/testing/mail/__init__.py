@@ -5,8 +5,7 @@ from fieldpost.testing.mail.offer import Credentials, Limits
 from fieldpost.testing.mail.record import ConnectionRecord, TranscriptLine
 from fieldpost.testing.mail.rules import MailRule
 from fieldpost.testing.mail.script import MailEvent, SmtpVerb, Tap
-from fieldpost.testing.mail.server import MailServer
-from fieldpost.testing.mail.thread import MailServerThread
+from fieldpost.testing.mail.server import MailServer, MailServerThread
 from fieldpost.testing.thread import Gate
 
 __all__ = [

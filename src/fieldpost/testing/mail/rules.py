@@ -16,11 +16,10 @@ negative or missing reply the command has no effect; only `keep_mail` stores the
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from fieldpost.testing.mail.script import BEHAVE, VERBS, MailEvent, MailReaction, ScriptedReply, SmtpVerb, Tap
-from fieldpost.testing.misbehaving import Misbehaving
+from fieldpost.testing.misbehaving import Misbehaving, Rules
 
 Per = Literal["address", "message", "transaction", "connection"]
 """The scope of a rule's counter: per address, Message-ID, MAIL or connection."""
@@ -36,7 +35,7 @@ _VERBS_WITH_ADDRESS = frozenset({"mail", "rcpt", "data", "dot"})
 _COUNTERS_MAX = 10_000
 
 
-class MailRule(Misbehaving):
+class MailRule(Misbehaving[MailEvent, MailReaction]):
     """A rule for one verb. It has no effect until a method such as `reply`, `close` or `delay` is called."""
 
     def __init__(
@@ -49,11 +48,10 @@ class MailRule(Misbehaving):
             raise ValueError(f"no verb {verb!r}; there are {', '.join(sorted(VERBS))}")
         if address is not None and verb not in _VERBS_WITH_ADDRESS:
             raise ValueError(f"{verb!r} has no address; one of {', '.join(sorted(_VERBS_WITH_ADDRESS))} has")
-        super().__init__()
+        super().__init__(BEHAVE)
         self.verb: SmtpVerb = verb
         self._address = address.casefold() if isinstance(address, str) else address
         self._when = when
-        self._reaction: MailReaction | None = None
         self._skips = _Quota(0)
         self._uses: _Quota | None = None
 
@@ -101,17 +99,14 @@ class MailRule(Misbehaving):
         self._skips = _Quota(count, self._countable(per))
         return self
 
-    def take(self, moment: MailEvent) -> MailReaction | None:
-        """The reaction to this event if the rule matches; counts as one use."""
-        reaction = self._reaction
-        if reaction is None or self._is_withdrawn or not self._matches(moment):
-            return None
-        if self._skips.take(moment) or not (self._uses is None or self._uses.take(moment)):
-            return None
-        self.hits += 1
-        return reaction
+    def _applies(self, event: MailEvent) -> bool:
+        if not self._matches(event) or self._skips.take(event):
+            return False
+        return self._uses is None or self._uses.take(event)
 
     def _matches(self, moment: MailEvent) -> bool:
+        if moment.verb != self.verb:
+            return False
         wanted = self._address
         if isinstance(wanted, str):
             if not any(address.casefold() == wanted for address in moment.addresses):
@@ -125,36 +120,8 @@ class MailRule(Misbehaving):
             raise ValueError(f"{self.verb!r} cannot be counted per {per}; {', '.join(sorted(_VERBS_PER[per]))} can")
         return per
 
-    def _do(self, **changes: Any) -> Self:
-        self._reaction = replace(self._reaction or BEHAVE, **changes)
-        return self
 
-
-class Rules:
-    """All rules of a server, by verb."""
-
-    def __init__(self) -> None:
-        self._rules: dict[str, list[MailRule]] = {}
-
-    def lay(self, rule: MailRule) -> MailRule:
-        self._rules.setdefault(rule.verb, []).append(rule)
-        return rule
-
-    def withdraw_all(self) -> None:
-        for rules in self._rules.values():
-            for rule in rules:
-                rule.withdraw()
-        self._rules = {}
-
-    def has(self, verb: SmtpVerb) -> bool:
-        return verb in self._rules
-
-    def reaction(self, moment: MailEvent) -> MailReaction:
-        for rule in self._rules.get(moment.verb, ()):
-            reaction = rule.take(moment)
-            if reaction is not None:
-                return reaction
-        return BEHAVE
+MailRules = Rules[MailEvent, MailReaction]
 
 
 class _Quota:

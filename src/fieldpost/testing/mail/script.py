@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fieldpost.testing.mail.message import find_message_id
-from fieldpost.testing.misbehaving import Ending, Waitable
+from fieldpost.testing.misbehaving import Reaction, Waitable
 
 SmtpVerb = Literal[
     "connect", "tls", "ehlo", "helo", "starttls", "auth", "mail", "rcpt", "data", "dot", "rset", "noop", "vrfy", "quit"
@@ -86,17 +86,12 @@ class Tap:
 
 
 @dataclass(frozen=True, slots=True)
-class MailReaction:
-    """The handling of one command. The defaults are those of a correct server."""
+class MailReaction(Reaction):
+    """The handling of one command."""
 
     reply: ScriptedReply | None = None
-    raw: bytes | None = None
-    is_silent: bool = False
     injected: bytes = b""
-    ending: Ending = Ending.STAY
     keeps_mail: bool = False
-    event: Waitable | None = None
-    delay_s: float = 0
     pace: Waitable | float | None = None
     """The wait before each byte of the reply: a tap, or seconds."""
 

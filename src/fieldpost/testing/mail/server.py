@@ -14,17 +14,18 @@ import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.testing.loopback import LoopbackServer
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import EXTENSIONS, MECHANISMS, AuthCheck, Limits, MailHook, Offer
 from fieldpost.testing.mail.record import ConnectionRecord, MailRecord
-from fieldpost.testing.mail.rules import MailRule, Rules
+from fieldpost.testing.mail.rules import MailRule, MailRules
 from fieldpost.testing.mail.script import MailEvent, SmtpVerb
 from fieldpost.testing.mail.session import SmtpServerSession
 from fieldpost.testing.mail.wire import ServerWire
+from fieldpost.testing.thread import ServerThread
 
 _GRACE_S = 1.0
 
@@ -69,7 +70,7 @@ class MailServer(LoopbackServer):
             on_mail=on_mail,
             keep_raw=keep_raw,
         )
-        self._rules = Rules()
+        self._rules = MailRules()
         self._record = MailRecord(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
         self._sessions: dict[asyncio.Task[None], ServerWire] = {}
 
@@ -106,7 +107,9 @@ class MailServer(LoopbackServer):
         when: Callable[[MailEvent], bool] | None = None,
     ) -> MailRule:
         """Add a rule for this verb, this address (at MAIL the sender, else any recipient) and this condition."""
-        return self._rules.lay(MailRule(verb, address, when))
+        rule = MailRule(verb, address, when)
+        self._rules.add(rule)
+        return rule
 
     def behave(self) -> None:
         """Withdraw all rules."""
@@ -199,3 +202,16 @@ class MailServer(LoopbackServer):
             self._bugs.append(bug)
         connection.is_open = False
         self._record.changed()
+
+
+class MailServerThread(ServerThread[MailServer]):
+    """A `MailServer` (with the same options) for tests without an event loop.
+
+    with MailServerThread() as server:
+        server.on("dot").close().times(1)
+        ...
+        mails = server.received(1000, timeout_s=60)
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(MailServer(**options))

@@ -10,7 +10,7 @@ from fieldpost.testing.mail.auth import authenticate
 from fieldpost.testing.mail.message import ReceivedMail, head_of
 from fieldpost.testing.mail.offer import Offer
 from fieldpost.testing.mail.record import ConnectionRecord, MailRecord
-from fieldpost.testing.mail.rules import Rules
+from fieldpost.testing.mail.rules import MailRules
 from fieldpost.testing.mail.script import MailEvent, ScriptedReply, SmtpVerb
 from fieldpost.testing.mail.voice import Ended, Voice
 from fieldpost.testing.mail.wire import LineTooLong, MessageTooBig, ServerWire
@@ -27,7 +27,7 @@ class SmtpServerSession:
     """Serves one client until either side ends the session."""
 
     def __init__(
-        self, wire: ServerWire, connection: ConnectionRecord, offer: Offer, rules: Rules, record: MailRecord
+        self, wire: ServerWire, connection: ConnectionRecord, offer: Offer, rules: MailRules, record: MailRecord
     ) -> None:
         self._wire = wire
         self._connection = connection

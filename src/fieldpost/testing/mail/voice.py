@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fieldpost.clock import Clock
 from fieldpost.testing.mail.record import ConnectionRecord
-from fieldpost.testing.mail.rules import Rules
+from fieldpost.testing.mail.rules import MailRules
 from fieldpost.testing.mail.script import BEHAVE, MailEvent, MailReaction, ScriptedReply
 from fieldpost.testing.mail.wire import ServerWire
 from fieldpost.testing.misbehaving import Ending
@@ -17,7 +17,7 @@ class Ended(Exception):
 class Voice:
     """The sending half of a session."""
 
-    def __init__(self, wire: ServerWire, connection: ConnectionRecord, rules: Rules, clock: Clock) -> None:
+    def __init__(self, wire: ServerWire, connection: ConnectionRecord, rules: MailRules, clock: Clock) -> None:
         self._wire = wire
         self._connection = connection
         self._rules = rules
@@ -34,7 +34,7 @@ class Voice:
         return act.lets_through(own)
 
     def ask(self, moment: MailEvent) -> MailReaction:
-        return self._rules.reaction(moment)
+        return self._rules.reaction(moment) or BEHAVE
 
     async def hold(self, act: MailReaction) -> None:
         """Wait as long as the reaction requires."""

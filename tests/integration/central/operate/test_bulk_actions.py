@@ -10,7 +10,7 @@ from fieldpost.central.operate import bulk_step
 from fieldpost.central.operate.bulk_actions import BulkActionRunner, Chosen
 from fieldpost.central.store.engine.purging import BEGINNING, PurgeRange
 from fieldpost.central.store.search import bulk_actions as rows
-from fieldpost.central.store.search.bulk_actions import ActRow
+from fieldpost.central.store.search.bulk_actions import BulkRow
 from fieldpost.central.watch import bulk_actions as watching
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome
@@ -42,7 +42,7 @@ async def act_of(centre: Centre, act: BulkAction) -> BulkAction:
     return found
 
 
-async def rows_of(centre: Centre, act: BulkAction) -> list[ActRow]:
+async def rows_of(centre: Centre, act: BulkAction) -> list[BulkRow]:
     return await centre.store.read(rows.rows_of, act.action_id, limit=10_000)
 
 
@@ -375,7 +375,7 @@ async def test_acts_are_paged_newest_first_also_those_of_one_moment(mailing: Cen
     seen, cursor = [], None
     while True:
         page = await looking.page(limit=2, cursor=cursor)
-        seen += [act.action_id for act in page.acts]
+        seen += [act.action_id for act in page.actions]
         if (cursor := page.next_cursor) is None:
             break
     assert len(seen) == 5
@@ -394,6 +394,6 @@ async def test_an_acts_story_tells_what_its_rows_are_about(mailing: Centre, bulk
     assert [row.notification_id for row in story.page.rows] == [*ids, never]
     assert set(story.notifications) == set(ids)
     assert {n.status for n in story.notifications.values()} == {Status.DISCARDED}
-    assert (story.act.done, story.act.gone) == (3, 1)
+    assert (story.action.done, story.action.gone) == (3, 1)
     with pytest.raises(NotFound):
         await watching.BulkActionReader(mailing.store).story(never)

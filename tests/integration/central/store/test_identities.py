@@ -17,7 +17,9 @@ from support.centre import Centre
 
 async def test_a_token_is_found_by_its_kind_and_prefix(centre: Centre, clock: ManualClock) -> None:
     end = clock.now() + timedelta(hours=1)
-    await centre.store.write(identities.add_token, "session", "pre", b"\x00\xff", "anna", "admin", clock.now(), end)
+    await centre.store.write(
+        identities.add_token, TokenRecord("pre", "session", b"\x00\xff", "anna", "admin", clock.now(), end)
+    )
     found = await centre.store.read(identities.get_token, "session", "pre")
     assert found == TokenRecord("pre", "session", b"\x00\xff", "anna", "admin", clock.now(), end, None)
     assert await centre.store.read(identities.get_token, "api", "pre") is None
@@ -26,13 +28,13 @@ async def test_a_token_is_found_by_its_kind_and_prefix(centre: Centre, clock: Ma
 
 async def test_a_site_token_has_no_role_and_every_other_has_one(centre: Centre, clock: ManualClock) -> None:
     with pytest.raises(IntegrityError):
-        await centre.store.write(identities.add_token, "site", "a", b"x", "plant", "admin", clock.now())
+        await centre.store.write(identities.add_token, TokenRecord("a", "site", b"x", "plant", "admin", clock.now()))
     with pytest.raises(IntegrityError):
-        await centre.store.write(identities.add_token, "api", "b", b"x", "anna", None, clock.now())
+        await centre.store.write(identities.add_token, TokenRecord("b", "api", b"x", "anna", None, clock.now()))
 
 
 async def test_a_token_is_revoked_once(centre: Centre, clock: ManualClock) -> None:
-    await centre.store.write(identities.add_token, "site", "pre", b"x", "plant-7", None, clock.now())
+    await centre.store.write(identities.add_token, TokenRecord("pre", "site", b"x", "plant-7", None, clock.now()))
     clock.advance(5)
     assert not await centre.store.write(identities.revoke_token, "api", "pre", clock.now())
     assert await centre.store.write(identities.revoke_token, "site", "pre", clock.now())
@@ -58,8 +60,8 @@ async def test_a_site_is_known_by_name_and_by_when_it_was_heard(centre: Centre, 
 async def test_an_operator_has_a_password_hash_and_a_known_role(centre: Centre, clock: ManualClock) -> None:
     assert not await centre.store.read(identities.has_users)
     with pytest.raises(IntegrityError):
-        await centre.store.write(identities.add_user, "anna", "hash", "king", clock.now())
-    await centre.store.write(identities.add_user, "anna", "hash", "operator", clock.now())
+        await centre.store.write(identities.add_user, UserRecord("anna", "hash", "king", clock.now()))
+    await centre.store.write(identities.add_user, UserRecord("anna", "hash", "operator", clock.now()))
     assert await centre.store.read(identities.has_users)
     assert await centre.store.write(identities.set_password, "anna", "newer")
     assert not await centre.store.write(identities.set_password, "bert", "newer")

@@ -159,7 +159,7 @@ async def test_the_next_version_upgrades_a_filled_database_of_this_one(
     sent = await mailing.send()
     await mailing.deliver()
     waiting = await mailing.send()
-    await mailing.store.write(identities.add_user, "anna", "hash", "admin", clock.now())
+    await mailing.store.write(identities.add_user, identities.UserRecord("anna", "hash", "admin", clock.now()))
     before = [await mailing.get(sent), await mailing.get(waiting)]
     story = await mailing.story(sent)
     await asyncio.gather(*(upgrade_async(store_url, NEXT) for _ in range(3)))

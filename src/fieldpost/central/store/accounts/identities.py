@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.account_tables import tokens, users
 
@@ -22,8 +23,8 @@ class TokenRecord:
     owner: str
     role: str | None
     created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
     last_used_at: datetime | None = None
     name: str | None = None
     created_by: str | None = None
@@ -44,81 +45,47 @@ class UserRecord:
     version: int = 1
 
 
-_TOKEN_COLUMNS = [tokens.c[name] for name in TokenRecord.__dataclass_fields__]
+_TOKENS = Records(tokens, TokenRecord)
+_USERS = Records(users, UserRecord)
 _tokens = Statement(
-    f"select {', '.join(c.name for c in _TOKEN_COLUMNS)} from tokens where kind = :kind and prefix {{any:prefixes}}",
+    f"select {_TOKENS.names} from tokens where kind = :kind and prefix {{any:prefixes}}",
     lists={"prefixes": "text"},
-    result={column.name: column.type for column in _TOKEN_COLUMNS},
+    result=_TOKENS.types,
 )
-_OPERATOR_COLUMNS = [users.c[name] for name in UserRecord.__dataclass_fields__]
 # One statement, since every request of a user starts with it.
 _bearer = (
-    select(*_TOKEN_COLUMNS, *_OPERATOR_COLUMNS)
+    select(*_TOKENS.columns, *_USERS.columns)
     .join_from(tokens, users, users.c.name == tokens.c.owner)
     .where(tokens.c.kind == bindparam("kind"), tokens.c.prefix == bindparam("prefix"))
 )
 
 
-def add_token(
-    conn: Connection,
-    kind: str,
-    prefix: str,
-    digest: bytes,
-    owner: str,
-    role: str | None,
-    now: datetime,
-    expires_at: datetime | None = None,
-    *,
-    name: str | None = None,
-    created_by: str | None = None,
-    address: str | None = None,
-    user_agent: str | None = None,
-) -> None:
-    conn.execute(
-        insert(tokens).values(
-            prefix=prefix,
-            kind=kind,
-            digest=digest,
-            owner=owner,
-            role=role,
-            created_at=now,
-            expires_at=expires_at,
-            name=name,
-            created_by=created_by,
-            address=address,
-            user_agent=user_agent,
-        )
-    )
+def add_token(conn: Connection, token: TokenRecord) -> None:
+    _TOKENS.add(conn, token)
 
 
 def get_token(conn: Connection, kind: str, prefix: str) -> TokenRecord | None:
-    row = conn.execute(select(*_TOKEN_COLUMNS).where(tokens.c.kind == kind, tokens.c.prefix == prefix)).first()
-    return TokenRecord(*row) if row else None
+    return _TOKENS.first(conn, tokens.c.kind == kind, tokens.c.prefix == prefix)
 
 
 def get_tokens(conn: Connection, kind: str, prefixes: Sequence[str]) -> dict[str, TokenRecord]:
     """The existing ones of these tokens, by prefix."""
-    return {row.prefix: TokenRecord(**row._mapping) for row in _tokens.run(conn, kind=kind, prefixes=list(prefixes))}
+    return {row.prefix: _TOKENS.of(row) for row in _tokens.run(conn, kind=kind, prefixes=list(prefixes))}
 
 
 def get_bearer(conn: Connection, kind: str, prefix: str) -> tuple[TokenRecord, UserRecord] | None:
     """A token of a user, with the user's current record."""
     row = conn.execute(_bearer, {"kind": kind, "prefix": prefix}).first()
-    count = len(_TOKEN_COLUMNS)
+    count = len(_TOKENS.columns)
     return (TokenRecord(*row[:count]), UserRecord(*row[count:])) if row else None
 
 
 def live_tokens(conn: Connection, kind: str, now: datetime, owner: str | None = None) -> list[TokenRecord]:
     """Tokens that are neither revoked nor expired, newest first; of one owner, or of all."""
-    query = select(*_TOKEN_COLUMNS).where(
-        tokens.c.kind == kind,
-        tokens.c.revoked_at.is_(None),
-        tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now),
-    )
-    if owner is not None:
-        query = query.where(tokens.c.owner == owner)
-    query = query.order_by(tokens.c.created_at.desc(), tokens.c.prefix)
-    return [TokenRecord(*row) for row in conn.execute(query)]
+    is_live = tokens.c.revoked_at.is_(None) & (tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now))
+    is_owned = [] if owner is None else [tokens.c.owner == owner]
+    newest_first = tokens.c.created_at.desc(), tokens.c.prefix
+    return _TOKENS.all(conn, tokens.c.kind == kind, is_live, *is_owned, by=newest_first)
 
 
 def used_token(conn: Connection, kind: str, prefix: str, now: datetime) -> None:
@@ -129,12 +96,9 @@ def revoke_token(conn: Connection, kind: str, prefix: str, now: datetime) -> boo
     return _revoke(conn, now, tokens.c.kind == kind, tokens.c.prefix == prefix) == 1
 
 
-def revoke_all(conn: Connection, kind: str, owner: str, now: datetime, but: str | None = None) -> int:
-    """Revoke all live tokens of this kind and owner, except one; how many."""
-    conditions = [tokens.c.kind == kind, tokens.c.owner == owner]
-    if but is not None:
-        conditions.append(tokens.c.prefix != but)
-    return _revoke(conn, now, *conditions)
+def revoke_all(conn: Connection, kind: str, owner: str, now: datetime) -> int:
+    """Revoke all live tokens of this kind and owner; how many."""
+    return _revoke(conn, now, tokens.c.kind == kind, tokens.c.owner == owner)
 
 
 def purge_sessions(conn: Connection, span: PurgeRange) -> PurgedBatch:
@@ -149,40 +113,20 @@ def purge_sessions(conn: Connection, span: PurgeRange) -> PurgedBatch:
     return PurgedBatch(deleted, span.after if deleted >= span.limit else None)
 
 
-def add_user(
-    conn: Connection,
-    name: str,
-    password_hash: str | None,
-    role: str,
-    now: datetime,
-    *,
-    created_by: str | None = None,
-    subject: str | None = None,
-) -> None:
-    conn.execute(
-        insert(users).values(
-            name=name,
-            password_hash=password_hash,
-            role=role,
-            created_at=now,
-            created_by=created_by,
-            subject=subject,
-        )
-    )
+def add_user(conn: Connection, user: UserRecord) -> None:
+    _USERS.add(conn, user)
 
 
 def get_user(conn: Connection, name: str) -> UserRecord | None:
-    row = conn.execute(select(*_OPERATOR_COLUMNS).where(users.c.name == name)).first()
-    return UserRecord(*row) if row else None
+    return _USERS.first(conn, users.c.name == name)
 
 
 def get_by_subject(conn: Connection, subject: str) -> UserRecord | None:
-    row = conn.execute(select(*_OPERATOR_COLUMNS).where(users.c.subject == subject)).first()
-    return UserRecord(*row) if row else None
+    return _USERS.first(conn, users.c.subject == subject)
 
 
 def all_users(conn: Connection) -> list[UserRecord]:
-    return [UserRecord(*row) for row in conn.execute(select(*_OPERATOR_COLUMNS).order_by(users.c.name))]
+    return _USERS.all(conn, by=[users.c.name])
 
 
 def lock_admins(conn: Connection) -> list[str]:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Integer, Text, insert, select, update
+from sqlalchemy import Connection, Integer, Text, select, update
 
 from fieldpost.central.store.engine.column_types import Moment
 from fieldpost.central.store.engine.purging import DatedTable
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.account_tables import login_links
 from fieldpost.core.login import Patience, Tally, charged, given_back
@@ -23,10 +24,10 @@ class LinkRecord:
     created_by: str
     created_at: datetime
     expires_at: datetime
-    ended_at: datetime | None
+    ended_at: datetime | None = None
 
 
-_LINK_COLUMNS = [login_links.c[name] for name in LinkRecord.__dataclass_fields__]
+_LINKS = Records(login_links, LinkRecord)
 
 # Insert the row before locking it, so that the first two attempts at a name are serialized like all later ones.
 _ensure = Statement(
@@ -80,12 +81,11 @@ def succeeded(conn: Connection, account: str, others: list[str], now: datetime) 
 def add_link(conn: Connection, link: LinkRecord) -> None:
     """Add a link; it replaces any earlier link of the user."""
     end_links(conn, link.user_name, link.created_at)
-    conn.execute(insert(login_links).values({name: getattr(link, name) for name in LinkRecord.__dataclass_fields__}))
+    _LINKS.add(conn, link)
 
 
 def get_link(conn: Connection, prefix: str) -> LinkRecord | None:
-    row = conn.execute(select(*_LINK_COLUMNS).where(login_links.c.prefix == prefix)).first()
-    return LinkRecord(*row) if row else None
+    return _LINKS.first(conn, login_links.c.prefix == prefix)
 
 
 def use_link(conn: Connection, prefix: str, now: datetime) -> bool:

@@ -28,6 +28,8 @@ class WakeTopic(StrEnum):
     """Due notifications, for the dispatcher."""
     COMMANDS = "commands"
     """Open intents, for the sender of commands."""
+    BULK_ACTIONS = "bulk_actions"
+    """Bulk actions started on this node."""
 
 
 class Wake(Protocol):

@@ -11,8 +11,8 @@ _notifications = Statement(
     select
         (select event_id from audit order by occurred_at desc limit 1) as entry,
         (select sum(version) from breakers) as breakers,
-        (select sum(done + conflicts + gone + stage) from bulk_actions where ended_at is null) as acts,
-        (select max(created_at) from bulk_actions) as act
+        (select sum(done + conflicts + gone + stage) from bulk_actions where ended_at is null) as actions,
+        (select max(created_at) from bulk_actions) as newest_action
     """
 )
 _sites = Statement(

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Connection, Text
+from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.column_types import Moment
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema.node_tables import leases
 
 LEADER = "leader"
 
@@ -20,7 +21,7 @@ class Lease:
     """Grows with every change of the owner."""
 
 
-_RESULT = {"name": Text, "owner": Text, "lease_until": Moment, "token": BigInteger}
+_LEASES = Records(leases, Lease)
 
 # Compare-and-set in one statement: the owner renews the lease, any other node takes it once it has expired.
 _take = Statement(
@@ -31,17 +32,16 @@ _take = Statement(
     where leases.owner = excluded.owner or leases.lease_until <= {now}
     returning name, owner, lease_until, token
     """,
-    result=_RESULT,
+    result=_LEASES.types,
 )
 _release = Statement("update leases set lease_until = {now} where name = :name and owner = :owner")
 _void = Statement("update leases set lease_until = {now} where lease_until > {now}")
-_all = Statement("select name, owner, lease_until, token from leases order by name", result=_RESULT)
 
 
 def take(conn: Connection, name: str, owner: str, *, lease_s: float, now: datetime | None) -> Lease | None:
     """Take or renew the lease for this owner; None while another owner has it."""
     found = _take.run(conn, name=name, owner=owner, lease_s=lease_s, now=now)
-    return Lease(**found[0]._mapping) if found else None
+    return _LEASES.of(found[0]) if found else None
 
 
 def release(conn: Connection, name: str, owner: str, *, now: datetime | None) -> None:
@@ -55,4 +55,4 @@ def void_all(conn: Connection, *, now: datetime | None) -> None:
 
 
 def all_leases(conn: Connection) -> list[Lease]:
-    return [Lease(**row._mapping) for row in _all.run(conn)]
+    return _LEASES.all(conn, by=[leases.c.name])

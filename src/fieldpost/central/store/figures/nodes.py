@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.node_tables import nodes
 
@@ -48,5 +49,4 @@ def close_others(conn: Connection, node_id: str) -> None:
 
 
 def all_nodes(conn: Connection) -> list[NodeRecord]:
-    columns = [nodes.c[name] for name in NodeRecord.__dataclass_fields__]
-    return [NodeRecord(*row) for row in conn.execute(select(*columns).order_by(nodes.c.started_at))]
+    return Records(nodes, NodeRecord).all(conn, by=[nodes.c.started_at])

@@ -146,14 +146,14 @@ def find(conn: Connection, wanted: AuditFilter, *, limit: int, before: PageKey |
 
 def _way(wanted: AuditFilter) -> str:
     kinds = wanted.selected_kinds
-    is_act = bool(kinds) and set(kinds) <= set(ACTIONS)
+    is_action = bool(kinds) and set(kinds) <= set(ACTIONS)
     if wanted.about is not None:
         return "about"
-    if is_act and wanted.target is not None:
+    if is_action and wanted.target is not None:
         return "target"
-    if is_act and wanted.actor is not None:
+    if is_action and wanted.actor is not None:
         return "actor"
-    if is_act:
+    if is_action:
         return "action"
     if wanted.statuses and set(wanted.statuses) <= set(_FAILURES):
         return "failure"

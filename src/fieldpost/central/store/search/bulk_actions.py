@@ -3,22 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
-from sqlalchemy import Boolean, Connection, Integer, Row, Text, insert
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import Connection, Text, insert
 
-from fieldpost.central.store.engine.column_types import Id, Json, Moment
+from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.central.store.schema.audit_tables import bulk_actions
-from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome, Tried
+from fieldpost.central.store.schema.audit_tables import bulk_action_rows, bulk_actions
+from fieldpost.core.bulk import BulkAction, RowOutcome, Tried
 from fieldpost.core.notification import Status
 from fieldpost.core.search.page_key import PageKey
 
 
 @dataclass(frozen=True, slots=True)
-class ActRow:
+class BulkRow:
     """One notification of a bulk action; `version` is the one seen, None if it did not exist."""
 
     position: int
@@ -35,49 +34,23 @@ class ActRow:
 class BulkStep:
     """A due bulk action, locked until the transaction ends; `gathered_to` is where its search continues."""
 
-    act: BulkAction
+    action: BulkAction
     gathered_to: PageKey | None
 
 
 TOP: PageKey = (datetime(9999, 1, 1, tzinfo=UTC), "ffffffff-ffff-7fff-bfff-ffffffffffff")
 """Later than any position."""
 
-_ACT: Mapping[str, TypeEngine[Any] | type[TypeEngine[Any]]] = {
-    "action_id": Id,
-    "verb": Text,
-    "actor": Text,
-    "reason": Text,
-    "wanted": Json,
-    "as_of": Moment,
-    "in_stages": Boolean,
-    "created_at": Moment,
-    "status": Text,
-    "stage": Integer,
-    "total": Integer,
-    "done": Integer,
-    "conflicts": Integer,
-    "gone": Integer,
-    "note": Text,
-    "ended_at": Moment,
-}
-_COLUMNS = ", ".join(_ACT)
-_ROW = {
-    "position": Integer,
-    "notification_id": Id,
-    "version": Integer,
-    "error_key": Text,
-    "outcome": Text,
-    "current_status": Text,
-    "settled_at": Moment,
-}
+_ACTIONS = Records(bulk_actions, BulkAction)
+_ROWS = Records(bulk_action_rows, BulkRow)
 
-_get = Statement(f"select {_COLUMNS} from bulk_actions where action_id = :action_id", result=_ACT)
+_get = Statement(f"select {_ACTIONS.names} from bulk_actions where action_id = :action_id", result=_ACTIONS.types)
 _newest = Statement(
     f"""
-    select {_COLUMNS} from bulk_actions where (created_at, action_id) < (:at, :action_id)
+    select {_ACTIONS.names} from bulk_actions where (created_at, action_id) < (:at, :action_id)
     order by created_at desc, action_id desc limit :limit
     """,
-    result=_ACT,
+    result=_ACTIONS.types,
 )
 _next_due = Statement(
     "select action_id from bulk_actions where ended_at is null and due_at <= {now} order by due_at limit 1",
@@ -86,10 +59,10 @@ _next_due = Statement(
 # The row lock is the claim: a step is one transaction, and ends with a node that dies.
 _turn = Statement(
     f"""
-    select {_COLUMNS}, gathered_to_at, gathered_to_id from bulk_actions
+    select {_ACTIONS.names}, gathered_to_at, gathered_to_id from bulk_actions
     where action_id = :action_id and ended_at is null and due_at <= {{now}} {{locked}}
     """,
-    result={**_ACT, "gathered_to_at": Moment, "gathered_to_id": Id},
+    result={**_ACTIONS.types, "gathered_to_at": Moment, "gathered_to_id": Id},
 )
 _keep = Statement(
     """
@@ -108,12 +81,7 @@ _cancel = Statement(
     """
 )
 
-_NEW_ROW: Mapping[str, ParameterKind] = {
-    "position": "int",
-    "notification_id": "id",
-    "version": "int",
-    "error_key": "text",
-}
+_NEW_ROW: Mapping[str, ParameterKind] = dict(list(_ROWS.kinds.items())[:4])
 _add_rows = Statement(
     f"""
     insert into bulk_action_rows (action_id, {", ".join(_NEW_ROW)})
@@ -123,11 +91,11 @@ _add_rows = Statement(
 )
 _rows = Statement(
     f"""
-    select {", ".join(_ROW)} from bulk_action_rows
+    select {_ROWS.names} from bulk_action_rows
     where action_id = :action_id and position > :after and (cast(:outcome as text) is null or outcome = :outcome)
     order by position limit :limit
     """,
-    result=_ROW,
+    result=_ROWS.types,
 )
 _settle = Statement(
     """
@@ -153,7 +121,7 @@ _purge_rows = Statement(
     ) returning position
     """
 )
-_purge_acts = Statement(
+_purge_actions = Statement(
     """
     delete from bulk_actions where ended_at < :cutoff
         and not exists (select 1 from bulk_action_rows r where r.action_id = bulk_actions.action_id)
@@ -161,14 +129,14 @@ _purge_acts = Statement(
 )
 
 
-def add(conn: Connection, act: BulkAction, rows: Sequence[ActRow] = ()) -> None:
+def add(conn: Connection, action: BulkAction, rows: Sequence[BulkRow] = ()) -> None:
     """Add a bulk action, due at once; with its rows if it is for a selection."""
-    values = {name: getattr(act, name) for name in _ACT} | {"verb": act.verb.value, "status": act.status.value}
-    conn.execute(insert(bulk_actions).values(values | {"due_at": None if act.ended_at else act.created_at}))
-    add_rows(conn, act.action_id, rows)
+    due_at = None if action.ended_at else action.created_at
+    conn.execute(insert(bulk_actions).values(_ACTIONS.values(action) | {"due_at": due_at}))
+    add_rows(conn, action.action_id, rows)
 
 
-def add_rows(conn: Connection, action_id: str, rows: Sequence[ActRow]) -> None:
+def add_rows(conn: Connection, action_id: str, rows: Sequence[BulkRow]) -> None:
     if rows:
         _add_rows.run(
             conn, [(r.position, r.notification_id, r.version, r.error_key) for r in rows], action_id=action_id
@@ -177,13 +145,13 @@ def add_rows(conn: Connection, action_id: str, rows: Sequence[ActRow]) -> None:
 
 def get(conn: Connection, action_id: str) -> BulkAction | None:
     found = _get.run(conn, action_id=action_id)
-    return _act(found[0]) if found else None
+    return _ACTIONS.of(found[0]) if found else None
 
 
 def newest(conn: Connection, limit: int, before: PageKey | None = None) -> list[BulkAction]:
     """The bulk actions before this position, newest first."""
     at, action_id = before or TOP
-    return [_act(row) for row in _newest.run(conn, at=at, action_id=action_id, limit=limit)]
+    return [_ACTIONS.of(row) for row in _newest.run(conn, at=at, action_id=action_id, limit=limit)]
 
 
 def next_due(conn: Connection, *, now: datetime | None) -> str | None:
@@ -198,20 +166,20 @@ def take_turn(conn: Connection, action_id: str, *, now: datetime | None) -> Bulk
     if not found:
         return None
     row = found[0]
-    return BulkStep(_act(row), (row.gathered_to_at, row.gathered_to_id) if row.gathered_to_id else None)
+    return BulkStep(_ACTIONS.of(row), (row.gathered_to_at, row.gathered_to_id) if row.gathered_to_id else None)
 
 
-def keep(conn: Connection, act: BulkAction, due_at: datetime | None, gathered_to: PageKey | None = None) -> None:
+def keep(conn: Connection, action: BulkAction, due_at: datetime | None, gathered_to: PageKey | None = None) -> None:
     """Write the progress at the end of a step; `due_at` is the time of the next one, None at the end."""
     at, notification_id = gathered_to or (None, None)
     _keep.run(
         conn,
-        action_id=act.action_id,
-        status=act.status.value,
+        action_id=action.action_id,
+        status=action.status.value,
         due_at=due_at,
         at=at,
         id=notification_id,
-        **{name: getattr(act, name) for name in _PROGRESS},
+        **{name: getattr(action, name) for name in _PROGRESS},
     )
 
 
@@ -230,20 +198,20 @@ def cancel(conn: Connection, action_id: str, note: str, at: datetime) -> bool:
 
 def rows_of(
     conn: Connection, action_id: str, *, after: int = 0, limit: int, outcome: RowOutcome | None = None
-) -> list[ActRow]:
+) -> list[BulkRow]:
     """The rows after this position, in order."""
-    return [_row(row) for row in _rows.run(conn, action_id=action_id, after=after, limit=limit, outcome=outcome)]
+    return [_ROWS.of(row) for row in _rows.run(conn, action_id=action_id, after=after, limit=limit, outcome=outcome)]
 
 
-def settle(conn: Connection, act: BulkAction, rows: Sequence[ActRow], at: datetime) -> BulkAction:
+def settle(conn: Connection, action: BulkAction, rows: Sequence[BulkRow], at: datetime) -> BulkAction:
     """Write the outcomes of these rows; the bulk action with the new counts."""
-    _settle.run(conn, [(r.position, r.outcome, r.current_status) for r in rows], action_id=act.action_id, at=at)
+    _settle.run(conn, [(r.position, r.outcome, r.current_status) for r in rows], action_id=action.action_id, at=at)
     outcomes = [row.outcome for row in rows]
     return replace(
-        act,
-        done=act.done + outcomes.count(RowOutcome.DONE),
-        conflicts=act.conflicts + outcomes.count(RowOutcome.CONFLICT),
-        gone=act.gone + outcomes.count(RowOutcome.GONE),
+        action,
+        done=action.done + outcomes.count(RowOutcome.DONE),
+        conflicts=action.conflicts + outcomes.count(RowOutcome.CONFLICT),
+        gone=action.gone + outcomes.count(RowOutcome.GONE),
     )
 
 
@@ -257,17 +225,5 @@ def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
     """Delete bulk actions that ended before the cutoff, after their rows, in batches."""
     count = len(_purge_rows.run(conn, cutoff=span.cutoff, limit=span.limit))
     if count < span.limit:
-        _purge_acts.run(conn, cutoff=span.cutoff)
+        _purge_actions.run(conn, cutoff=span.cutoff)
     return PurgedBatch(count, span.after if count >= span.limit else None)
-
-
-def _act(row: Row[Any]) -> BulkAction:
-    given = {name: getattr(row, name) for name in _ACT}
-    return BulkAction(**given | {"verb": BulkVerb(row.verb), "status": BulkStatus(row.status)})
-
-
-def _row(row: Row[Any]) -> ActRow:
-    given = {name: getattr(row, name) for name in _ROW}
-    given["outcome"] = RowOutcome(row.outcome) if row.outcome else None
-    given["current_status"] = Status(row.current_status) if row.current_status else None
-    return ActRow(**given)

@@ -12,6 +12,7 @@ from sqlalchemy import BigInteger, Connection, Row, Text, and_, or_, select, tex
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import DatedTable
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, cached_calls
 from fieldpost.core.ids import is_id
@@ -20,31 +21,13 @@ from fieldpost.core.search.call_filter import CallFilter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.search.tokens import tokenize
 from fieldpost.core.sites.call_mirror import CachedCall, CallReport, by_central
-from fieldpost.core.sites.message import CallStatus, Category
 
 WALK_MAX = 5000
 """How many rows one search for tokens in a target scans."""
 WALK_ROWS = 500
 
-_REPORTED: Mapping[str, ParameterKind] = {
-    "call_id": "id",
-    "category": "text",
-    "target_summary": "text",
-    "status": "text",
-    "retry_count": "int",
-    "last_error": "text",
-    "http_status": "int",
-    "instance": "text",
-    "script": "text",
-    "execution_id": "text",
-    "parent_execution_id": "text",
-    "created_at": "moment",
-    "updated_at": "moment",
-    "terminal_at": "moment",
-    "version": "int",
-    "begun_at": "moment",
-    "ended_at": "moment",
-}
+_REPORTS = Records(cached_calls, CallReport)
+_REPORTED: Mapping[str, ParameterKind] = {**_REPORTS.kinds, "begun_at": "moment", "ended_at": "moment"}
 _REPLACED = [name for name in _REPORTED if name not in ("call_id", "begun_at")]
 
 _apply = Statement(
@@ -143,13 +126,7 @@ def figures(conn: Connection, as_of: datetime, by: Thresholds) -> Iterator[tuple
     for row in _parked.run(conn):
         yield row.site, {"calls_parked": row.parked}
     for row in _ended.run(conn, ended_after=as_of - by.delivered_window):
-        yield (
-            row.site,
-            {
-                "calls_delivered_last_interval": row.delivered,
-                "calls_failed_last_interval": row.failed,
-            },
-        )
+        yield row.site, {"calls_delivered_last_interval": row.delivered, "calls_failed_last_interval": row.failed}
 
 
 def get(conn: Connection, site: str, call_id: str) -> CachedCall | None:
@@ -216,19 +193,15 @@ def _query(wanted: CallFilter, before: PageKey | None, stuck_before: datetime | 
 
 
 def _row(report: CallReport, sent_at: datetime | None, now: datetime) -> tuple[Any, ...]:
-    row = {name: getattr(report, name, None) for name in _REPORTED}
-    row |= {"category": report.category.value, "status": report.status.value}
-    row["begun_at"] = by_central(report.created_at, sent_at, now)
-    row["ended_at"] = by_central(report.terminal_at, sent_at, now) if report.status.is_terminal else None
-    return tuple(row.values())
+    begun_at = by_central(report.created_at, sent_at, now)
+    ended_at = by_central(report.terminal_at, sent_at, now) if report.status.is_terminal else None
+    return *_REPORTS.values(report).values(), begun_at, ended_at
 
 
 def _call(row: Row[Any]) -> CachedCall:
-    reported = {name: getattr(row, name) for name in CallReport.__dataclass_fields__}
-    report = CallReport(**reported | {"category": Category(row.category), "status": CallStatus(row.status)})
     return CachedCall(
         site=row.site,
-        report=report,
+        report=_REPORTS.of(row),
         first_seen_at=row.first_seen_at,
         received_at=row.received_at,
         begun_at=row.begun_at,

@@ -1,20 +1,22 @@
 """Intents: requests of operators to sites, kept until they are done. Every change is a compare-and-set."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, Text, and_, insert, or_, select
+from sqlalchemy import BigInteger, Connection, Text, and_, insert, or_, select, update
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.purging import DatedTable
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.site_tables import IS_OPEN, intents
 from fieldpost.core.ids import is_id
-from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, IntentState, expiry_detail
+from fieldpost.core.search.page_key import PageKey
+from fieldpost.core.sites.intent import Intent, IntentKind, IntentState, expiry_detail
 
-_COLUMNS = [intents.c[field.name] for field in fields(Intent)]
+_INTENTS = Records(intents, Intent)
+_NEWEST_FIRST = intents.c.created_at.desc(), intents.c.intent_id.desc()
 
 _send = Statement(
     """
@@ -49,36 +51,31 @@ _open_counts = Statement(
 
 _about_these = Statement(
     f"""
-    select {", ".join(column.name for column in _COLUMNS)} from intents
+    select {_INTENTS.names} from intents
     where message_id is not null and message_id {{any:ids}} order by created_at desc, intent_id desc limit :limit
     """,
     lists={"ids": "id"},
-    result={column.name: column.type for column in _COLUMNS},
+    result=_INTENTS.types,
 )
 
 ENDED = DatedTable("intents", "done_at")
 
 
 def add(conn: Connection, given: Sequence[Intent]) -> None:
-    conn.execute(insert(intents), [_row(intent) for intent in given])
+    rows = [_INTENTS.values(intent) for intent in given]
+    for row in rows:
+        del row["answer"]  # a JSON column would store None as JSON's null; a missing value is null in the database
+    conn.execute(insert(intents), rows)
 
 
 def get(conn: Connection, intent_id: str) -> Intent | None:
-    if not is_id(intent_id):
-        return None
-    row = conn.execute(select(*_COLUMNS).where(intents.c.intent_id == intent_id)).first()
-    return _intent(row) if row else None
+    return _INTENTS.first(conn, intents.c.intent_id == intent_id) if is_id(intent_id) else None
 
 
 def open_of(conn: Connection, sites: Sequence[str], limit: int) -> list[Intent]:
     """The waiting and the sent but unanswered intents of these sites, oldest first."""
-    query = (
-        select(*_COLUMNS)
-        .where(intents.c.state.in_(["waiting", "sent"]), intents.c.site.in_(sites))
-        .order_by(intents.c.intent_id)
-        .limit(limit)
-    )
-    return [_intent(row) for row in conn.execute(query)]
+    query = select(*_INTENTS.columns).where(intents.c.state.in_(["waiting", "sent"]), intents.c.site.in_(sites))
+    return _INTENTS.find(conn, query.order_by(intents.c.intent_id).limit(limit))
 
 
 def open_counts(conn: Connection) -> dict[str, int]:
@@ -90,39 +87,29 @@ def about(conn: Connection, site: str, message_id: str, limit: int = 20) -> list
     """The newest intents about one call or notification of a site."""
     if not is_id(message_id):
         return []
-    query = (
-        select(*_COLUMNS)
-        .where(intents.c.message_id == message_id, intents.c.site == site)
-        .order_by(intents.c.created_at.desc(), intents.c.intent_id.desc())
-        .limit(limit)
-    )
-    return [_intent(row) for row in conn.execute(query)]
+    query = select(*_INTENTS.columns).where(intents.c.message_id == message_id, intents.c.site == site)
+    return _INTENTS.find(conn, query.order_by(*_NEWEST_FIRST).limit(limit))
 
 
 def about_these(conn: Connection, message_ids: Sequence[str], limit: int = 1000) -> list[Intent]:
     """The newest intents about these calls or notifications, of all sites, newest first."""
-    return [_intent(row) for row in _about_these.run(conn, ids=list(message_ids), limit=limit)] if message_ids else []
+    if not message_ids:
+        return []
+    return [_INTENTS.of(row) for row in _about_these.run(conn, ids=list(message_ids), limit=limit)]
 
 
 def newest_of(conn: Connection, site: str, kind: IntentKind) -> Intent | None:
     """The newest intent of this kind for the site."""
-    c = intents.c
-    query = select(*_COLUMNS).where(c.site == site, c.kind == kind.value)
-    row = conn.execute(query.order_by(c.created_at.desc(), c.intent_id.desc()).limit(1)).first()
-    return _intent(row) if row else None
+    query = select(*_INTENTS.columns).where(intents.c.site == site, intents.c.kind == kind.value)
+    return next(iter(_INTENTS.find(conn, query.order_by(*_NEWEST_FIRST).limit(1))), None)
 
 
 def find(
-    conn: Connection,
-    *,
-    site: str | None,
-    states: Sequence[IntentState],
-    limit: int,
-    before: tuple[datetime, str] | None,
+    conn: Connection, *, site: str | None, states: Sequence[IntentState], limit: int, before: PageKey | None
 ) -> list[Intent]:
     """Intents, newest first."""
     c = intents.c
-    query = select(*_COLUMNS).order_by(c.created_at.desc(), c.intent_id.desc()).limit(limit)
+    query = select(*_INTENTS.columns).order_by(*_NEWEST_FIRST).limit(limit)
     if site is not None:
         query = query.where(c.site == site)
     if states:
@@ -132,7 +119,7 @@ def find(
         query = query.where(
             c.created_at <= at, or_(c.created_at < at, and_(c.created_at == at, c.intent_id < intent_id))
         )
-    return [_intent(row) for row in conn.execute(query)]
+    return _INTENTS.find(conn, query)
 
 
 def sent(conn: Connection, intent_ids: Sequence[str], *, now: datetime | None) -> set[str]:
@@ -152,12 +139,8 @@ def settle(conn: Connection, intent: Intent, *, now: datetime) -> bool:
     }
     if intent.answer is not None:
         values["answer"] = dict(intent.answer)
-    changed = (
-        intents.update()
-        .where(intents.c.intent_id == intent.intent_id, intents.c.version == intent.version)
-        .values(**values)
-    )
-    return conn.execute(changed).rowcount == 1
+    changed = update(intents).where(intents.c.intent_id == intent.intent_id, intents.c.version == intent.version)
+    return conn.execute(changed.values(**values)).rowcount == 1
 
 
 def cancel(conn: Connection, intent_id: str, detail: str, *, now: datetime | None) -> bool:
@@ -169,27 +152,3 @@ def expire(conn: Connection, *, now: datetime | None) -> list[str]:
     """Expire all open intents that are past their time; their ids."""
     found = _expire.run(conn, never_sent=expiry_detail(0), not_answered=expiry_detail(1), now=now)
     return [row.intent_id for row in found]
-
-
-def _row(intent: Intent) -> dict[str, Any]:
-    given: dict[str, Any] = {field.name: getattr(intent, field.name) for field in fields(Intent)}
-    # A JSON column would store None as JSON's null; a missing value is null in the database.
-    given.pop("answer")
-    return given | {
-        "kind": intent.kind.value,
-        "state": intent.state.value,
-        "outcome": intent.outcome.value if intent.outcome else None,
-        "arguments": dict(intent.arguments),
-    }
-
-
-def _intent(row: Row[Any]) -> Intent:
-    found: Mapping[str, Any] = dict(row._mapping)
-    return Intent(
-        **{
-            **found,
-            "kind": IntentKind(found["kind"]),
-            "state": IntentState(found["state"]),
-            "outcome": IntentOutcome(found["outcome"]) if found["outcome"] else None,
-        }
-    )

@@ -1,38 +1,21 @@
 """The state of the mirror of each site's cached calls: one row per site."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from fieldpost.central.store.engine.statement import ParameterKind, Statement
+from fieldpost.central.store.engine.records import Records
+from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.site_tables import site_mirrors
 from fieldpost.core.sites.call_mirror import Mirror
 
-_COLUMNS = [site_mirrors.c[field.name] for field in fields(Mirror)]
-
-_ROWS: Mapping[str, ParameterKind] = {
-    "site": "text",
-    "incarnation": "text",
-    "cursor": "int",
-    "high": "int",
-    "round": "int",
-    "is_rereading": "bool",
-    "forgotten": "int",
-    "reconciled_at": "moment",
-    "replaced_at": "moment",
-    "replaced_count": "int",
-    "refused_count": "int",
-    "last_refusal": "text",
-}
+_MIRRORS = Records(site_mirrors, Mirror)
 _save = Statement(
     f"""
-    insert into site_mirrors ({", ".join(_ROWS)})
-    select {", ".join(f"u.{name}" for name in _ROWS)} from {{rows}} where true order by u.site
-    on conflict (site) do update set {", ".join(f"{name} = excluded.{name}" for name in _ROWS if name != "site")}
+    insert into site_mirrors ({_MIRRORS.names}) select {_MIRRORS.names} from {{rows}} where true order by u.site
+    on conflict (site) do update set {", ".join(f"{name} = excluded.{name}" for name in _MIRRORS.types)}
     """,
-    rows=_ROWS,
+    rows=_MIRRORS.kinds,
 )
 # A transaction that changes the mirror of a site holds this lock, so that two batches of one site never mix. Locks are
 # taken in one order, which prevents deadlocks.
@@ -42,9 +25,9 @@ _lock = Statement(
     rows={"site": "text"},
 )
 _these = Statement(
-    f"select {', '.join(column.name for column in _COLUMNS)} from site_mirrors where site {{any:sites}}",
+    f"select {_MIRRORS.names} from site_mirrors where site {{any:sites}}",
     lists={"sites": "text"},
-    result={column.name: column.type for column in _COLUMNS},
+    result=_MIRRORS.types,
 )
 
 
@@ -54,20 +37,16 @@ def lock(conn: Connection, sites: Iterable[str]) -> None:
 
 
 def load(conn: Connection, site: str) -> Mirror | None:
-    row = conn.execute(select(*_COLUMNS).where(site_mirrors.c.site == site)).first()
-    return _mirror(row) if row else None
+    return _MIRRORS.first(conn, site_mirrors.c.site == site)
 
 
 def load_all(conn: Connection, sites: Sequence[str] | None = None) -> dict[str, Mirror]:
     """The mirrors of these sites, or of all."""
-    found = conn.execute(select(*_COLUMNS)) if sites is None else _these.run(conn, sites=list(sites))
-    return {row.site: _mirror(row) for row in found}
+    if sites is None:
+        return {mirror.site: mirror for mirror in _MIRRORS.all(conn)}
+    return {row.site: _MIRRORS.of(row) for row in _these.run(conn, sites=list(sites))}
 
 
 def save(conn: Connection, mirrors: Iterable[Mirror]) -> None:
     """Write the mirrors."""
-    _save.run(conn, [tuple(getattr(mirror, name) for name in _ROWS) for mirror in mirrors])
-
-
-def _mirror(row: Any) -> Mirror:
-    return Mirror(**row._mapping)
+    _save.run(conn, [list(_MIRRORS.values(mirror).values()) for mirror in mirrors])

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
+from fieldpost.central.store.engine.records import Records
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.account_tables import tokens
 from fieldpost.central.store.schema.site_tables import enrolments, sites
@@ -48,8 +49,8 @@ class Enrolment:
 _saw = Statement("update sites set last_seen_at = :at where site_name {any:names}", lists={"names": "text"})
 
 _SITE = [sites.c.site_name, sites.c.created_at, sites.c.last_seen_at, sites.c.revoked_at]
-_TOKEN = [tokens.c[name] for name in SiteToken.__dataclass_fields__]
-_ENROLMENT = [enrolments.c[name] for name in Enrolment.__dataclass_fields__]
+_TOKENS = Records(tokens, SiteToken)
+_ENROLMENTS = Records(enrolments, Enrolment)
 
 
 def add(conn: Connection, name: str, now: datetime) -> None:
@@ -82,8 +83,7 @@ def set_revoked(conn: Connection, name: str, at: datetime | None) -> None:
 
 def tokens_of(conn: Connection, name: str) -> list[SiteToken]:
     """All tokens that the site ever had, newest first."""
-    query = select(*_TOKEN).where(_is_of(name)).order_by(tokens.c.created_at.desc(), tokens.c.prefix)
-    return [SiteToken(*row) for row in conn.execute(query)]
+    return _TOKENS.all(conn, _is_of(name), by=[tokens.c.created_at.desc(), tokens.c.prefix])
 
 
 def end_tokens(conn: Connection, name: str, at: datetime) -> None:
@@ -99,14 +99,12 @@ def revoke_tokens(conn: Connection, name: str, now: datetime) -> None:
 def add_enrolment(conn: Connection, enrolment: Enrolment) -> None:
     """Add a code; it replaces unused codes of the site."""
     end_enrolments(conn, enrolment.site_name, enrolment.created_at)
-    given = {name: getattr(enrolment, name) for name in Enrolment.__dataclass_fields__}
-    conn.execute(insert(enrolments).values(given))
+    _ENROLMENTS.add(conn, enrolment)
 
 
 def get_enrolment(conn: Connection, prefix: str) -> Enrolment | None:
     """The code with this prefix, locked, so that it can be used only once."""
-    found = conn.execute(select(*_ENROLMENT).where(enrolments.c.prefix == prefix).with_for_update()).first()
-    return Enrolment(*found) if found else None
+    return _ENROLMENTS.first(conn, enrolments.c.prefix == prefix, is_locked=True)
 
 
 def end_enrolment(conn: Connection, prefix: str, now: datetime) -> None:
@@ -120,11 +118,9 @@ def end_enrolments(conn: Connection, name: str, now: datetime) -> None:
 
 def open_enrolment(conn: Connection, name: str, now: datetime) -> Enrolment | None:
     """The code that the site can still use."""
-    query = select(*_ENROLMENT).where(
-        enrolments.c.site_name == name, enrolments.c.ended_at.is_(None), enrolments.c.expires_at > now
+    return _ENROLMENTS.first(
+        conn, enrolments.c.site_name == name, enrolments.c.ended_at.is_(None), enrolments.c.expires_at > now
     )
-    found = conn.execute(query).first()
-    return Enrolment(*found) if found else None
 
 
 def _is_of(name: str) -> ColumnElement[bool]:
