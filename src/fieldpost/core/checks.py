@@ -35,6 +35,10 @@ class Diagnosis:
         order = (CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.FAILING)
         return max((check.verdict for check in self.checks), key=order.index)
 
+    @property
+    def is_ready(self) -> bool:
+        return self.verdict is not CheckVerdict.FAILING
+
 
 def free_space_check(free_bytes: int, path: str) -> Check:
     """Check the free disk space at this path."""

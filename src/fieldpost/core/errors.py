@@ -61,6 +61,11 @@ class ConfigError(FieldpostError):
     """A setting or a file needed at start-up is wrong."""
 
 
+def out_of_range(key: str, rule: str) -> ConfigError:
+    """The error for a setting, such as `watch.stuck_after_s`, that breaks a rule: `must be greater than 0`."""
+    return ConfigError("settings.range", f"{key} {rule}", field=key)
+
+
 class OperationFailed(FieldpostError):
     """A cached call failed permanently while its caller waited; it is not retried."""
 

@@ -63,21 +63,15 @@ def is_id(text: object) -> bool:
 
 def parse_notification_id(text: object) -> NotificationId:
     """Return the id, or raise InvalidInput; other spellings (capitals, braces, no dashes, nil) are invalid."""
-    if not is_id(text):
-        raise InvalidInput(
-            "notification.bad_id",
-            "notification_id must be a UUID of 36 lower-case characters with dashes",
-            field="notification_id",
-        )
-    return NotificationId(str(text))
+    return NotificationId(_parse(text, "notification.bad_id", "notification_id"))
 
 
 def parse_call_id(text: object) -> CallId:
     """Return the id, or raise InvalidInput; same spelling rule as for notifications."""
+    return CallId(_parse(text, "call.bad_id", "call_id"))
+
+
+def _parse(text: object, code: str, field: str) -> str:
     if not is_id(text):
-        raise InvalidInput(
-            "call.bad_id",
-            "call_id must be a UUID of 36 lower-case characters with dashes",
-            field="call_id",
-        )
-    return CallId(str(text))
+        raise InvalidInput(code, f"{field} must be a UUID of 36 lower-case characters with dashes", field=field)
+    return str(text)

@@ -67,137 +67,120 @@ class Fold(StrEnum):
     MAX = "max"
 
 
-Formula = Callable[[Sequence[KpiRow], datetime, Thresholds], float]
-CallFormula = Callable[[Sequence[KpiCall], datetime, Thresholds], float]
+Formula = Callable[[KpiRow, datetime, Thresholds], float]
+CallFormula = Callable[[KpiCall, datetime, Thresholds], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Kpi:
-    """A number computed from the tables."""
+    """A number computed from the tables: the fold of the values of all rows."""
 
     name: str
     unit: str
     help: str
     formula: Formula | None = None
-    """Over notifications."""
+    """The value of one notification."""
     fold: Fold = Fold.SUM
     call_formula: CallFormula | None = None
-    """Over the mirror of cached calls; a KPI has exactly one of the two formulas."""
+    """The value of one mirrored cached call; a KPI has exactly one of the two formulas."""
 
 
-def _queue_depth(rows: Sequence[KpiRow], _now: datetime, _by: Thresholds) -> float:
-    return sum(row.status in LIVE for row in rows)
+def is_stuck(status: Status, created_at: datetime, now: datetime, stuck_after: timedelta) -> bool:
+    """Pending or retrying for longer than the threshold."""
+    return status in LIVE and now - created_at > stuck_after
 
 
-def _stuck(rows: Sequence[KpiRow], now: datetime, by: Thresholds) -> float:
-    return sum(is_stuck(row.status, row.created_at, now, by.stuck_after) for row in rows)
+def _is_overdue(row: KpiRow, now: datetime, by: Thresholds) -> bool:
+    """Whether a notification has been claimable (arrived, due, no valid lease) for longer than `overdue_after`."""
+    if row.status not in LIVE or row.is_held or row.due_at is None:
+        return False
+    free_since = max(row.created_at, row.due_at, row.lease_until or row.due_at)
+    return now - free_since > by.overdue_after
 
 
-def _overdue(rows: Sequence[KpiRow], now: datetime, by: Thresholds) -> float:
-    return sum(_is_overdue(row, now, by.overdue_after) for row in rows)
+def _is_live_call(row: KpiCall) -> bool:
+    return row.status in LIVE_CALLS and not row.is_gone
 
 
-def _parked(rows: Sequence[KpiRow], _now: datetime, _by: Thresholds) -> float:
-    return sum(row.status is Status.PARKED for row in rows)
-
-
-def _delivered(rows: Sequence[KpiRow], now: datetime, by: Thresholds) -> float:
-    return sum(row.delivered_at is not None and now - row.delivered_at < by.delivered_window for row in rows)
-
-
-def _oldest_pending_age(rows: Sequence[KpiRow], now: datetime, _by: Thresholds) -> float:
-    return max(((now - row.created_at).total_seconds() for row in rows if row.status in LIVE), default=0.0)
-
-
-def _calls_buffered(rows: Sequence[KpiCall], _now: datetime, _by: Thresholds) -> float:
-    return sum(_is_live_call(row) for row in rows)
-
-
-def _calls_stuck(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
-    return sum(_is_live_call(row) and now - row.begun_at > by.stuck_after for row in rows)
-
-
-def _calls_parked(rows: Sequence[KpiCall], _now: datetime, _by: Thresholds) -> float:
-    return sum(row.status is CallStatus.PARKED and not row.is_gone for row in rows)
-
-
-def _calls_delivered(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
-    return sum(row.status is CallStatus.DELIVERED and _ended_lately(row, now, by) for row in rows)
-
-
-def _calls_failed(rows: Sequence[KpiCall], now: datetime, by: Thresholds) -> float:
-    return sum(row.status is CallStatus.FAILED and _ended_lately(row, now, by) for row in rows)
-
-
-def _calls_oldest_pending_age(rows: Sequence[KpiCall], now: datetime, _by: Thresholds) -> float:
-    return max(((now - row.begun_at).total_seconds() for row in rows if _is_live_call(row)), default=0.0)
+def _ended_lately(row: KpiCall, status: CallStatus, now: datetime, by: Thresholds) -> bool:
+    return row.status is status and row.ended_at is not None and now - row.ended_at < by.delivered_window
 
 
 KPIS: tuple[Kpi, ...] = (
-    Kpi("queue_depth", "notifications", "Notifications that are pending or retrying.", _queue_depth),
-    Kpi("stuck", "notifications", "Notifications pending or retrying for longer than `watch.stuck_after_s`.", _stuck),
+    Kpi(
+        "queue_depth",
+        "notifications",
+        "Notifications that are pending or retrying.",
+        lambda row, _now, _by: row.status in LIVE,
+    ),
+    Kpi(
+        "stuck",
+        "notifications",
+        "Notifications pending or retrying for longer than `watch.stuck_after_s`.",
+        lambda row, now, by: is_stuck(row.status, row.created_at, now, by.stuck_after),
+    ),
     Kpi(
         "overdue",
         "notifications",
         "Notifications due for longer than two sweeps (`dispatch.interval_s`) that no node has claimed, without held"
         " ones. Above 0, the nodes cannot keep up or none is dispatching.",
-        _overdue,
+        _is_overdue,
     ),
     Kpi(
         "parked",
         "notifications",
         "Undelivered notifications that wait for an operator to retry or discard them.",
-        _parked,
+        lambda row, _now, _by: row.status is Status.PARKED,
     ),
     Kpi(
         "delivered_last_interval",
         "notifications",
         "Notifications delivered within the last `watch.delivered_window_s`.",
-        _delivered,
+        lambda row, now, by: row.delivered_at is not None and now - row.delivered_at < by.delivered_window,
     ),
     Kpi(
         "oldest_pending_age_s",
         "seconds",
         "Age of the oldest notification that is pending or retrying; 0 without any.",
-        _oldest_pending_age,
+        lambda row, now, _by: (now - row.created_at).total_seconds() if row.status in LIVE else 0.0,
         Fold.MAX,
     ),
     Kpi(
         "calls_buffered",
         "cached calls",
         "Cached calls that are pending or retrying at their sites, as last reported.",
-        call_formula=_calls_buffered,
+        call_formula=lambda row, _now, _by: _is_live_call(row),
     ),
     Kpi(
         "calls_stuck",
         "cached calls",
         "Cached calls pending or retrying for longer than `watch.stuck_after_s`.",
-        call_formula=_calls_stuck,
+        call_formula=lambda row, now, by: _is_live_call(row) and now - row.begun_at > by.stuck_after,
     ),
     Kpi(
         "calls_parked",
         "cached calls",
         "Undelivered cached calls that wait for an operator to retry or discard them.",
-        call_formula=_calls_parked,
+        call_formula=lambda row, _now, _by: row.status is CallStatus.PARKED and not row.is_gone,
     ),
     Kpi(
         "calls_delivered_last_interval",
         "cached calls",
         "Cached calls delivered within the last `watch.delivered_window_s`.",
-        call_formula=_calls_delivered,
+        call_formula=lambda row, now, by: _ended_lately(row, CallStatus.DELIVERED, now, by),
     ),
     Kpi(
         "calls_failed_last_interval",
         "cached calls",
         "Cached calls that failed permanently while their script waited, within the last `watch.delivered_window_s`.",
-        call_formula=_calls_failed,
+        call_formula=lambda row, now, by: _ended_lately(row, CallStatus.FAILED, now, by),
     ),
     Kpi(
         "calls_oldest_pending_age_s",
         "seconds",
         "Age of the oldest cached call that is pending or retrying; 0 without any.",
         fold=Fold.MAX,
-        call_formula=_calls_oldest_pending_age,
+        call_formula=lambda row, now, _by: (now - row.begun_at).total_seconds() if _is_live_call(row) else 0.0,
     ),
 )
 NAMES = tuple(kpi.name for kpi in KPIS)
@@ -218,21 +201,15 @@ class Snapshot:
         return fold(self.of_sites.values())
 
 
-def is_stuck(status: Status, created_at: datetime, now: datetime, stuck_after: timedelta) -> bool:
-    """Pending or retrying for longer than the threshold."""
-    return status in LIVE and now - created_at > stuck_after
-
-
 def compute(rows: Iterable[KpiRow], now: datetime, by: Thresholds, calls: Iterable[KpiCall] = ()) -> KpiValues:
     """Compute all KPIs over these rows."""
     found, found_calls = list(rows), list(calls)
-    figures = dict(NOTHING)
+    values: dict[str, float] = {}
     for kpi in KPIS:
-        if kpi.formula is not None:
-            figures[kpi.name] = float(kpi.formula(found, now, by))
-        if kpi.call_formula is not None:
-            figures[kpi.name] = float(kpi.call_formula(found_calls, now, by))
-    return figures
+        of_rows = [kpi.formula(row, now, by) for row in found] if kpi.formula else []
+        of_calls = [kpi.call_formula(call, now, by) for call in found_calls] if kpi.call_formula else []
+        values[kpi.name] = _fold(kpi, of_rows + of_calls)
+    return values
 
 
 def compute_by_site(
@@ -250,27 +227,8 @@ def compute_by_site(
 def fold(of_sites: Iterable[KpiValues]) -> KpiValues:
     """Combine the KPIs of sites into the total."""
     found = list(of_sites)
-    return {kpi.name: float(_FOLDS[kpi.fold]([figures[kpi.name] for figures in found])) for kpi in KPIS}
+    return {kpi.name: _fold(kpi, [figures[kpi.name] for figures in found]) for kpi in KPIS}
 
 
-def _largest(values: Sequence[float]) -> float:
-    return max(values, default=0.0)
-
-
-_FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {Fold.SUM: sum, Fold.MAX: _largest}
-
-
-def _is_live_call(row: KpiCall) -> bool:
-    return row.status in LIVE_CALLS and not row.is_gone
-
-
-def _ended_lately(row: KpiCall, now: datetime, by: Thresholds) -> bool:
-    return row.ended_at is not None and now - row.ended_at < by.delivered_window
-
-
-def _is_overdue(row: KpiRow, now: datetime, overdue_after: timedelta) -> bool:
-    """Whether a notification has been claimable (arrived, due, no valid lease) for longer than `overdue_after`."""
-    if row.status not in LIVE or row.is_held or row.due_at is None:
-        return False
-    free_since = max(row.created_at, row.due_at, row.lease_until or row.due_at)
-    return now - free_since > overdue_after
+def _fold(kpi: Kpi, values: Sequence[float]) -> float:
+    return float(sum(values) if kpi.fold is Fold.SUM else max(values, default=0.0))

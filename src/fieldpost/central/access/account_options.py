@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
-from fieldpost.core.errors import ConfigError
+from fieldpost.core.errors import out_of_range
 
 SECONDS_MAX = 366 * 86400.0
 
@@ -22,17 +22,9 @@ class AccountOptions:
     def __post_init__(self) -> None:
         for field in fields(self):
             if not 0 < getattr(self, field.name) <= SECONDS_MAX:
-                raise ConfigError(
-                    "settings.range",
-                    f"accounts.{field.name} must be greater than 0 and at most a year",
-                    field=f"accounts.{field.name}",
-                )
+                raise out_of_range(f"accounts.{field.name}", "must be greater than 0 and at most a year")
         if self.session_idle_s > self.session_s:
-            raise ConfigError(
-                "settings.range",
-                "accounts.session_idle_s must not be more than accounts.session_s",
-                field="accounts.session_idle_s",
-            )
+            raise out_of_range("accounts.session_idle_s", "must not be more than accounts.session_s")
 
     @property
     def session_idle(self) -> timedelta:

@@ -15,10 +15,11 @@ import structlog
 
 from fieldpost.central.commands.connections import ControlConnections, SiteConnection
 from fieldpost.central.commands.open_intents import OpenIntents
+from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import WakeTopic
 from fieldpost.clock import Clock
-from fieldpost.core.errors import FieldpostError, Unavailable
+from fieldpost.core.errors import FieldpostError
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome
 from fieldpost.link.messages import CommandResult, LinkMessage
 
@@ -76,12 +77,8 @@ class CommandSender:
         """Sweep until cancelled."""
         try:
             while True:
-                try:
+                with logged("command_sender"):
                     await self.sweep()
-                except Unavailable as error:
-                    log.warning("command_sender.failed", error=error.message)
-                except Exception:
-                    log.exception("command_sender.faulted")
                 await self._wake.wait(self._wait_s(), WakeTopic.COMMANDS)
         finally:
             for task in self._tasks.values():

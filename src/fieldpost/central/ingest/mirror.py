@@ -21,8 +21,8 @@ from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import cached_calls, mirrors
-from fieldpost.core.errors import ConfigError, InvalidInput
-from fieldpost.core.ids import is_id
+from fieldpost.core.errors import InvalidInput, out_of_range
+from fieldpost.core.ids import parse_call_id
 from fieldpost.core.sites import call_mirror
 from fieldpost.core.sites.call_mirror import BufferPosition, CallReport, Mirror, Stretch
 from fieldpost.core.sites.message import CallStatus, Category
@@ -46,15 +46,9 @@ class MirrorOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.reconcile_interval_s <= 86400:
-            raise ConfigError(
-                "settings.range",
-                "mirror.reconcile_interval_s must be between 1 and 86400",
-                field="mirror.reconcile_interval_s",
-            )
+            raise out_of_range("mirror.reconcile_interval_s", "must be between 1 and 86400")
         if not 1 <= self.batch_rows <= ITEMS_MAX:
-            raise ConfigError(
-                "settings.range", f"mirror.batch_rows must be between 1 and {ITEMS_MAX}", field="mirror.batch_rows"
-            )
+            raise out_of_range("mirror.batch_rows", f"must be between 1 and {ITEMS_MAX}")
 
 
 class CallMirrors:
@@ -220,10 +214,7 @@ def _reports(rows: tuple[CallRow, ...]) -> tuple[list[CallReport], Counter[str]]
 
 
 def _report(row: CallRow) -> CallReport:
-    if not is_id(row.call_id):
-        raise InvalidInput(
-            "call.bad_id", "call_id must be a UUID of 36 lower-case characters with dashes", field="call_id"
-        )
+    call_id = parse_call_id(row.call_id)
     try:
         category, status = Category(row.category), CallStatus(row.status)
     except ValueError:
@@ -233,7 +224,7 @@ def _report(row: CallRow) -> CallReport:
     if not 1 <= row.version <= COUNT_MAX:
         raise InvalidInput("call.version", f"version must be between 1 and {COUNT_MAX}", field="version")
     return CallReport(
-        call_id=row.call_id,
+        call_id=call_id,
         category=category,
         target_summary=printable_line(row.target, TARGET_BYTES_MAX),
         status=status,

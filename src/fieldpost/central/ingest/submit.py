@@ -30,7 +30,7 @@ from fieldpost.central.store.notifications.arrivals import StoredContent
 from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.errors import ConfigError, InvalidInput, Unavailable
+from fieldpost.core.errors import InvalidInput, Unavailable, out_of_range
 from fieldpost.core.ids import new_ids, parse_notification_id
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
@@ -52,9 +52,7 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         if self.credits < 1:
-            raise ConfigError(
-                "settings.range", f"ingest.credits must be at least 1, got {self.credits}", field="ingest.credits"
-            )
+            raise out_of_range("ingest.credits", f"must be at least 1, got {self.credits}")
 
 
 class Ingest:

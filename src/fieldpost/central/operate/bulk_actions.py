@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import Actions, not_found, present, record, require
 from fieldpost.central.operate.bulk_step import StepDone, step
+from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.wake import WakeTopic
 from fieldpost.central.store.notifications import audit
@@ -100,7 +101,8 @@ class BulkActionRunner(Actions):
     async def run(self) -> None:
         """Carry out bulk actions until cancelled."""
         while True:
-            await self._sweep_safely()
+            with logged("bulk"):
+                await self.sweep()
             await self._store.wake.wait(INTERVAL_S, WakeTopic.BULK_ACTIONS)
 
     async def sweep(self) -> int:
@@ -145,14 +147,6 @@ class BulkActionRunner(Actions):
                 done=action.done,
                 refused=action.refused,
             )
-
-    async def _sweep_safely(self) -> None:
-        try:
-            await self.sweep()
-        except Unavailable as error:
-            log.warning("bulk.failed", error=error.message)
-        except Exception:
-            log.exception("bulk.faulted")
 
 
 def _checked(chosen: Sequence[Chosen]) -> tuple[Chosen, ...]:

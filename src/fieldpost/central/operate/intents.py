@@ -23,7 +23,7 @@ from fieldpost.central.store.sites import sites
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.errors import ConfigError, Conflict, InvalidInput, NotFound
+from fieldpost.core.errors import Conflict, InvalidInput, NotFound, out_of_range
 from fieldpost.core.ids import is_id, new_ids
 from fieldpost.core.sites.intent import Intent, IntentKind, check_cancel
 from fieldpost.core.text import check_label
@@ -53,11 +53,7 @@ class IntentOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.expire_after_h <= EXPIRE_HOURS_MAX:
-            raise ConfigError(
-                "settings.range",
-                f"intents.expire_after_h must be greater than 0 and at most {EXPIRE_HOURS_MAX:g}",
-                field="intents.expire_after_h",
-            )
+            raise out_of_range("intents.expire_after_h", f"must be greater than 0 and at most {EXPIRE_HOURS_MAX:g}")
 
 
 class Intents(Actions):

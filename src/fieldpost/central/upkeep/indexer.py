@@ -7,17 +7,14 @@ large batches, and pauses after each batch for as long as the batch took, since 
 import random
 from datetime import datetime, timedelta
 
-import structlog
 from sqlalchemy import Connection
 
+from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.search import terms
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.clock import Clock
-from fieldpost.core.errors import Unavailable
-
-log = structlog.get_logger()
 
 INTERVAL_S = 1.0
 ENOUGH = 500
@@ -40,7 +37,8 @@ class Indexer:
         """Index while this node leads, until cancelled."""
         while True:
             await self._leader.elected()
-            await self._sweep_safely()
+            with logged("index"):
+                await self.sweep()
             await self._clock.sleep(INTERVAL_S)
 
     async def sweep(self) -> int:
@@ -51,14 +49,6 @@ class Indexer:
             count += await self._store.write(terms.index, BATCH_ROWS, self._rng.getrandbits(62))
             await self._clock.sleep(self._clock.monotonic() - began)
         return count
-
-    async def _sweep_safely(self) -> None:
-        try:
-            await self.sweep()
-        except Unavailable as error:
-            log.warning("index.failed", error=error.message)
-        except Exception:
-            log.exception("index.faulted")
 
 
 def _is_due(conn: Connection, *, now: datetime | None) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 
 import structlog
 
+from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import leases
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -44,7 +45,8 @@ class Leader:
     async def run(self) -> None:
         """Take and renew the lease until cancelled."""
         while True:
-            await self._campaign_safely()
+            with logged("leader"):
+                await self.campaign()
             await self._clock.sleep(self._options.renew_s)
 
     async def campaign(self) -> bool:
@@ -71,11 +73,3 @@ class Leader:
             await self._store.write_one(leases.release, leases.LEADER, self._node_id, now=self._store.now())
         except Unavailable as error:  # the lease expires
             log.warning("leader.not_resigned", error=error.message)
-
-    async def _campaign_safely(self) -> None:
-        try:
-            await self.campaign()
-        except Unavailable as error:
-            log.warning("leader.not_renewed", error=error.message)
-        except Exception:
-            log.exception("leader.faulted")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from fieldpost.central.store.engine.purging import BATCH_MAX
-from fieldpost.core.errors import ConfigError
+from fieldpost.core.errors import out_of_range
 
 TOMBSTONE_EXTRA_DAYS_MIN = 90.0
 DAYS_MAX = 36525
@@ -42,15 +42,15 @@ class UpkeepOptions:
         for field in fields(self):
             value = getattr(self, field.name)
             if not value > 0:
-                raise _out_of_range(field.name, "must be greater than 0")
+                raise out_of_range(f"upkeep.{field.name}", "must be greater than 0")
             if value > (DAYS_MAX if field.name.endswith("_days") else DAYS_MAX * 86400):
-                raise _out_of_range(field.name, "must be at most a hundred years")
+                raise out_of_range(f"upkeep.{field.name}", "must be at most a hundred years")
         if self.tombstone_extra_days < TOMBSTONE_EXTRA_DAYS_MIN:
-            raise _out_of_range("tombstone_extra_days", f"must be at least {TOMBSTONE_EXTRA_DAYS_MIN:g}")
+            raise out_of_range("upkeep.tombstone_extra_days", f"must be at least {TOMBSTONE_EXTRA_DAYS_MIN:g}")
         if self.purge_batch > BATCH_MAX:
-            raise _out_of_range("purge_batch", f"must be at most {BATCH_MAX}")
+            raise out_of_range("upkeep.purge_batch", f"must be at most {BATCH_MAX}")
         if self.lease_s < 3 * self.renew_s:
-            raise _out_of_range("lease_s", f"must be at least three times upkeep.renew_s ({self.renew_s:g})")
+            raise out_of_range("upkeep.lease_s", f"must be at least three times upkeep.renew_s ({self.renew_s:g})")
 
     @property
     def terminal_retention(self) -> timedelta:
@@ -71,7 +71,3 @@ class UpkeepOptions:
     @property
     def node_retention(self) -> timedelta:
         return timedelta(days=self.node_retention_days)
-
-
-def _out_of_range(name: str, rule: str) -> ConfigError:
-    return ConfigError("settings.range", f"upkeep.{name} {rule}", field=f"upkeep.{name}")

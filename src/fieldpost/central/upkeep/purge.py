@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.store.accounts import identities, logins
+from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
@@ -23,7 +24,6 @@ from fieldpost.central.store.sites import cached_calls, health, intents
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.clock import Clock
-from fieldpost.core.errors import Unavailable
 
 log = structlog.get_logger()
 
@@ -93,13 +93,10 @@ class Purge:
         return not failed
 
     async def _purge_safely(self, kept: _Kept, deleted: Counter[str]) -> bool:
-        try:
-            return await self._purge(kept, deleted)
-        except Unavailable as error:
-            log.error("purge.failed", table=kept.name, error=error.message)
-        except Exception:
-            log.exception("purge.faulted", table=kept.name)
-        return False
+        is_done = False
+        with logged("purge", "error", table=kept.name):
+            is_done = await self._purge(kept, deleted)
+        return is_done
 
     async def _purge(self, kept: _Kept, deleted: Counter[str]) -> bool:
         """Delete batches until nothing is left; returns False if this node stops leading before that."""

@@ -2,19 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-import structlog
-
+from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis, samples
 from fieldpost.central.store.sites import health
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.clock import Clock
-from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.sites.health import Freshness
-
-log = structlog.get_logger()
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,14 +50,11 @@ class Sampler:
 
     async def _sweep_safely(self) -> float:
         """Sample, logging any failure; returns how long to wait for the next sample."""
-        try:
+        wait = self._interval
+        with logged("sample", "error"):
             taken_at = await self.sweep()
-            return (begin_of(taken_at, self._interval) + self._interval - taken_at).total_seconds()
-        except Unavailable as error:
-            log.error("sample.failed", error=error.message)
-        except Exception:
-            log.exception("sample.faulted")
-        return self._interval.total_seconds()
+            wait = begin_of(taken_at, self._interval) + self._interval - taken_at
+        return wait.total_seconds()
 
 
 def begin_of(moment: datetime, interval: timedelta) -> datetime:

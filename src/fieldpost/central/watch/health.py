@@ -1,7 +1,6 @@
 """Readiness checks of this node: store, schema, write-ahead log, dispatcher, leader; and counts by status."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -13,7 +12,7 @@ from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, read_nodes
 from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
-from fieldpost.core.checks import Check, CheckVerdict
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status
@@ -27,15 +26,6 @@ FLIGHT_S = 20 * 60.0
 
 LOG_BYTES_MAX = 256 * 1024**2
 """A longer write-ahead log of an embedded database is a warning."""
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    checks: tuple[Check, ...]
-
-    @property
-    def is_ready(self) -> bool:
-        return all(check.verdict is not CheckVerdict.FAILING for check in self.checks)
 
 
 class HealthReader:
@@ -55,7 +45,7 @@ class HealthReader:
         self._sweep_interval_s = sweep_interval_s
         self._counts = SharedRead(self._count, clock)
 
-    async def readiness(self) -> Readiness:
+    async def readiness(self) -> Diagnosis:
         """Whether this node can work, with all checks."""
         try:
             schema, centre = await self._store.read(_state, self._store)
@@ -63,11 +53,11 @@ class HealthReader:
             if (failure := self._store.last_failure) is not None:
                 raise Unavailable(failure.code, failure.message, hint=failure.hint)
         except Unavailable as error:
-            return Readiness((Check("store", CheckVerdict.FAILING, error.message), *self._dispatcher()))
+            return Diagnosis((Check("store", CheckVerdict.FAILING, error.message), *self._dispatcher()))
         store = Check("store", CheckVerdict.OK, "the store answers and accepts writes")
         log_bytes = self._store.log_bytes()
         log = () if log_bytes is None else (log_check(log_bytes),)
-        return Readiness((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre)))
+        return Diagnosis((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre)))
 
     @property
     def store_failure(self) -> str | None:

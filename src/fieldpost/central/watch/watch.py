@@ -18,7 +18,7 @@ from fieldpost.central.watch.notifications import NotificationReader
 from fieldpost.central.watch.overview import OverviewReader
 from fieldpost.central.watch.sites import SiteReader
 from fieldpost.clock import Clock
-from fieldpost.core.errors import ConfigError
+from fieldpost.core.errors import out_of_range
 from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
 from fieldpost.core.sites.health import Freshness
 
@@ -41,17 +41,9 @@ class WatchOptions:
     def __post_init__(self) -> None:
         for field in fields(self):
             if not 0 < getattr(self, field.name) <= SECONDS_MAX:
-                raise ConfigError(
-                    "settings.range",
-                    f"watch.{field.name} must be greater than 0 and at most ten years",
-                    field=f"watch.{field.name}",
-                )
+                raise out_of_range(f"watch.{field.name}", "must be greater than 0 and at most ten years")
         if self.site_offline_after_s < self.site_late_after_s:
-            raise ConfigError(
-                "settings.range",
-                "watch.site_offline_after_s must not be less than watch.site_late_after_s",
-                field="watch.site_offline_after_s",
-            )
+            raise out_of_range("watch.site_offline_after_s", "must not be less than watch.site_late_after_s")
 
     @property
     def freshness(self) -> Freshness:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fieldpost.core.audit import AuditChannel, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.search.filters import AUDIT_FILTERS, GivenFilters, read_filters, write_filters
+from fieldpost.core.search.filters import AUDIT_FILTERS, TextFilter
 
 ACTIONS = tuple(kind for kind in AuditKind if kind not in (AuditKind.NOTIFY_SEND, AuditKind.NOTIFY_DELIVER))
 """All kinds except the two that every notification produces."""
@@ -18,8 +18,10 @@ ERRORS = (AuditStatus.FAILED, AuditStatus.PARKED, AuditStatus.DISCARDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFilter:
+class AuditFilter(TextFilter):
     """Selects audit entries; fields that are not set select all."""
+
+    declared = AUDIT_FILTERS
 
     since: datetime | None = None
     """Occurred at or after this time."""
@@ -33,15 +35,6 @@ class AuditFilter:
     site: str | None = None
     about: str | None = None
     """The id of a notification, a cached call or a bulk action."""
-
-    @classmethod
-    def parse(cls, given: GivenFilters) -> "AuditFilter":
-        """Build the filter from field texts, or raise InvalidInput naming the field."""
-        return cls(**read_filters(AUDIT_FILTERS, given))
-
-    def fields(self) -> dict[str, str | list[str]]:
-        """The fields that are set, as text; `parse` reads them back."""
-        return write_filters(AUDIT_FILTERS, self)
 
     @property
     def selected_kinds(self) -> tuple[AuditKind, ...]:

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fieldpost.core.search.filters import CALL_FILTERS, GivenFilters, read_filters
+from fieldpost.core.search.filters import CALL_FILTERS, TextFilter
 from fieldpost.core.sites.message import CallStatus, Category
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFilter:
+class CallFilter(TextFilter):
     """Selects cached calls; fields that are not set select all."""
+
+    declared = CALL_FILTERS
 
     site: str | None = None
     category: Category | None = None
@@ -22,8 +24,3 @@ class CallFilter:
     """Words that must all occur in the summary of the target."""
     is_stuck: bool = False
     """Pending or retrying since before a time that the query is given."""
-
-    @classmethod
-    def parse(cls, given: GivenFilters) -> "CallFilter":
-        """Build the filter from field texts, or raise InvalidInput naming the field."""
-        return cls(**read_filters(CALL_FILTERS, given))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from fieldpost.core.audit import AuditChannel, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput
@@ -156,6 +156,22 @@ def write_filters(declared: Sequence[FilterField], wanted: object) -> dict[str, 
             case value:
                 texts[field.name] = str(value)
     return texts
+
+
+class TextFilter:
+    """Base of the filter types: dataclasses with the attributes that `declared` names."""
+
+    __slots__ = ()
+    declared: ClassVar[Sequence[FilterField]]
+
+    @classmethod
+    def parse(cls, given: GivenFilters) -> Self:
+        """Build the filter from field texts, or raise InvalidInput naming the field."""
+        return cls(**read_filters(cls.declared, given))
+
+    def fields(self) -> dict[str, str | list[str]]:
+        """The fields that are set, as text; `parse` reads them back."""
+        return write_filters(self.declared, self)
 
 
 def parse_moment(text: str, field: str) -> datetime:

@@ -6,14 +6,16 @@ from functools import lru_cache
 
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import LIVE, Status
-from fieldpost.core.search.filters import NOTIFICATION_FILTERS, GivenFilters, read_filters, write_filters
+from fieldpost.core.search.filters import NOTIFICATION_FILTERS, TextFilter
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.tokens import tokenize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(TextFilter):
     """Selects notifications; fields that are not set select all."""
+
+    declared = NOTIFICATION_FILTERS
 
     statuses: tuple[Status, ...] = ()
     type: str | None = None
@@ -31,15 +33,6 @@ class Filter:
     """Words that must all occur in the subject."""
     error_key: str | None = None
     """The key of an error group (`fingerprint_key`). Selects parked notifications unless statuses are given."""
-
-    @classmethod
-    def parse(cls, given: GivenFilters) -> "Filter":
-        """Build the filter from field texts, or raise InvalidInput naming the field."""
-        return cls(**read_filters(NOTIFICATION_FILTERS, given))
-
-    def fields(self) -> dict[str, str | list[str]]:
-        """The fields that are set, as text; `parse` reads them back."""
-        return write_filters(NOTIFICATION_FILTERS, self)
 
     @property
     def words(self) -> tuple[str, ...]:

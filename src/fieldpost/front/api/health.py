@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from fieldpost.central.watch.health import Readiness
 from fieldpost.central.watch.issues import Issue, verdict
-from fieldpost.core.checks import Check
+from fieldpost.core.checks import Check, Diagnosis
 from fieldpost.front.http.call import ApiAnswer, Call, FileAnswer
 from fieldpost.link.http.endpoint_spec import spec
 from fieldpost.link.http.problem import RETRY_AFTER_S
@@ -26,7 +25,7 @@ class InstallationHealth:
     issues: tuple[Issue, ...]
 
 
-def _readiness(found: Readiness) -> str:
+def _readiness(found: Diagnosis) -> str:
     return "ready" if found.is_ready else "not_ready"
 
 
@@ -34,7 +33,7 @@ PROBE = View("Probe", Liveness, "status")
 CHECK = View("CheckView", Check, "name status=verdict detail")
 READINESS = View(
     "ReadinessView",
-    Readiness,
+    Diagnosis,
     ViewField("status", _readiness),
     ViewField("checks", view=CHECK),
     description="`ready` or `not_ready`, with the checks.",

@@ -7,13 +7,17 @@ many connections) become Unavailable. The rest stay as they are: they are our mi
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import asyncpg
+import structlog
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from fieldpost.central.store.engine.store import Store
 from fieldpost.core.errors import Unavailable
+
+log = structlog.get_logger()
 
 # Serialization failure, deadlock, cancelled statement, lock timeout, terminated session (by an administrator, a crash,
 # a shutdown or the idle-in-transaction timeout).
@@ -33,6 +37,17 @@ def recorded(store: Store) -> Iterator[None]:
         store.last_failure = error
         raise
     store.last_failure = None
+
+
+@contextmanager
+def logged(event: str, level: Literal["warning", "error"] = "warning", **details: str) -> Iterator[None]:
+    """Around one turn of a loop: log its failure, at this level if the store is unavailable, and continue."""
+    try:
+        yield
+    except Unavailable as error:
+        getattr(log, level)(f"{event}.failed", error=error.message, **details)
+    except Exception:
+        log.exception(f"{event}.faulted", **details)
 
 
 def is_transient(error: Exception) -> bool:
