@@ -1,7 +1,6 @@
 """Settings of upkeep and the rules between them."""
 
 from dataclasses import dataclass, fields
-from datetime import timedelta
 
 from fieldpost.central.store.engine.purging import BATCH_MAX
 from fieldpost.core.errors import out_of_range
@@ -53,21 +52,5 @@ class UpkeepOptions:
             raise out_of_range("upkeep.lease_s", f"must be at least three times upkeep.renew_s ({self.renew_s:g})")
 
     @property
-    def terminal_retention(self) -> timedelta:
-        return timedelta(days=self.terminal_retention_days)
-
-    @property
-    def tombstone_retention(self) -> timedelta:
-        return timedelta(days=self.terminal_retention_days + self.tombstone_extra_days)
-
-    @property
-    def audit_retention(self) -> timedelta:
-        return timedelta(days=self.audit_retention_days)
-
-    @property
-    def sample_retention(self) -> timedelta:
-        return timedelta(days=self.sample_retention_days)
-
-    @property
-    def node_retention(self) -> timedelta:
-        return timedelta(days=self.node_retention_days)
+    def tombstone_retention_days(self) -> float:
+        return self.terminal_retention_days + self.tombstone_extra_days

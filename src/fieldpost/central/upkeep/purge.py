@@ -30,7 +30,7 @@ log = structlog.get_logger()
 BATCH_S = 0.05
 """A batch that takes longer makes the next one smaller."""
 BATCH_MIN = 10
-LOGIN_RETENTION = timedelta(days=7)
+LOGIN_RETENTION_DAYS = 7.0
 """How long expired sessions, one-time links and failed logins are kept."""
 AGAIN_S = 600.0
 """A failed purge is retried after this time, or after the interval if that is shorter."""
@@ -41,7 +41,7 @@ class _Kept:
     """A table with its retention and the function that deletes a batch."""
 
     name: str
-    retention: timedelta
+    retention_days: float
     purge: Callable[[Connection, PurgeRange], PurgedBatch]
 
 
@@ -55,20 +55,20 @@ class Purge:
         self._options = o = options or UpkeepOptions()
         # Audit entries are deleted only after their notification, so notifications come first.
         self._kept = (
-            _Kept("notifications", o.terminal_retention, retention.purge_notifications),
-            _Kept("audit", o.audit_retention, retention.purge_audit),
-            _Kept("bulk_actions", o.audit_retention, bulk_actions.purge),
-            _Kept("tombstones", o.tombstone_retention, retention.TOMBSTONES.purge),
-            _Kept("samples", o.sample_retention, retention.SAMPLES.purge),
-            _Kept("nodes", o.node_retention, retention.NODES.purge),
-            _Kept("cached_calls", o.terminal_retention, cached_calls.ENDED.purge),
-            _Kept("gone_cached_calls", o.terminal_retention, cached_calls.GONE.purge),
-            _Kept("intents", o.audit_retention, intents.ENDED.purge),
-            _Kept("site_health_samples", o.sample_retention, health.SAMPLES.purge),
-            _Kept("search_terms", o.terminal_retention, terms.purge),
-            _Kept("sessions", LOGIN_RETENTION, identities.purge_sessions),
-            _Kept("login_links", LOGIN_RETENTION, logins.LINKS.purge),
-            _Kept("login_delays", LOGIN_RETENTION, logins.DELAYS.purge),
+            _Kept("notifications", o.terminal_retention_days, retention.purge_notifications),
+            _Kept("audit", o.audit_retention_days, retention.purge_audit),
+            _Kept("bulk_actions", o.audit_retention_days, bulk_actions.purge),
+            _Kept("tombstones", o.tombstone_retention_days, retention.TOMBSTONES.purge),
+            _Kept("samples", o.sample_retention_days, retention.SAMPLES.purge),
+            _Kept("nodes", o.node_retention_days, retention.NODES.purge),
+            _Kept("cached_calls", o.terminal_retention_days, cached_calls.ENDED.purge),
+            _Kept("gone_cached_calls", o.terminal_retention_days, cached_calls.GONE.purge),
+            _Kept("intents", o.audit_retention_days, intents.ENDED.purge),
+            _Kept("site_health_samples", o.sample_retention_days, health.SAMPLES.purge),
+            _Kept("search_terms", o.terminal_retention_days, terms.purge),
+            _Kept("sessions", LOGIN_RETENTION_DAYS, identities.purge_sessions),
+            _Kept("login_links", LOGIN_RETENTION_DAYS, logins.LINKS.purge),
+            _Kept("login_delays", LOGIN_RETENTION_DAYS, logins.DELAYS.purge),
         )
 
     async def run(self) -> None:
@@ -101,7 +101,7 @@ class Purge:
     async def _purge(self, kept: _Kept, deleted: Counter[str]) -> bool:
         """Delete batches until nothing is left; returns False if this node stops leading before that."""
         now = await self._store.read(database_time, self._store.now())
-        span = PurgeRange(now - kept.retention, BEGINNING, self._options.purge_batch, now)
+        span = PurgeRange(now - timedelta(days=kept.retention_days), BEGINNING, self._options.purge_batch, now)
         while self._leader.is_leader:
             batch, took_s = await self._store.write(self._timed, kept.purge, span)
             deleted[kept.name] += batch.deleted

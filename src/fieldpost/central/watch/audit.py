@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.search import audit_entries
-from fieldpost.central.watch.cursor import from_cursor, to_cursor
-from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
+from fieldpost.central.watch.cursor import LIMIT_DEFAULT, page_start, to_cursor
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.search.audit_filter import AuditFilter
 from fieldpost.core.search.page_key import PageKey
@@ -38,8 +37,7 @@ class AuditReader:
         self, wanted: AuditFilter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> AuditPage:
         """A page. Raises InvalidInput for an invalid limit or cursor."""
-        check_limit(limit)
-        before = None if cursor is None else from_cursor(cursor)
+        before = page_start(limit, cursor)
         return await self._store.read(_page, wanted or AuditFilter(), limit, before, now=self._store.now())
 
 

@@ -6,15 +6,14 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import not_found
+from fieldpost.central.access.audit_trail import not_found, present
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import records
 from fieldpost.central.store.search import bulk_actions as rows
 from fieldpost.central.store.search import parked
 from fieldpost.central.store.search.bulk_actions import BulkRow
-from fieldpost.central.watch.cursor import from_cursor, invalid_cursor, to_cursor
-from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
+from fieldpost.central.watch.cursor import LIMIT_DEFAULT, check_limit, invalid_cursor, page_start, to_cursor
 from fieldpost.core.bulk import BulkAction, RowOutcome, parked_only
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
@@ -80,15 +79,12 @@ class BulkActionReader:
 
     async def page(self, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None) -> BulkActionPage:
         """A page of bulk actions. Raises InvalidInput for an invalid limit or cursor."""
-        check_limit(limit)
-        before = None if cursor is None else from_cursor(cursor)
+        before = page_start(limit, cursor)
         return await self._store.read(_page, limit, before, now=self._store.now())
 
     async def get(self, action_id: str) -> BulkAction:
         found = await self._store.read(rows.get, action_id) if is_id(action_id) else None
-        if found is None:
-            raise not_found("bulk", action_id, label="bulk action")
-        return found
+        return present(found, "bulk", action_id, label="bulk action")
 
     async def rows(
         self, action_id: str, *, outcome: str | None = None, limit: int = LIMIT_DEFAULT, cursor: str | None = None
@@ -118,21 +114,19 @@ def _page(conn: Connection, limit: int, before: PageKey | None, *, now: datetime
 def _story(
     conn: Connection, action_id: str, outcome: RowOutcome | None, limit: int, after: int, *, now: datetime | None
 ) -> BulkActionStory:
-    action = rows.get(conn, action_id)
-    if action is None:
-        raise not_found("bulk", action_id, label="bulk action")
+    action = present(rows.get(conn, action_id), "bulk", action_id, label="bulk action")
     found = rows.rows_of(conn, action_id, after=after, limit=limit + 1, outcome=outcome)
     page = found[:limit]
-    present = records.without_bodies(conn, [row.notification_id for row in page])
+    kept = records.without_bodies(conn, [row.notification_id for row in page])
     end = str(page[-1].position) if len(found) > limit else None
-    return BulkActionStory(action, RowPage(tuple(page), end), present, database_time(conn, now))
+    return BulkActionStory(action, RowPage(tuple(page), end), kept, database_time(conn, now))
 
 
 def _preview(conn: Connection, wanted: Filter, *, now: datetime | None) -> BulkPreview:
     as_of = database_time(conn, now)
     counted, ids = parked.fitting(conn, wanted, as_of, NEWEST)
-    present = records.without_bodies(conn, ids)
-    return BulkPreview(counted.count, counted.is_whole, as_of, tuple(present[one] for one in ids if one in present))
+    kept = records.without_bodies(conn, ids)
+    return BulkPreview(counted.count, counted.is_whole, as_of, tuple(kept[one] for one in ids if one in kept))
 
 
 def _position(cursor: str) -> int:

@@ -9,11 +9,11 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import cached_calls, intents, mirrors
-from fieldpost.central.watch.cursor import from_cursor, to_cursor
-from fieldpost.central.watch.notifications import LIMIT_DEFAULT, check_limit
+from fieldpost.central.watch.cursor import LIMIT_DEFAULT, page_start, to_cursor
 from fieldpost.core.errors import NotFound
 from fieldpost.core.ids import is_id
 from fieldpost.core.search.call_filter import CallFilter
+from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.sites.call_mirror import CachedCall, Mirror
 from fieldpost.core.sites.intent import Intent, IntentState
 from fieldpost.core.text import is_label
@@ -53,15 +53,10 @@ class CachedCalls:
         self.stuck_after = stuck_after
 
     async def page(
-        self,
-        wanted: CallFilter | None = None,
-        *,
-        limit: int = LIMIT_DEFAULT,
-        cursor: str | None = None,
+        self, wanted: CallFilter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> CallPage:
         """A page of calls. Raises InvalidInput for an invalid limit or cursor."""
-        check_limit(limit)
-        before = None if cursor is None else from_cursor(cursor)
+        before = page_start(limit, cursor)
         wanted = wanted or CallFilter()
         return await self._store.read(_page, wanted, limit, before, self.stuck_after, now=self._store.now())
 
@@ -95,8 +90,7 @@ class CachedCalls:
         cursor: str | None = None,
     ) -> IntentPage:
         """Intents, the newest first."""
-        check_limit(limit)
-        before = None if cursor is None else from_cursor(cursor)
+        before = page_start(limit, cursor)
         found = await self._store.read(intents.find, site=site, states=tuple(states), limit=limit + 1, before=before)
         shown = found[:limit]
         more = len(found) > limit
@@ -112,7 +106,7 @@ def _page(
     conn: Connection,
     wanted: CallFilter,
     limit: int,
-    before: tuple[datetime, str] | None,
+    before: PageKey | None,
     stuck_after: timedelta,
     *,
     now: datetime | None,

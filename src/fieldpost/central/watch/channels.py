@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import not_found
+from fieldpost.central.access.audit_trail import present
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers, lists
@@ -55,10 +55,8 @@ class ChannelReader:
     async def one(self, name: str) -> tuple[ChannelState, datetime]:
         """One channel and the time of the query. Raises NotFound."""
         overview = await self.all()
-        for state in overview.channels:
-            if state.channel.name == name:
-                return state, overview.as_of
-        raise not_found("channel", name)
+        found = next((state for state in overview.channels if state.channel.name == name), None)
+        return present(found, "channel", name), overview.as_of
 
 
 def _overview(conn: Connection, *, now: datetime | None) -> ChannelOverview:

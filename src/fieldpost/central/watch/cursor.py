@@ -1,4 +1,4 @@
-"""The end of a page as an opaque text, with which the caller requests the next page."""
+"""Pages: their size, and the end of a page as an opaque text, with which the caller requests the next page."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -8,8 +8,23 @@ from fieldpost.core.ids import is_id
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.times import from_microseconds, to_microseconds
 
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 200
 _TEXT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MICROSECONDS = re.compile(r"[0-9]{1,17}")
+
+
+def page_start(limit: int, cursor: str | None) -> PageKey | None:
+    """Where the page after this cursor starts; None for the first page. Raises InvalidInput, also for the limit."""
+    check_limit(limit)
+    return None if cursor is None else from_cursor(cursor)
+
+
+def check_limit(limit: int) -> int:
+    """The checked size of a page."""
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidInput("limit.range", f"limit must be between 1 and {LIMIT_MAX}, got {limit}", field="limit")
+    return limit
 
 
 def to_cursor(key: PageKey) -> str:
@@ -36,9 +51,5 @@ def from_cursor(text: str) -> PageKey:
 
 
 def invalid_cursor() -> InvalidInput:
-    return InvalidInput(
-        "cursor.invalid",
-        "cursor must be the next_cursor of a page",
-        field="cursor",
-        hint="omit it for the first page",
-    )
+    rule = "cursor must be the next_cursor of a page"
+    return InvalidInput("cursor.invalid", rule, field="cursor", hint="omit it for the first page")

@@ -4,8 +4,9 @@ Without the store a scrape returns the metrics of the node alone, and `fieldpost
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -21,7 +22,7 @@ from fieldpost.central.watch.sites import Fleet, SiteReader
 from fieldpost.core.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import KPIS, Kpi, Snapshot
-from fieldpost.core.sites.health import LinkState
+from fieldpost.core.sites.health import LinkState, SiteHealth
 
 
 class Exposition:
@@ -81,36 +82,32 @@ BREAKER = StoreMetric(
 SITE_LINK = StoreMetric(
     "fieldpost_site_link_state", "1 for the present state of a site, 0 for the others.", ("site", "state")
 )
-SITE_AGE = StoreMetric("fieldpost_site_report_age_seconds", "Age of the newest health report of a site.", ("site",))
 SITE_DEPTH = StoreMetric(
-    "fieldpost_site_buffer_depth",
-    "Messages in a site's buffer, as reported, by category.",
-    ("site", "category"),
+    "fieldpost_site_buffer_depth", "Messages in a site's buffer, as reported, by category.", ("site", "category")
 )
-SITE_OLDEST = StoreMetric(
-    "fieldpost_site_buffer_oldest_seconds", "Age of the oldest waiting message of a site, as reported.", ("site",)
-)
-SITE_PARKED = StoreMetric("fieldpost_site_buffer_parked", "Cached calls parked at a site, as reported.", ("site",))
-SITE_REJECTED = StoreMetric(
-    "fieldpost_site_buffer_rejected", "Notifications in a site's rejected box, as reported.", ("site",)
-)
-SITE_DISK = StoreMetric("fieldpost_site_disk_free_bytes", "Free space on a site's disk, as reported.", ("site",))
-SITE_CLOCK = StoreMetric(
-    "fieldpost_site_clock_offset_seconds", "How far a site's clock was ahead at its newest report.", ("site",)
-)
+OF_REPORT: Mapping[StoreMetric, Callable[[SiteHealth, datetime], float | None]] = {
+    StoreMetric("fieldpost_site_report_age_seconds", "Age of the newest health report of a site.", ("site",)): (
+        lambda health, as_of: (as_of - health.received_at).total_seconds()
+    ),
+    StoreMetric(
+        "fieldpost_site_buffer_oldest_seconds", "Age of the oldest waiting message of a site, as reported.", ("site",)
+    ): lambda health, _: health.report.oldest_age_s,
+    StoreMetric("fieldpost_site_buffer_parked", "Cached calls parked at a site, as reported.", ("site",)): (
+        lambda health, _: health.report.parked
+    ),
+    StoreMetric(
+        "fieldpost_site_buffer_rejected", "Notifications in a site's rejected box, as reported.", ("site",)
+    ): lambda health, _: health.report.rejected,
+    StoreMetric("fieldpost_site_disk_free_bytes", "Free space on a site's disk, as reported.", ("site",)): (
+        lambda health, _: health.report.disk_free_bytes
+    ),
+    StoreMetric(
+        "fieldpost_site_clock_offset_seconds", "How far a site's clock was ahead at its newest report.", ("site",)
+    ): lambda health, _: health.clock_offset_s,
+}
+"""Metrics of one figure per site that has reported."""
 SITE_INTENTS = StoreMetric("fieldpost_site_open_intents", "Intents that a site has not answered yet.", ("site",))
 ISSUES = StoreMetric("fieldpost_issues", "Open issues, as the Health page lists them.", ("code", "severity"))
-OF_SITES = (
-    SITE_LINK,
-    SITE_AGE,
-    SITE_DEPTH,
-    SITE_OLDEST,
-    SITE_PARKED,
-    SITE_REJECTED,
-    SITE_DISK,
-    SITE_CLOCK,
-    SITE_INTENTS,
-)
 
 
 def of_kpi(kpi: Kpi) -> tuple[StoreMetric, StoreMetric]:
@@ -127,7 +124,10 @@ STORE_METRICS: tuple[StoreMetric, ...] = (
     LEASE,
     BREAKER,
     ISSUES,
-    *OF_SITES,
+    SITE_LINK,
+    SITE_DEPTH,
+    *OF_REPORT,
+    SITE_INTENTS,
 )
 """All metrics that are read from the store."""
 
@@ -158,19 +158,14 @@ def _of_breakers(found: Iterable[Breaker]) -> Metric:
 
 def _of_fleet(fleet: Fleet) -> Iterator[Metric]:
     """A site that never reported has only its link state."""
-    reports = [(state.record.name, state.health) for state in fleet.sites]
-    reporting = [(site, health, health.report) for site, health in reports if health is not None]
+    reporting = [(state.record.name, state.health) for state in fleet.sites if state.health is not None]
     links = [((s.record.name, state.value), s.link is state) for s in fleet.sites for state in LinkState]
     yield _gauge(SITE_LINK, links)
-    yield _gauge(SITE_AGE, [((site,), (fleet.as_of - h.received_at).total_seconds()) for site, h, _ in reporting])
-    depths = [((site, category), count) for site, _, r in reporting for category, count in r.backlog.items()]
+    depths = [((site, kind), count) for site, health in reporting for kind, count in health.report.backlog.items()]
     yield _gauge(SITE_DEPTH, depths)
-    yield _gauge(SITE_OLDEST, [((site,), r.oldest_age_s) for site, _, r in reporting])
-    yield _gauge(SITE_PARKED, [((site,), r.parked) for site, _, r in reporting])
-    yield _gauge(SITE_REJECTED, [((site,), r.rejected) for site, _, r in reporting])
-    disks = [((site,), r.disk_free_bytes) for site, _, r in reporting if r.disk_free_bytes is not None]
-    yield _gauge(SITE_DISK, disks)
-    yield _gauge(SITE_CLOCK, [((site,), h.clock_offset_s) for site, h, _ in reporting])
+    for metric, value_of in OF_REPORT.items():
+        values = [(site, value_of(health, fleet.as_of)) for site, health in reporting]
+        yield _gauge(metric, [((site,), value) for site, value in values if value is not None])
     yield _gauge(SITE_INTENTS, [((s.record.name,), s.open_intents) for s in fleet.sites])
 
 

@@ -64,10 +64,7 @@ class Kpis:
         if until < EARLIEST:
             raise InvalidInput("history.range", f"to must not be before {EARLIEST.year}", field="to")
         since = begin or until - HISTORY_DEFAULT
-        if not timedelta(0) < until - since <= HISTORY_MAX:
-            raise InvalidInput(
-                "history.range", f"from must be before to, and at most {HISTORY_MAX.days} days before it", field="from"
-            )
+        check_range(since, until, HISTORY_MAX)
         step = _MINUTE * -((since - until) // (_MINUTE * POINTS_MAX))
         points = await self._store.read(
             samples.history, kpi, site or samples.ALL_SITES, begin=since, end=until, step=step
@@ -89,6 +86,13 @@ class Kpis:
 
     async def _read(self) -> Snapshot:
         return await self._store.read(kpis.snapshot, self.by, now=self._store.now())
+
+
+def check_range(begin: datetime, end: datetime, longest: timedelta) -> None:
+    """Check the time range of a history."""
+    if not timedelta(0) < end - begin <= longest:
+        rule = f"from must be before to, and at most {longest.days} days before it"
+        raise InvalidInput("history.range", rule, field="from")
 
 
 def _trends(conn: Connection, length: timedelta, step: timedelta, *, now: datetime | None) -> dict[str, History]:

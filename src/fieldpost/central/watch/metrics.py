@@ -4,6 +4,8 @@ Counters start at 0 with the process, as Prometheus expects. Metrics of the whol
 nodes) are read from the store at each scrape: see `exposition.py`.
 """
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from fieldpost.clock import Clock, SystemClock
@@ -19,37 +21,19 @@ class Metrics:
         self._clock = clock or SystemClock()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._submitted = Counter(
-            "fieldpost_submitted", "Items that senders submitted, by verdict.", ["verdict"], registry=self.registry
+        counter, histogram = partial(Counter, registry=self.registry), partial(Histogram, registry=self.registry)
+        self._submitted = counter("fieldpost_submitted", "Items that senders submitted, by verdict.", ["verdict"])
+        self._claims = counter("fieldpost_claims", "Rows that this node claimed, by lane.", ["lane"])
+        self._attempts = counter(
+            "fieldpost_attempts", "Finished attempts of this node, by type and outcome.", ["type", "outcome"]
         )
-        self._claims = Counter(
-            "fieldpost_claims", "Rows that this node claimed, by lane.", ["lane"], registry=self.registry
-        )
-        self._attempts = Counter(
-            "fieldpost_attempts",
-            "Finished attempts of this node, by type and outcome.",
-            ["type", "outcome"],
-            registry=self.registry,
-        )
-        self._attempt_s = Histogram(
-            "fieldpost_attempt_seconds",
-            "Duration of attempts, from the claim to the outcome, by type.",
-            ["type"],
-            buckets=_ATTEMPT_S,
-            registry=self.registry,
-        )
-        self._late = Counter(
-            "fieldpost_late_results",
-            "Outcomes that arrived after their claim was lost and changed nothing.",
-            registry=self.registry,
-        )
+        help = "Duration of attempts, from the claim to the outcome, by type."
+        self._attempt_s = histogram("fieldpost_attempt_seconds", help, ["type"], buckets=_ATTEMPT_S)
+        help = "Outcomes that arrived after their claim was lost and changed nothing."
+        self._late = counter("fieldpost_late_results", help)
         self._in_flight = Gauge("fieldpost_in_flight", "Attempts in progress on this node.", registry=self.registry)
-        self._sweep_s = Histogram(
-            "fieldpost_sweep_seconds",
-            "Duration of the dispatcher's sweeps, including the wait for free slots.",
-            buckets=_SWEEP_S,
-            registry=self.registry,
-        )
+        help = "Duration of the dispatcher's sweeps, including the wait for free slots."
+        self._sweep_s = histogram("fieldpost_sweep_seconds", help, buckets=_SWEEP_S)
         self.in_flight = 0
         self._seen_at = self._clock.monotonic()
 

@@ -14,11 +14,11 @@ from fieldpost.central.store.notifications.attempts import AttemptRecord
 from fieldpost.central.store.search import notifications, parked
 from fieldpost.central.store.search.parked import Counted
 from fieldpost.central.store.sites import sites
-from fieldpost.central.watch.cursor import from_cursor, to_cursor
+from fieldpost.central.watch.cursor import LIMIT_DEFAULT, page_start, to_cursor
 from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.errors import NotFound
 from fieldpost.core.explain import explain
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds, is_stuck
@@ -37,11 +37,8 @@ __all__ = [
     "NotificationReader",
     "NotificationSummary",
     "Page",
-    "check_limit",
 ]
 
-LIMIT_DEFAULT = 50
-LIMIT_MAX = 200
 NAMES_MAX = 500
 
 
@@ -112,8 +109,7 @@ class NotificationReader:
         self, wanted: Filter | None = None, *, limit: int = LIMIT_DEFAULT, cursor: str | None = None
     ) -> Page:
         """A page. Raises InvalidInput for an invalid limit or cursor."""
-        check_limit(limit)
-        before = None if cursor is None else from_cursor(cursor)
+        before = page_start(limit, cursor)
         return await self._store.read(_page, wanted or Filter(), limit, before, self._by, now=self._store.now())
 
     async def parked_groups(self) -> ErrorGroups:
@@ -148,13 +144,6 @@ class NotificationReader:
     async def _read_groups(self) -> ErrorGroups:
         errors, is_whole = await self._store.read(parked.errors)
         return ErrorGroups(_grouped(errors), is_whole)
-
-
-def check_limit(limit: int) -> int:
-    """The checked size of a page."""
-    if not 1 <= limit <= LIMIT_MAX:
-        raise InvalidInput("limit.range", f"limit must be between 1 and {LIMIT_MAX}, got {limit}", field="limit")
-    return limit
 
 
 def _page(

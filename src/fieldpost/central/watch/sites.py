@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from fieldpost.central.access.audit_trail import not_found
+from fieldpost.central.access.audit_trail import check_name, present
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.store.sites import intents, mirrors
 from fieldpost.central.store.sites import sites as rows
 from fieldpost.central.store.sites.sites import Enrolment, SiteRecord, SiteToken
+from fieldpost.central.watch.kpis import check_range
 from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
-from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.sites.call_mirror import Mirror
 from fieldpost.core.sites.health import (
@@ -112,19 +112,14 @@ class SiteReader:
 
     async def one(self, name: str) -> tuple[SiteState, datetime]:
         """One site as of now. Raises NotFound."""
-        if not is_label(name):
-            raise not_found("site", name)
+        check_name("site", name)
         fleet = await self._store.read(read_fleet, self.by, name, now=self._store.now())
-        if not fleet.sites:
-            raise not_found("site", name)
-        return fleet.sites[0], fleet.as_of
+        return present(next(iter(fleet.sites), None), "site", name), fleet.as_of
 
     async def access(self, name: str) -> SiteCredentials:
         """The tokens and the open code of a site."""
-        found = await self._store.read(_access, name, now=self._store.now()) if is_label(name) else None
-        if found is None:
-            raise not_found("site", name)
-        return found
+        check_name("site", name)
+        return await self._store.read(_access, name, now=self._store.now())
 
     async def newest_query(self, name: str, kind: IntentKind) -> Intent | None:
         """The newest intent of this kind for this site, with the site's answer."""
@@ -140,10 +135,7 @@ class SiteReader:
         _, now = await self.one(name)
         until = end or now
         since = begin or until - HISTORY_DEFAULT
-        if not timedelta(0) < until - since <= HISTORY_MAX:
-            raise InvalidInput(
-                "history.range", f"from must be before to, and at most {HISTORY_MAX.days} days before it", field="from"
-            )
+        check_range(since, until, HISTORY_MAX)
         points = await self._store.read(site_health.history, name, begin=since, end=until, limit=POINTS_MAX + 1)
         return HealthHistory(name, since, until, points[-POINTS_MAX:], len(points) <= POINTS_MAX)
 
@@ -186,9 +178,7 @@ def read_fleet(conn: Connection, by: Freshness, name: str | None = None, *, now:
     )
 
 
-def _access(conn: Connection, name: str, *, now: datetime | None) -> SiteCredentials | None:
-    record = rows.get(conn, name)
-    if record is None:
-        return None
+def _access(conn: Connection, name: str, *, now: datetime | None) -> SiteCredentials:
+    record = present(rows.get(conn, name), "site", name)
     as_of = database_time(conn, now)
     return SiteCredentials(record, rows.tokens_of(conn, name), rows.open_enrolment(conn, name, as_of), as_of)

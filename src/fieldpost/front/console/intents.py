@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from fieldpost.central.watch.notifications import LIMIT_MAX
+from fieldpost.central.watch.cursor import LIMIT_MAX
 from fieldpost.central.watch.sites import Fleet
 from fieldpost.core.search.filters import INTENT_FILTERS, read_filters
 from fieldpost.core.sites.health import LinkState

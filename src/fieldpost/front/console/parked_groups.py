@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from fieldpost.central.watch.notifications import LIMIT_MAX
+from fieldpost.central.watch.cursor import LIMIT_MAX
 from fieldpost.core.bulk import BulkAction
 from fieldpost.front.auth import Access
 from fieldpost.front.console.bulk_actions import NEW

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 
 from fieldpost.central.operate.operate import Operate
-from fieldpost.central.watch.notifications import LIMIT_DEFAULT
+from fieldpost.central.watch.cursor import LIMIT_DEFAULT
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import InvalidInput

@@ -11,7 +11,7 @@ from fieldpost.core.errors import ConfigError
 @pytest.mark.req("CFG-06", "CFG-07")
 def test_terminal_rows_stay_a_year_and_purge_comes_daily_by_default() -> None:
     options = UpkeepOptions()
-    assert options.terminal_retention == timedelta(days=365)
+    assert options.terminal_retention_days == 365
     assert timedelta(seconds=options.purge_interval_s) == timedelta(days=1)
 
 
@@ -19,7 +19,7 @@ def test_terminal_rows_stay_a_year_and_purge_comes_daily_by_default() -> None:
 def test_samples_are_taken_every_minute_and_stay_ninety_days_by_default() -> None:
     options = UpkeepOptions()
     assert timedelta(seconds=options.sample_interval_s) == timedelta(minutes=1)
-    assert options.sample_retention == timedelta(days=90)
+    assert options.sample_retention_days == 90
 
 
 @pytest.mark.req("DEC-06")
@@ -30,8 +30,8 @@ def test_a_leader_leads_fifteen_seconds_and_renews_every_five_by_default() -> No
 
 
 def test_tombstones_outlive_the_terminal_retention_by_ninety_days_whatever_it_is() -> None:
-    assert UpkeepOptions().tombstone_retention == timedelta(days=365 + 90)
-    assert UpkeepOptions(terminal_retention_days=1000).tombstone_retention == timedelta(days=1090)
+    assert UpkeepOptions().tombstone_retention_days == 365 + 90
+    assert UpkeepOptions(terminal_retention_days=1000).tombstone_retention_days == 1090
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from fieldpost.central.store.figures.leases import LEADER, Lease
 from fieldpost.central.store.figures.nodes import NodeRecord
 from fieldpost.central.store.schema.migrate import SchemaState
-from fieldpost.central.watch.health import Readiness, dispatcher_check, leader_check, migrations_check
+from fieldpost.central.watch.health import dispatcher_check, leader_check, migrations_check
 from fieldpost.central.watch.nodes import LOST_AFTER, Centre, NodeState, state_of
-from fieldpost.core.checks import Check, CheckVerdict
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -63,8 +63,8 @@ def test_an_old_schema_fails_and_a_newer_one_warns(schema: SchemaState, verdict:
 
 def test_a_node_is_ready_with_warnings_but_not_with_failures() -> None:
     ok, warning, failing = (Check("x", verdict, "") for verdict in CheckVerdict)
-    assert Readiness((ok, warning)).is_ready
-    assert not Readiness((ok, warning, failing)).is_ready
+    assert Diagnosis((ok, warning)).is_ready
+    assert not Diagnosis((ok, warning, failing)).is_ready
 
 
 def test_a_node_that_was_not_heard_of_for_long_is_lost() -> None:

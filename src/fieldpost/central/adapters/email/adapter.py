@@ -8,8 +8,7 @@ from yarl import URL
 
 from fieldpost.central.adapters.email.address import check_address
 from fieldpost.central.adapters.email.attempt import Attempt
-from fieldpost.central.adapters.email.conversation import SmtpConversation
-from fieldpost.central.adapters.email.deadline import AttemptDeadline
+from fieldpost.central.adapters.email.conversation import AttemptDeadline, SmtpConversation
 from fieldpost.central.adapters.email.description import FIELDS, GUIDE, PHASES
 from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.pool import IDLE_S, Pool

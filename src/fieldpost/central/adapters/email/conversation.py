@@ -12,15 +12,16 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from aiosmtplib.errors import SMTPException, SMTPResponseException, SMTPServerDisconnected, SMTPTimeoutError
 from aiosmtplib.esmtp import parse_esmtp_extensions
 from aiosmtplib.response import SMTPResponse
 
 from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, SmtpReply, classify, is_over
-from fieldpost.central.adapters.email.deadline import AttemptDeadline
 from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.central.adapters.email.wire import SmtpWire
+from fieldpost.clock import Clock
 from fieldpost.core.secret import Scrubber
 from fieldpost.outbound.connect import connect
 from fieldpost.outbound.guard import AddressGuard, Blocked
@@ -28,6 +29,18 @@ from fieldpost.outbound.guard import AddressGuard, Blocked
 QUIT_TIMEOUT_S = 5.0
 
 Transcript = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDeadline:
+    """`until` is a monotonic time of the clock."""
+
+    clock: Clock
+    until: float
+
+    def at_most(self, timeout_s: float) -> float:
+        """The timeout, or the remaining time if that is shorter."""
+        return min(timeout_s, max(0.0, self.until - self.clock.monotonic()))
 
 
 class SmtpConversation:

@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
-from fieldpost.central.adapters.email.conversation import SmtpConversation
-from fieldpost.central.adapters.email.deadline import AttemptDeadline
+from fieldpost.central.adapters.email.conversation import AttemptDeadline, SmtpConversation
 from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.clock import Clock

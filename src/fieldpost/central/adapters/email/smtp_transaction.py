@@ -19,8 +19,7 @@ from aiosmtplib.errors import SMTPServerDisconnected
 
 from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, SmtpReply, classify, is_over
 from fieldpost.central.adapters.email.compose import stuffed
-from fieldpost.central.adapters.email.conversation import CLOSED, SmtpConversation
-from fieldpost.central.adapters.email.deadline import AttemptDeadline
+from fieldpost.central.adapters.email.conversation import CLOSED, AttemptDeadline, SmtpConversation
 from fieldpost.central.adapters.email.settings import EmailSettings
 
 BLOCK_BYTES = 16 * 1024

@@ -7,6 +7,7 @@ and by `json_each` on SQLite. The text of a statement holds these marks, filled 
     {now}               the database's clock on PostgreSQL unless a time was given, the given time on SQLite
     {now+lease_s}       the same, a number of seconds (the parameter lease_s) later
     {any:keys}          a list given as one parameter: `= any(...)` or `in (select value from json_each(...))`
+    {json:u.report}     a text as JSON: a cast to `jsonb` on PostgreSQL, the text on SQLite
     {locked}            `for update skip locked`; nothing on SQLite, which has a single writer
 """
 
@@ -33,7 +34,7 @@ _POSTGRESQL: dict[ParameterKind, str] = {
     "bool": "boolean",
     "bytes": "bytea",
 }
-_MARK = re.compile(r"\{(rows|locked|now|now\+\w+|any:\w+)\}")
+_MARK = re.compile(r"\{(rows|locked|now|now\+\w+|any:\w+|json:[\w.]+)\}")
 
 
 class Statement:
@@ -96,6 +97,9 @@ class Statement:
             return f"(select {columns} from json_each(:u)) as u"
         if mark == "locked":
             return "for update skip locked" if on_postgresql else ""
+        if mark.startswith("json:"):
+            value = mark.removeprefix("json:")
+            return f"cast({value} as jsonb)" if on_postgresql else value
         if mark.startswith("any:"):
             name = mark.removeprefix("any:")
             if on_postgresql:

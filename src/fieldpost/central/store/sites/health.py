@@ -25,14 +25,7 @@ from fieldpost.core.sites.health import (
 _keep = Statement(
     """
     insert into site_health (site, received_at, report, clock_offset_s)
-    select u.site, u.received_at, cast(u.report as jsonb), u.clock_offset_s from {rows} order by u.site
-    on conflict (site) do update set received_at = excluded.received_at, report = excluded.report,
-        clock_offset_s = excluded.clock_offset_s
-    where site_health.received_at <= excluded.received_at
-    """,
-    sqlite="""
-    insert into site_health (site, received_at, report, clock_offset_s)
-    select u.site, u.received_at, u.report, u.clock_offset_s from {rows} where true order by u.site
+    select u.site, u.received_at, {json:u.report}, u.clock_offset_s from {rows} where true order by u.site
     on conflict (site) do update set received_at = excluded.received_at, report = excluded.report,
         clock_offset_s = excluded.clock_offset_s
     where site_health.received_at <= excluded.received_at
@@ -41,11 +34,7 @@ _keep = Statement(
 )
 _sampled = Statement(
     """
-    update site_health set sampled_at = :at, sampled = cast(u.figures as jsonb) from {rows}
-    where site_health.site = u.site
-    """,
-    sqlite="""
-    update site_health set sampled_at = :at, sampled = u.figures from {rows} where site_health.site = u.site
+    update site_health set sampled_at = :at, sampled = {json:u.figures} from {rows} where site_health.site = u.site
     """,
     rows={"site": "text", "figures": "text"},
 )
