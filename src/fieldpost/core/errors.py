@@ -13,6 +13,11 @@ Each error has a stable `code` (`notification.not_parked`), a sentence for peopl
 it. One table in `link/http/problem.py` maps errors to HTTP, another in `cli/main.py` to exit codes.
 """
 
+from enum import StrEnum
+from typing import TypeVar
+
+E = TypeVar("E", bound=StrEnum)
+
 
 def problem_type(code: str) -> str:
     """The URN of an error code, for the `type` member of problem details (RFC 9457)."""
@@ -59,6 +64,15 @@ class Unavailable(FieldpostError):
 
 class ConfigError(FieldpostError):
     """A setting or a file needed at start-up is wrong."""
+
+
+def parse_choice(enum: type[E], text: str, code: str, field: str) -> E:
+    """The member with this text, or InvalidInput that names the choices."""
+    try:
+        return enum(text)
+    except ValueError:
+        known = ", ".join(enum)
+        raise InvalidInput(code, f"{field} must be one of {known}, got {text[:64]!r}", field=field) from None
 
 
 def out_of_range(key: str, rule: str) -> ConfigError:

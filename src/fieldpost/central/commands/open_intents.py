@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.sites import intents as rows
-from fieldpost.core.errors import InvalidInput, NotFound
+from fieldpost.core.errors import NotFound, parse_choice
 from fieldpost.core.sites.intent import Intent, IntentOutcome, takes_result
 from fieldpost.core.text import ERROR_BYTES_MAX, truncate
 from fieldpost.link.messages import Command, CommandCell, CommandResult
@@ -57,7 +57,7 @@ class OpenIntents:
 
         Raises NotFound for an intent of another site, InvalidInput for an unknown outcome.
         """
-        outcome = _outcome(result.outcome)
+        outcome = parse_choice(IntentOutcome, result.outcome, "intent.outcome", "outcome")
         detail = None if result.detail is None else truncate(result.detail)
         answer = None if result.rows is None else _answer(result.rows, result.next)
         settled = await self._store.write(
@@ -91,14 +91,6 @@ def _command(intent: Intent) -> Command:
     if intent.message_id is not None:
         arguments["message_id"] = intent.message_id
     return Command(intent.intent_id, intent.kind.value, arguments, intent.actor)
-
-
-def _outcome(text: str) -> IntentOutcome:
-    try:
-        return IntentOutcome(text)
-    except ValueError:
-        known = ", ".join(IntentOutcome)
-        raise InvalidInput("intent.outcome", f"outcome must be one of {known}", field="outcome") from None
 
 
 def _answer(given: Sequence[Mapping[str, CommandCell]], next_: str | None) -> dict[str, object]:

@@ -24,8 +24,8 @@ from fieldpost.central.store.sites import cached_calls, mirrors
 from fieldpost.core.errors import InvalidInput, out_of_range
 from fieldpost.core.ids import parse_call_id
 from fieldpost.core.sites import call_mirror
-from fieldpost.core.sites.call_mirror import BufferPosition, CallReport, Mirror, Stretch
-from fieldpost.core.sites.message import CallStatus, Category
+from fieldpost.core.sites.call_mirror import BufferPosition, Mirror, Stretch
+from fieldpost.core.sites.message import CallReport, CallStatus, Category
 from fieldpost.core.text import LABEL_BYTES_MAX, check_label, printable_line, truncate
 from fieldpost.core.times import from_text
 from fieldpost.link.messages import ITEMS_MAX, CallRow, Reconcile, ReconcileAnswer, Telemetry, TelemetryAck

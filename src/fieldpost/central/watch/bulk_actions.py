@@ -15,7 +15,7 @@ from fieldpost.central.store.search import parked
 from fieldpost.central.store.search.bulk_actions import BulkRow
 from fieldpost.central.watch.cursor import LIMIT_DEFAULT, check_limit, invalid_cursor, page_start, to_cursor
 from fieldpost.core.bulk import BulkAction, RowOutcome, parked_only
-from fieldpost.core.errors import InvalidInput
+from fieldpost.core.errors import parse_choice
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Summary
 from fieldpost.core.search.notification_filter import Filter
@@ -98,7 +98,7 @@ class BulkActionReader:
         """The action with a page of its rows and their notifications, read in one transaction."""
         check_limit(limit)
         after = 0 if cursor is None else _position(cursor)
-        wanted = None if outcome is None else _outcome(outcome)
+        wanted = None if outcome is None else parse_choice(RowOutcome, outcome, "bulk.outcome", "outcome")
         if not is_id(action_id):
             raise not_found("bulk", action_id, label="bulk action")
         return await self._store.read(_story, action_id, wanted, limit, after, now=self._store.now())
@@ -133,13 +133,3 @@ def _position(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 9):
         raise invalid_cursor()
     return int(cursor)
-
-
-def _outcome(text: str) -> RowOutcome:
-    try:
-        return RowOutcome(text)
-    except ValueError:
-        known = ", ".join(RowOutcome)
-        raise InvalidInput(
-            "bulk.outcome", f"outcome must be one of {known}, got {text[:64]!r}", field="outcome"
-        ) from None

@@ -91,7 +91,7 @@ class CachedCalls:
     ) -> IntentPage:
         """Intents, the newest first."""
         before = page_start(limit, cursor)
-        found = await self._store.read(intents.find, site=site, states=tuple(states), limit=limit + 1, before=before)
+        found = await self._store.read(intents.find, site=site, states=tuple(states), limit=limit + 1, key=before)
         shown = found[:limit]
         more = len(found) > limit
         return IntentPage(shown, to_cursor((shown[-1].created_at, shown[-1].intent_id)) if more else None)
@@ -112,7 +112,7 @@ def _page(
     now: datetime | None,
 ) -> CallPage:
     as_of = database_time(conn, now)
-    found, end = cached_calls.find(conn, wanted, limit=limit, before=before, stuck_before=as_of - stuck_after)
+    found, end = cached_calls.find(conn, wanted, limit=limit, key=before, stuck_before=as_of - stuck_after)
     return CallPage(found, to_cursor(end) if end else None, as_of)
 
 

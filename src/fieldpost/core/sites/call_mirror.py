@@ -18,31 +18,10 @@ end.
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from fieldpost.core.sites.message import CallStatus, Category
+from fieldpost.core.sites.message import CallReport, CallStatus
 
 AGE_MAX = timedelta(days=3660)
 LIVE = (CallStatus.PENDING, CallStatus.RETRYING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallReport:
-    """One call as its site reports it. Times are the site's; None if missing or unreadable."""
-
-    call_id: str
-    category: Category
-    target_summary: str
-    status: CallStatus
-    retry_count: int
-    last_error: str | None
-    http_status: int | None
-    instance: str | None
-    script: str | None
-    execution_id: str | None
-    parent_execution_id: str | None
-    created_at: datetime | None
-    updated_at: datetime | None
-    terminal_at: datetime | None
-    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,10 +112,10 @@ class NewCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallRecord:
-    """The record of one cached call in a site's tracking table. Times are by the site's clock, in UTC."""
+class CallReport:
+    """One call as its site reports it. Times are by the site's clock; None if missing or unreadable."""
 
-    call_id: CallId
+    call_id: str
     category: Category
     target_summary: str
     """The external system, method and path (`erp POST /orders`), or the database connection's name."""
@@ -129,12 +129,21 @@ class CallRecord:
     script: str | None
     execution_id: str | None
     parent_execution_id: str | None
-    created_at: datetime
-    updated_at: datetime
+    created_at: datetime | None
+    updated_at: datetime | None
     terminal_at: datetime | None
     """When it reached a final status; None before that."""
     version: int
     """Increases with every change of this record, so that a late report never overwrites a newer one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord(CallReport):
+    """The record of one cached call in a site's tracking table. Times are by the site's clock, in UTC."""
+
+    call_id: CallId
+    created_at: datetime
+    updated_at: datetime
     change_sequence: int
     """Increases with every change of any record of the site: the cursor for reading changes."""
 

@@ -15,10 +15,9 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import InvalidInput, NotFound
 from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.sites.call_mirror import CallReport
 from fieldpost.core.sites.health import Freshness, LinkState
 from fieldpost.core.sites.intent import IntentKind
-from fieldpost.core.sites.message import CallStatus, Category
+from fieldpost.core.sites.message import CallReport, CallStatus, Category
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import Health
 from fieldpost.testing import ManualClock

@@ -6,9 +6,9 @@ import pytest
 
 from fieldpost.central.watch.cached_calls import CallDetail
 from fieldpost.central.watch.call_story import standing, story
-from fieldpost.core.sites.call_mirror import CachedCall, CallReport
+from fieldpost.core.sites.call_mirror import CachedCall
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, IntentState
-from fieldpost.core.sites.message import CallStatus, Category
+from fieldpost.core.sites.message import CallReport, CallStatus, Category
 
 NOW = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -4,10 +4,24 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from sqlalchemy import BigInteger, Boolean, ColumnElement, Connection, Integer, Row, Select, Table, Text, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    Table,
+    Text,
+    insert,
+    select,
+)
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import ParameterKind
+from fieldpost.core.search.page_key import PageKey
 
 T = TypeVar("T")
 
@@ -68,6 +82,11 @@ class Records(Generic[T]):
     def values(self, record: T) -> dict[str, Any]:
         """The record as values by column."""
         return {name: getattr(record, name) for name in self.types}
+
+
+def before(at: Column[Any], id_: Column[Any], key: PageKey) -> ColumnElement[bool]:
+    """The rows after this key, newest first. The first bound is implied by the second, but an index can use it."""
+    return (at <= key[0]) & ((at < key[0]) | ((at == key[0]) & (id_ < key[1])))
 
 
 def _enum(hint: Any) -> type[StrEnum] | None:

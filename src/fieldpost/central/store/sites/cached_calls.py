@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, Text, and_, or_, select, text
+from sqlalchemy import BigInteger, Connection, Row, Text, select, text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.purging import DatedTable
-from fieldpost.central.store.engine.records import Records
+from fieldpost.central.store.engine.records import Records, before
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.site_tables import IS_LIVE_CALL, IS_PARKED_CALL, cached_calls
 from fieldpost.core.ids import is_id
@@ -20,7 +20,8 @@ from fieldpost.core.kpi import Thresholds
 from fieldpost.core.search.call_filter import CallFilter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.search.tokens import tokenize
-from fieldpost.core.sites.call_mirror import CachedCall, CallReport, by_central
+from fieldpost.core.sites.call_mirror import CachedCall, by_central
+from fieldpost.core.sites.message import CallReport
 
 WALK_MAX = 5000
 """How many rows one search for tokens in a target scans."""
@@ -148,22 +149,20 @@ def sites_of(conn: Connection, call_id: str) -> list[str]:
 
 
 def find(
-    conn: Connection, wanted: CallFilter, *, limit: int, before: PageKey | None, stuck_before: datetime | None = None
+    conn: Connection, wanted: CallFilter, *, limit: int, key: PageKey | None, stuck_before: datetime | None = None
 ) -> tuple[list[CachedCall], PageKey | None]:
     """Matches, newest first, and the position to continue from, None at the end. A short page may have a next one."""
     found: list[CachedCall] = []
     asked = set(tokenize(wanted.target)) if wanted.target is not None else set()
-    place, walked = before, 0
+    place, walked = key, 0
     while walked < WALK_MAX:
         size = limit + 1 if not asked else WALK_ROWS
         rows = conn.execute(_query(wanted, place, stuck_before).limit(size)).all()
         for row in rows:
-            if asked and not asked <= set(tokenize(row.target_summary)):
-                place = row.first_seen_at, row.call_id
-                continue
-            if len(found) == limit:
-                return found, place
-            found.append(_call(row))
+            if not asked or asked <= set(tokenize(row.target_summary)):
+                if len(found) == limit:
+                    return found, place
+                found.append(_call(row))
             place = row.first_seen_at, row.call_id
         if len(rows) < size:
             return found, None
@@ -171,7 +170,7 @@ def find(
     return found, place
 
 
-def _query(wanted: CallFilter, before: PageKey | None, stuck_before: datetime | None) -> Any:
+def _query(wanted: CallFilter, key: PageKey | None, stuck_before: datetime | None) -> Any:
     c = cached_calls.c
     conditions: list[Any] = [
         c.site == wanted.site if wanted.site is not None else None,
@@ -179,15 +178,10 @@ def _query(wanted: CallFilter, before: PageKey | None, stuck_before: datetime | 
         c.status.in_([status.value for status in wanted.statuses]) if wanted.statuses else None,
         c.first_seen_at >= wanted.since if wanted.since is not None else None,
         c.first_seen_at < wanted.until if wanted.until is not None else None,
-        or_(c.first_seen_at < before[0], and_(c.first_seen_at == before[0], c.call_id < before[1]))
-        if before is not None
-        else None,
+        before(c.first_seen_at, c.call_id, key) if key is not None else None,
     ]
     if wanted.is_stuck:
         conditions += [text(IS_LIVE_CALL), c.begun_at < stuck_before]
-    # Repeated without the `or`, as a bound that the index can use.
-    if before is not None:
-        conditions.append(c.first_seen_at <= before[0])
     given = [condition for condition in conditions if condition is not None]
     return select(cached_calls).where(*given).order_by(c.first_seen_at.desc(), c.call_id.desc())
 

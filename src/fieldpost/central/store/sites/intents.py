@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Text, and_, insert, or_, select, update
+from sqlalchemy import BigInteger, Connection, Text, insert, select, update
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.purging import DatedTable
-from fieldpost.central.store.engine.records import Records
+from fieldpost.central.store.engine.records import Records, before
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.site_tables import IS_OPEN, intents
 from fieldpost.core.ids import is_id
@@ -105,20 +105,17 @@ def newest_of(conn: Connection, site: str, kind: IntentKind) -> Intent | None:
 
 
 def find(
-    conn: Connection, *, site: str | None, states: Sequence[IntentState], limit: int, before: PageKey | None
+    conn: Connection, *, site: str | None, states: Sequence[IntentState], limit: int, key: PageKey | None
 ) -> list[Intent]:
-    """Intents, newest first."""
+    """Intents, newest first, after this key."""
     c = intents.c
     query = select(*_INTENTS.columns).order_by(*_NEWEST_FIRST).limit(limit)
     if site is not None:
         query = query.where(c.site == site)
     if states:
         query = query.where(c.state.in_([state.value for state in states]))
-    if before is not None:
-        at, intent_id = before
-        query = query.where(
-            c.created_at <= at, or_(c.created_at < at, and_(c.created_at == at, c.intent_id < intent_id))
-        )
+    if key is not None:
+        query = query.where(before(c.created_at, c.intent_id, key))
     return _INTENTS.find(conn, query)
 
 
