@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
+from fieldpost.testing.misbehaving import Rules
+
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -32,6 +34,7 @@ class LoopbackServer(ABC):
         self._listener: asyncio.Server | None = None
         self._kept_port = KeptPort()
         self._bugs: list[BaseException] = []
+        self._rules: Rules[Any, Any] = Rules()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -43,6 +46,10 @@ class LoopbackServer(ABC):
         # An exception in a test's predicate or check would otherwise look like a server that hung up.
         if self._bugs and error is None:
             raise self._bugs[0]
+
+    def behave(self) -> None:
+        """Withdraw all rules."""
+        self._rules.withdraw_all()
 
     @abstractmethod
     async def start(self) -> None:

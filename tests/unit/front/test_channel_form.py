@@ -4,7 +4,7 @@ import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.operate.channel_settings import ChannelType
-from fieldpost.central.operate.channel_test import Trial
+from fieldpost.central.operate.channels import Trial
 from fieldpost.core.adapter import AttemptPhase, SettingField
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel

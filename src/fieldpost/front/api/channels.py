@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fieldpost.central.operate.channel_test import Trial
+from fieldpost.central.operate.channels import Trial
 from fieldpost.core.lists import Channel
 from fieldpost.core.retry import to_text
 from fieldpost.front.http.call import Call, changes

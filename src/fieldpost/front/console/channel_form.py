@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fieldpost.central.operate.channel_settings import ChannelType
-from fieldpost.central.operate.channel_test import Trial
+from fieldpost.central.operate.channels import Trial
 from fieldpost.core.adapter import SettingField
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.lists import Channel

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.access.audit_trail import KEEP
-from fieldpost.central.operate.channel_test import Trial
+from fieldpost.central.operate.channels import Trial
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
 from fieldpost.central.watch.issues import IssueCode
 from fieldpost.core.actor import Role

@@ -18,7 +18,7 @@ from typing import Any
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.testing.http.rules import HttpReaction, HttpRule, ReceivedRequest
 from fieldpost.testing.loopback import LoopbackServer, reset_connection
-from fieldpost.testing.misbehaving import Ending, PeerGone, Rules, wait_unless
+from fieldpost.testing.misbehaving import Ending, PeerGone, wait_unless
 from fieldpost.testing.thread import ServerThread
 from fieldpost.testing.waiters import Waiters
 
@@ -46,7 +46,6 @@ class HttpServer(LoopbackServer):
         self._tls = tls
         self._on_request = on_request
         self._clock = clock or SystemClock()
-        self._rules: Rules[ReceivedRequest, HttpReaction] = Rules()
         self._requests: list[ReceivedRequest] = []
         self._connection_count = 0
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -91,10 +90,6 @@ class HttpServer(LoopbackServer):
         rule = HttpRule(method, path, when)
         self._rules.add(rule)
         return rule
-
-    def behave(self) -> None:
-        """Withdraw all rules."""
-        self._rules.withdraw_all()
 
     # -- record --------------------------------------------------------------------------------------------------------
 
@@ -187,7 +182,7 @@ class HttpServer(LoopbackServer):
         return ReceivedRequest(len(self._requests) + 1, connection, method, target, headers, body)
 
     def _reaction(self, request: ReceivedRequest) -> HttpReaction:
-        reaction = self._rules.reaction(request)
+        reaction: HttpReaction | None = self._rules.reaction(request)
         if reaction is None and self._on_request is not None:
             reaction = self._on_request(request)
         return reaction or HttpReaction()

@@ -21,7 +21,7 @@ from fieldpost.testing.loopback import LoopbackServer
 from fieldpost.testing.mail.message import ReceivedMail
 from fieldpost.testing.mail.offer import EXTENSIONS, MECHANISMS, AuthCheck, Limits, MailHook, Offer
 from fieldpost.testing.mail.record import ConnectionRecord, MailRecord
-from fieldpost.testing.mail.rules import MailRule, MailRules
+from fieldpost.testing.mail.rules import MailRule
 from fieldpost.testing.mail.script import MailEvent, SmtpVerb
 from fieldpost.testing.mail.session import SmtpServerSession
 from fieldpost.testing.mail.wire import ServerWire
@@ -70,7 +70,6 @@ class MailServer(LoopbackServer):
             on_mail=on_mail,
             keep_raw=keep_raw,
         )
-        self._rules = MailRules()
         self._record = MailRecord(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
         self._sessions: dict[asyncio.Task[None], ServerWire] = {}
 
@@ -110,10 +109,6 @@ class MailServer(LoopbackServer):
         rule = MailRule(verb, address, when)
         self._rules.add(rule)
         return rule
-
-    def behave(self) -> None:
-        """Withdraw all rules."""
-        self._rules.withdraw_all()
 
     @property
     def extensions(self) -> list[str]:
