@@ -51,7 +51,7 @@ CALL_CARRIERS = tuple(f"site/carriers/{name}.py" for name in ("http", "database"
 # Errors that occur only on the local machine have no HTTP status.
 LOCAL = ("cli/", "demo/", "run/", "site/", "link/client.py", "link/endpoint.py", "link/status.py")
 # Error helpers that many modules call.
-SHARED_HELPERS = ("not_found", "was_changed")
+SHARED_HELPERS = ("not_found", "out_of_range", "parse_choice", "was_changed")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CODE = re.compile(r"[a-z_]+(\.[a-z_0-9]+)?")
 
@@ -83,7 +83,12 @@ def render(root: Path) -> str:
 def find(root: Path) -> dict[str, Found]:
     found: dict[str, Found] = {}
     modules = list(source.modules(root))
-    shared = [call for _, module in modules for _, call in _calls(module) if source.called(call) in SHARED_HELPERS]
+    shared = [
+        (call, source.constants(module))
+        for _, module in modules
+        for _, call in _calls(module)
+        if source.called(call) in SHARED_HELPERS
+    ]
     for name, module in modules:
         known = source.constants(module)
         for function, call in _calls(module):
@@ -100,7 +105,7 @@ def _note(
     if source.called(call) == "Refused" and module in CALL_CARRIERS:
         kind = "OperationFailed"
     given = source.argument(call, at, "code")
-    says = source.argument(call, says_at, "detail")
+    says = source.assigned(function, source.argument(call, says_at, "detail"))
     hint = source.argument(call, len(call.args), "hint")
     for name in source.texts(source.assigned(function, given), known):
         # A name without a dot is a check of `doctor`.
@@ -129,28 +134,33 @@ def _calls(module: ast.Module) -> list[tuple[Function | None, ast.Call]]:
 
 
 def _bindings(
-    module: ast.Module, function: Function | None, known: dict[str, str], shared: list[ast.Call]
+    module: ast.Module,
+    function: Function | None,
+    known: source.Bindings,
+    shared: list[tuple[ast.Call, source.Bindings]],
 ) -> list[dict[str, str]]:
     """Values of the names in a function: one set per caller for an error helper, else the module's constants."""
     if function is None or not _is_error_helper(function):
         return [known]
     names = [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
-    calls = shared if function.name in SHARED_HELPERS else [call for _, call in _calls(module)]
-    callers = [call for call in calls if source.called(call) == function.name]
+    calls = shared if function.name in SHARED_HELPERS else [(call, known) for _, call in _calls(module)]
     bound = []
-    for call in callers:
-        given = {name: source.sentence(source.argument(call, place, name), known) for place, name in enumerate(names)}
-        bound.append(known | given)
+    for call, there in calls:
+        if source.called(call) == function.name:
+            given = [source.sentence(source.argument(call, place, name), there) for place, name in enumerate(names)]
+            bound.append(known | dict(zip(names, given, strict=True)))
     return bound or [known]
 
 
 def _is_error_helper(function: Function) -> bool:
+    """Whether the function makes an error from its arguments: it returns one, or its callers give the code."""
+    if function.name in SHARED_HELPERS:
+        return True
     match function.body[-1]:
-        case ast.Return(value=ast.Call() as made):
-            is_helper = function.name.startswith("_") or function.name in SHARED_HELPERS
-            return is_helper and source.called(made) in CARRIERS
+        case ast.Return(value=ast.Call() as made) if source.called(made) in CARRIERS:
+            return function.name.startswith("_")
         case _:
-            return False
+            return function.name.startswith("_") and any(one.arg == "code" for one in function.args.args)
 
 
 def _kinds(one: Found) -> str:

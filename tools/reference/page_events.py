@@ -30,6 +30,8 @@ def render(root: Path) -> str:
                     one["levels"].add("error" if source.called(node) == "exception" else source.called(node))
                     one["values"] |= {k.arg for k in node.keywords if k.arg and k.arg not in ("exc_info", "stack_info")}
                     one["modules"].add(name)
+            elif isinstance(node, ast.Call) and source.called(node) == "logged":
+                _note_loop(found, name, node)
     rows = [
         (
             code(event),
@@ -40,6 +42,17 @@ def render(root: Path) -> str:
         for event, one in sorted(found.items())
     ]
     return page("Log events", INTRODUCTION, table(("event", "level", "values", "logged by"), rows))
+
+
+def _note_loop(found: dict[str, dict[str, set[str]]], module: str, call: ast.Call) -> None:
+    """The two events of `logged("noun", level)`, which surrounds one turn of a loop."""
+    (noun,) = source.texts(call.args[0], {})
+    levels = source.texts(call.args[1], {}) if len(call.args) > 1 else ["warning"]
+    values = {keyword.arg for keyword in call.keywords if keyword.arg}
+    for event, level, more in ((f"{noun}.failed", levels[0], {"error"}), (f"{noun}.faulted", "error", set())):
+        found[event]["levels"].add(level)
+        found[event]["values"] |= values | more
+        found[event]["modules"].add(module)
 
 
 def _is_log(call: ast.Call) -> bool:
