@@ -144,7 +144,7 @@ class KeptServer(PostgresServer):
     def __enter__(self) -> "KeptServer":
         if not self.data.exists():
             self.folder.mkdir(exist_ok=True)
-            self._make_cluster()
+            self.make_cluster()
         self.start()
         return self
 
