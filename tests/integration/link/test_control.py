@@ -127,8 +127,8 @@ async def test_a_rotated_token_is_noticed_without_a_restart_on_both_connections(
             issued = credentials.issue("site", os.urandom(credentials.ENTROPY_BYTES))
             now = front.centre.clock.now()
             store = front.centre.store
-            token = identities.TokenRecord(issued.prefix, "site", issued.digest, "plant-7", None, now)
-            await store.write(identities.add_token, token)
+            record = identities.TokenRecord(issued.prefix, "site", issued.digest, "plant-7", None, now)
+            await store.write(identities.add_token, record)
             token["now"] = issued.text
             await store.write(identities.revoke_token, "site", credentials.prefix_of(old, "site"), now)
             item = front.centre.item()
