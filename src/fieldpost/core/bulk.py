@@ -72,6 +72,8 @@ class BulkAction:
     gone: int = 0
     note: str | None = None
     """Why it stopped early."""
+    halting_error_key: str | None = None
+    """The error group of the error that occurred again and halted it."""
     ended_at: datetime | None = None
 
     @property

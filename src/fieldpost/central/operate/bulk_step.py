@@ -129,9 +129,8 @@ def _judge_stage(conn: Connection, action: BulkAction, at: datetime) -> BulkActi
             bulk_actions.keep(conn, action, at + STAGE_WAIT)
             return action
         case Judgement.HALT:
-            return _end(
-                conn, replace(action, status=BulkStatus.HALTED, note=f"the same error occurred again: {error}"), at
-            )
+            note, key = f"the same error occurred again: {error}", fingerprint_key(error or "")
+            return _end(conn, replace(action, status=BulkStatus.HALTED, note=note, halting_error_key=key), at)
         case Judgement.GO_ON:
             return _keep(conn, replace(action, stage=action.stage + 1), at)
 

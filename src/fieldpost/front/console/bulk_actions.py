@@ -6,7 +6,6 @@ from starlette.responses import Response
 
 from fieldpost.core.bulk import STAGE_ENDS, BulkAction, BulkStatus, RowOutcome
 from fieldpost.core.errors import Conflict, InvalidInput
-from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import address
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
@@ -22,15 +21,16 @@ NEW = f"{PATH}/new"
 
 async def page(request: PageRequest) -> Response:
     cursor = request.http.query_params.get("cursor") or None
-    found = await request.backend.watch.bulk_actions.page(cursor=cursor)
-    return request.page("bulk_actions.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=_older)
+    found = await request.watch.bulk_actions.page(cursor=cursor)
+    older = address(PATH, {}, cursor=found.next_cursor)
+    return request.page("bulk_actions.html", found=found, as_of=found.as_of, cursor=cursor, about=about, older=older)
 
 
 async def cancel(request: PageRequest) -> Response:
     await request.form()
     action_id = request.path("action_id")
     try:
-        await request.backend.operate.bulk_actions.cancel(request.actor, action_id)
+        await request.operate.bulk_actions.cancel(request.actor, action_id)
     except Conflict as error:
         return await one(request, 409, f"Not cancelled: {error.message}.")
     return redirect(f"{PATH}/{action_id}", "cancelled")
@@ -41,7 +41,7 @@ async def one(request: PageRequest, status: int = 200, warning: str | None = Non
     outcome, cursor = query.get("outcome") or None, query.get("cursor") or None
     action_id = request.path("action_id")
     errors: dict[str, str] = {}
-    watch = request.backend.watch.bulk_actions
+    watch = request.watch.bulk_actions
     try:
         story = await watch.story(action_id, outcome=outcome, cursor=cursor)
     except InvalidInput as error:
@@ -77,13 +77,9 @@ def about(action: BulkAction) -> str:
     """The selection of the action as text."""
     if action.wanted is None:
         return "a selection"
-    words = {"list": "list", "site": "site", "type": "type", "subject": "subject", "error": "error group"}
-    said = [f"{word} {action.wanted[name]}" for name, word in words.items() if name in action.wanted]
-    times = [
-        f"{word} {str(action.wanted[name])[:16]}Z"
-        for name, word in (("from", "from"), ("to", "to"))
-        if name in action.wanted
-    ]
+    fields = [name for name in ("list", "site", "type", "subject", "error") if name in action.wanted]
+    said = [f"{'error group' if name == 'error' else name} {action.wanted[name]}" for name in fields]
+    times = [f"{name} {str(action.wanted[name])[:16]}Z" for name in ("from", "to") if name in action.wanted]
     return ", ".join(said + times) or "all parked"
 
 
@@ -111,8 +107,7 @@ def _rest(action: BulkAction) -> Mapping[str, str | Sequence[str]] | None:
     """The filter that finds the notifications not processed."""
     if action.wanted is not None:
         return {name: value for name, value in action.wanted.items() if name != "status"}
-    came_back = (action.note or "").removeprefix("the same error came back: ")
-    return {"error": fingerprint_key(came_back)} if came_back != (action.note or "") else None
+    return {"error": action.halting_error_key} if action.halting_error_key else None
 
 
 def _stages(action: BulkAction) -> list[tuple[str, str, str]]:
@@ -148,10 +143,6 @@ def _outcomes(action: BulkAction, path: str) -> list[tuple[str, int, str, str | 
     counts = {RowOutcome.DONE: action.done, RowOutcome.CONFLICT: action.conflicts, RowOutcome.GONE: action.gone}
     every = ("all", action.total, path, None)
     return [every, *((o.value, count, address(path, {}, outcome=o.value), o.value) for o, count in counts.items())]
-
-
-def _older(cursor: str) -> str:
-    return address(PATH, {}, cursor=cursor)
 
 
 ROUTES = (

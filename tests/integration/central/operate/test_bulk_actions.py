@@ -17,6 +17,7 @@ from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
+from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
@@ -300,6 +301,7 @@ async def test_a_retry_in_stages_halts_when_the_same_error_returns(
         11,
         "the same error occurred again: ops@example.org: 550 no such user",
     )
+    assert halted.halting_error_key == fingerprint_key("ops@example.org: 550 no such user")
     assert [(await mailing.get(i)).status for i in ids].count(Status.PARKED) >= 19
 
 

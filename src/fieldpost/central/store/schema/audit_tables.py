@@ -71,6 +71,7 @@ bulk_actions = Table(
     Column("conflicts", Integer, nullable=False, server_default="0"),
     Column("gone", Integer, nullable=False, server_default="0"),
     Column("note", Text),
+    Column("halting_error_key", Text),
     Column("ended_at", Moment),
     Column("due_at", Moment),  # time of its next step; null once it has ended
     Column("gathered_to_at", Moment),

@@ -67,7 +67,8 @@ _turn = Statement(
 _keep = Statement(
     """
     update bulk_actions set status = :status, stage = :stage, total = :total, done = :done, conflicts = :conflicts,
-        gone = :gone, note = :note, ended_at = :ended_at, due_at = :due_at, gathered_to_at = :at, gathered_to_id = :id
+        gone = :gone, note = :note, halting_error_key = :halting_error_key, ended_at = :ended_at, due_at = :due_at,
+        gathered_to_at = :at, gathered_to_id = :id
     where action_id = :action_id
     """
 )
@@ -188,7 +189,7 @@ def postpone(conn: Connection, action_id: str, wait_s: float, *, now: datetime |
     _postpone.run(conn, action_id=action_id, wait_s=wait_s, now=now)
 
 
-_PROGRESS = ("stage", "total", "done", "conflicts", "gone", "note", "ended_at")
+_PROGRESS = ("stage", "total", "done", "conflicts", "gone", "note", "halting_error_key", "ended_at")
 
 
 def cancel(conn: Connection, action_id: str, note: str, at: datetime) -> bool:

@@ -69,6 +69,7 @@ CREATE TABLE bulk_actions (
     conflicts INTEGER DEFAULT '0' NOT NULL,
     gone INTEGER DEFAULT '0' NOT NULL,
     note TEXT,
+    halting_error_key TEXT,
     ended_at {moment},
     due_at {moment},
     gathered_to_at {moment},
