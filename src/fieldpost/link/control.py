@@ -7,8 +7,9 @@ Unavailable, and the caller keeps it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
+from typing import Any
 
 import aiohttp
 import structlog
@@ -86,19 +87,14 @@ class ControlClient:
 
     async def _connect_once(self, stopping: asyncio.Event) -> None:
         """Open a connection and keep it until it ends or `stopping` is set."""
-        http = open_http()
-
-        try:
-            connection = await self._open(http)
-            self._connection = connection
+        async with open_http() as http:
+            connection = self._connection = await self._open(http)
             self._log_state(None, "")
             try:
-                await _first_of(connection.over, stopping)
+                await _first_of(connection.over.wait(), stopping.wait())
             finally:
                 self._connection = None
                 await connection.close()
-        finally:
-            await http.close()
 
     async def _open(self, http: aiohttp.ClientSession) -> LinkConnection | Polling:
         """A WebSocket if possible, else polling by POST, at any of central's addresses."""
@@ -134,14 +130,8 @@ class ControlClient:
                 return
 
     async def _rest(self, stopping: asyncio.Event) -> None:
-        rest = asyncio.create_task(self._clock.sleep(self._interval_s * (1 + 0.5 * self._random.random())))
-        stopped = asyncio.create_task(stopping.wait())
-        try:
-            await asyncio.wait({rest, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (rest, stopped):
-                task.cancel()
-            await asyncio.gather(rest, stopped, return_exceptions=True)
+        pause_s = self._interval_s * (1 + 0.5 * self._random.random())
+        await _first_of(self._clock.sleep(pause_s), stopping.wait())
 
     def _log_state(self, code: str | None, error: str) -> None:
         """Log a failure once per error code, not once per interval."""
@@ -154,8 +144,8 @@ class ControlClient:
             _log.warning("control.failed", code=code, error=error)
 
 
-async def _first_of(*events: asyncio.Event) -> None:
-    tasks = [asyncio.create_task(event.wait()) for event in events]
+async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -13,9 +13,9 @@ import aiohttp
 import fieldpost
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.link.codec import decode_as, encode
-from fieldpost.link.connection import LOST, describe_error, tls_of, unreachable
 from fieldpost.link.endpoint import CONTROL_PATH, Endpoint, denied
-from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Hello, LinkMessage, Said
+from fieldpost.link.messages import PROTOCOL, Hello, LinkMessage, Said
+from fieldpost.link.post import post
 
 POLL_S = 5.0
 """The interval of polls: the maximum delay of a message from central."""
@@ -95,20 +95,7 @@ async def open_polling(
 
 async def post_control(http: aiohttp.ClientSession, endpoint: Endpoint, data: bytes) -> tuple[LinkMessage, ...]:
     """Send one message and return central's pending messages."""
-    headers = {"Authorization": endpoint.authorization, "Content-Type": "application/json"}
-    url = endpoint.at(CONTROL_PATH)
-    try:
-        async with (
-            asyncio.timeout(ANSWER_S),
-            http.post(url, data=data, headers=headers, allow_redirects=False, ssl=tls_of(endpoint)) as response,
-        ):
-            body = await response.content.read(FRAME_BYTES_MAX)
-    except TimeoutError:
-        raise Unavailable(LOST, "central did not answer in time") from None
-    except aiohttp.ClientConnectorError as error:
-        raise unreachable(error) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise Unavailable(LOST, f"the connection to central broke: {describe_error(error)}") from error
+    response, body = await post(http, endpoint, CONTROL_PATH, data, ANSWER_S)
     match response.status:
         case 200:
             try:

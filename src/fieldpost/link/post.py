@@ -1,4 +1,4 @@
-"""A Submit by POST, where a proxy rejects WebSockets."""
+"""Messages by POST, where a proxy rejects WebSockets."""
 
 import asyncio
 
@@ -15,22 +15,28 @@ async def post_submit(
     http: aiohttp.ClientSession, endpoint: Endpoint, data: bytes, seq: int, patience_s: float
 ) -> Ack | Refusal:
     """Submit `data` and return central's answer. Raises Denied or Unavailable; see LinkClient.submit."""
+    response, body = await post(http, endpoint, SUBMIT_PATH, data, patience_s)
+    return _from_http(response.status, response.headers.get("Retry-After"), body, seq)
+
+
+async def post(
+    http: aiohttp.ClientSession, endpoint: Endpoint, path: str, data: bytes, timeout_s: float
+) -> tuple[aiohttp.ClientResponse, bytes]:
+    """POST one message and return the response with its body. Raises Unavailable without an answer in time."""
     headers = {"Authorization": endpoint.authorization, "Content-Type": "application/json"}
+    url, tls = endpoint.at(path), tls_of(endpoint)
     try:
         async with (
-            asyncio.timeout(patience_s),
-            http.post(
-                endpoint.at(SUBMIT_PATH), data=data, headers=headers, allow_redirects=False, ssl=tls_of(endpoint)
-            ) as response,
+            asyncio.timeout(timeout_s),
+            http.post(url, data=data, headers=headers, allow_redirects=False, ssl=tls) as response,
         ):
-            body = await response.content.read(FRAME_BYTES_MAX)
+            return response, await response.content.read(FRAME_BYTES_MAX)
     except TimeoutError:
         raise Unavailable(LOST, "central did not answer in time") from None
     except aiohttp.ClientConnectorError as error:
         raise unreachable(error) from error
     except (aiohttp.ClientError, OSError) as error:
         raise Unavailable(LOST, f"the connection to central broke: {describe_error(error)}") from error
-    return _from_http(response.status, response.headers.get("Retry-After"), body, seq)
 
 
 def _from_http(status: int, retry_after: str | None, body: bytes, seq: int) -> Ack | Refusal:
