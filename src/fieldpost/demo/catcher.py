@@ -1,16 +1,19 @@
 """The demo's mail catcher: one mailbox accepts everything, one defers each mail twice, one does not exist."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
+from typing import TypeVar
 
 from fieldpost.core import ids
 from fieldpost.core.errors import ConfigError
-from fieldpost.demo.inbox import ID_HEADER, Inbox
+from fieldpost.demo.inbox import ID_HEADER
 from fieldpost.demo.mail_store import MailStore
 from fieldpost.demo.scenario import FLAKY, GONE, MAILBOXES, REFUSALS
 from fieldpost.testing.mail import MailServer, ReceivedMail
+
+T = TypeVar("T")
 
 ARRIVALS_MAX = 10_000
 
@@ -27,16 +30,13 @@ class Catcher:
         return self._arrivals.get(notification_id)
 
     @asynccontextmanager
-    async def listening(self, port: int, *, may_move: bool) -> AsyncIterator[int]:
-        """Listen; yields the port. Raises ConfigError if the port is in use, unless `may_move`."""
-        server = _misbehaving(MailServer(port=port, on_mail=self._take))
-        try:
-            await server.start()
-        except OSError as error:
-            if not may_move:
-                raise _taken(port, error) from None
-            server = _misbehaving(MailServer(on_mail=self._take))
-            await server.start()
+    async def listening(self, port: int) -> AsyncIterator[int]:
+        """Listen; yields the port. Raises OSError if the port is in use."""
+        server = MailServer(port=port, on_mail=self._take)
+        flaky, gone = MAILBOXES[FLAKY], MAILBOXES[GONE]
+        server.on("dot", address=flaky).reply(451, "4.2.1 Mailbox busy, try again later").times(REFUSALS, per="message")
+        server.on("rcpt", address=gone).reply(550, "5.1.1 No such user here")
+        await server.start()
         try:
             yield server.port
         finally:
@@ -51,31 +51,16 @@ class Catcher:
                 del self._arrivals[next(iter(self._arrivals))]
 
 
-@asynccontextmanager
-async def inbox_listening(inbox: Inbox, port: int, *, may_move: bool) -> AsyncIterator[str]:
-    """Serve the inbox; yields its URL. Raises ConfigError if the port is in use, unless `may_move`."""
+async def listen(
+    stack: AsyncExitStack, listening: Callable[[int], AbstractAsyncContextManager[T]], port: int, *, may_move: bool
+) -> T:
+    """Listen until the stack is closed. Raises ConfigError if the port is in use, unless `may_move`."""
     try:
-        serving = inbox.listening(port=port)
-        url = await serving.__aenter__()
+        return await stack.enter_async_context(listening(port))
     except OSError as error:
         if not may_move:
-            raise _taken(port, error) from None
-        serving = inbox.listening()
-        url = await serving.__aenter__()
-    try:
-        yield url
-    finally:
-        await serving.__aexit__(None, None, None)
-
-
-def _misbehaving(server: MailServer) -> MailServer:
-    flaky, gone = MAILBOXES[FLAKY], MAILBOXES[GONE]
-    server.on("dot", address=flaky).reply(451, "4.2.1 Mailbox busy, try again later").times(REFUSALS, per="message")
-    server.on("rcpt", address=gone).reply(550, "5.1.1 No such user here")
-    return server
-
-
-def _taken(port: int, error: OSError) -> ConfigError:
-    # The event loop rewrites the message; take the plain reason from the number.
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    return ConfigError("demo.port", f"cannot listen on port {port}: {reason}", hint="choose another port")
+            # The event loop rewrites the message; take the plain reason from the number.
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            message = f"cannot listen on port {port}: {reason}"
+            raise ConfigError("demo.port", message, hint="choose another port") from None
+        return await stack.enter_async_context(listening(0))

@@ -11,11 +11,9 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -24,6 +22,7 @@ from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import to_text
 from fieldpost.demo.protocol import AgentPart, CentralPart, DemoPart, Failed, Report, ScriptPart, SentByScript, Serves
 from fieldpost.demo.scenario import SITES
+from fieldpost.run.process import run_process, stop_on_signals
 
 ORPHAN_GRACE_S = 5.0
 AGENT_INTERVAL_S = 2.0
@@ -34,7 +33,7 @@ def main() -> None:
     part = msgspec.json.decode(sys.stdin.buffer.readline(), type=DemoPart)
     threading.Thread(target=_end_with_the_demo, name="tether", daemon=True).start()
     try:
-        _run(_play(part))
+        run_process(_play(part))
     except FieldpostError as error:
         _report(Failed(str(error)))
         sys.exit(1)
@@ -92,7 +91,6 @@ async def _central(part: CentralPart) -> None:
 async def _script(part: ScriptPart, clock: Clock) -> None:
     """Send notifications like a script at a site, only more often."""
     from fieldpost import Site
-    from fieldpost.run.signals import stop_on_signals
 
     role = next(site for site in SITES if site.name == part.site)
     stopping = asyncio.Event()
@@ -124,16 +122,6 @@ def keep_secret(path: Path, text: str) -> None:
 def _report(report: Report) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where it is installed, as `fieldpost central` does."""
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.errors import ConfigError, FieldpostError, Unavailable
 from fieldpost.demo import check, welcome
-from fieldpost.demo.catcher import Catcher, inbox_listening
+from fieldpost.demo.catcher import Catcher, listen
 from fieldpost.demo.central_api import CentralApi
 from fieldpost.demo.children import DemoFailed
 from fieldpost.demo.follow import Follower
@@ -119,9 +119,8 @@ class Demo:
             lock = await stack.enter_async_context(DemoLock(folder, self._clock, self._terminal.say))
             self._terminal.say(f"Fieldpost demo, data in the folder {folder}")
             catcher = Catcher(stack.enter_context(MailStore(folder / "mails.jsonl")))
-            smtp_port = await stack.enter_async_context(
-                catcher.listening(self._wish(options.smtp_port, SMTP_PORT), may_move=options.smtp_port is None)
-            )
+            wished = self._wish(options.smtp_port, SMTP_PORT)
+            smtp_port = await listen(stack, catcher.listening, wished, may_move=options.smtp_port is None)
             processes = await stack.enter_async_context(
                 Processes(folder, lock.handle, self._clock, self._terminal, is_strict=options.is_check)
             )
@@ -131,10 +130,8 @@ class Demo:
                 options.store, self._wish(options.port, CONSOLE_PORT), may_move=options.port is None
             )
             inbox = Inbox(catcher.store, central.url, f"127.0.0.1:{smtp_port}")
-            inbox_port = self._wish(options.inbox_port, INBOX_PORT)
-            inbox_url = await stack.enter_async_context(
-                inbox_listening(inbox, inbox_port, may_move=options.inbox_port is None)
-            )
+            wished = self._wish(options.inbox_port, INBOX_PORT)
+            inbox_url = await listen(stack, inbox.listening, wished, may_move=options.inbox_port is None)
             api = CentralApi(central.url, _api_token(Path(central.token_file)))
             self._terminal.say("Setting up channel, lists and sites …")
             await set_up(api, central.url, folder, smtp_port)

@@ -7,7 +7,7 @@ as text, never as markup.
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +16,8 @@ from urllib.parse import urlencode
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from fieldpost.core import ids, times
+from fieldpost.core.ids import is_id
+from fieldpost.core.times import to_text
 from fieldpost.testing.mail import ReceivedMail
 
 ID_HEADER = "X-Fieldpost-Id"
@@ -52,7 +53,7 @@ class InboxRow:
     recipients: tuple[str, ...]
     subject: str
     message_id: str | None
-    fieldpost_id: str | None
+    x_fieldpost_id: str | None
 
 
 class Inbox:
@@ -71,21 +72,21 @@ class Inbox:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._pages.filters |= {"short_time": _short_time, "full_time": _full_time, "exact_time": times.to_text}
+        self._pages.filters["exact_time"] = to_text
         self._pages.globals |= {
             "console_url": console_url.rstrip("/") if console_url else None,
             "smtp_address": smtp_address,
         }
 
     @asynccontextmanager
-    async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    async def listening(self, port: int = 0) -> AsyncIterator[str]:
         """Serve the inbox; yields its URL. Raises OSError if the port is in use."""
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, host, port)
+            site = web.TCPSite(runner, "127.0.0.1", port)
             await site.start()
-            yield f"http://{host}:{runner.addresses[0][1]}"
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
         finally:
             await runner.cleanup()
 
@@ -140,12 +141,9 @@ class Inbox:
             address, before = _query(request)
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=400)
-        found = [
-            _row(mail)
-            for mail in reversed(self._mailbox.mails)
-            if _concerns(mail, address) and (before is None or mail.number < before)
-        ]
-        return web.json_response({"mails": [_to_json(row) for row in found]})
+        mails = [mail for mail in reversed(self._mailbox.mails) if _concerns(mail, address)]
+        rows = [_row(mail) for mail in mails if before is None or mail.number < before]
+        return web.json_response({"mails": [asdict(row) | {"received_at": to_text(row.received_at)} for row in rows]})
 
     def _page(self, request: web.Request, name: str, **values: Any) -> web.Response:
         body = self._pages.get_template(name).render(values).encode("utf-8", "replace")
@@ -189,35 +187,13 @@ def _row(mail: ReceivedMail, address: str = "") -> InboxRow:
         subject=mail.subject,
         message_id=mail.message_id,
         # Only valid ids become links to the console: any sender can write this header.
-        fieldpost_id=fieldpost_id if fieldpost_id and ids.is_id(fieldpost_id) else None,
+        x_fieldpost_id=fieldpost_id if fieldpost_id and is_id(fieldpost_id) else None,
     )
 
 
-def _to_json(row: InboxRow) -> dict[str, object]:
-    return {
-        "number": row.number,
-        "received_at": times.to_text(row.received_at),
-        "sender": row.sender,
-        "recipients": row.recipients,
-        "subject": row.subject,
-        "message_id": row.message_id,
-        "x_fieldpost_id": row.fieldpost_id,
-    }
-
-
 def _list_url(address: str, before: int | None = None) -> str:
-    query = {"address": address} if address else {}
-    if before is not None:
-        query["before"] = str(before)
+    query = {name: value for name, value in (("address", address), ("before", before)) if value}
     return f"/?{urlencode(query)}" if query else "/"
-
-
-def _short_time(moment: datetime) -> str:
-    return f"{moment.day} {moment:%b %H:%M:%S}"
-
-
-def _full_time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 async def _harden(_request: web.Request, response: web.StreamResponse) -> None:

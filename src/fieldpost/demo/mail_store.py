@@ -6,16 +6,16 @@ twice that many.
 """
 
 import errno
-import json
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from fieldpost.core import times
+import msgspec
+
 from fieldpost.testing.mail import ReceivedMail
 
 
@@ -62,8 +62,8 @@ class MailStore:
             for line in file:
                 self._lines += 1
                 try:
-                    self._mails.append(_from_line(line))
-                except (ValueError, KeyError, TypeError):
+                    self._mails.append(msgspec.json.decode(line, type=ReceivedMail))
+                except (msgspec.DecodeError, UnicodeDecodeError):
                     self.unreadable_lines += 1
 
     def _append(self, line: bytes) -> None:
@@ -89,35 +89,4 @@ class MailStore:
 
 
 def _to_line(mail: ReceivedMail) -> bytes:
-    fields = {
-        "number": mail.number,
-        "connection": mail.connection,
-        "sender": mail.sender,
-        "recipients": mail.recipients,
-        "received_at": times.to_text(mail.received_at),
-        # Readable where it is text, exact where it is not: a byte that is no UTF-8 becomes a lone surrogate and back.
-        "raw": mail.raw.decode("utf-8", "surrogateescape"),
-        "parameters": mail.parameters,
-    }
-    return json.dumps(fields).encode() + b"\n"
-
-
-def _from_line(line: bytes) -> ReceivedMail:
-    """Raises ValueError, KeyError or TypeError when the line says no mail."""
-    fields: dict[str, Any] = json.loads(line)
-    received_at = times.from_text(fields["received_at"])
-    if received_at is None:
-        raise ValueError("received_at: not a time")
-    return ReceivedMail(
-        number=int(fields["number"]),
-        connection=int(fields["connection"]),
-        sender=str(fields["sender"]),
-        recipients=_texts(fields["recipients"]),
-        received_at=received_at,
-        raw=fields["raw"].encode("utf-8", "surrogateescape"),
-        parameters=_texts(fields["parameters"]),
-    )
-
-
-def _texts(values: Iterable[object]) -> tuple[str, ...]:
-    return tuple(map(str, values))
+    return msgspec.json.encode(asdict(mail)) + b"\n"

@@ -21,6 +21,7 @@ def text(console_url: str, inbox_url: str, folder: Path, login: Login | None) ->
     command, shown = _command(), shlex.quote(str(folder))
     here = f" --url {console_url}" if not console_url.endswith(":8025") else ""
     account = f"log in as {login.name}, password {login.password}" if login else "log in with your own account"
+    times = "twice" if REFUSALS == 2 else f"{REFUSALS} times"
     return f"""
   Console   {console_url}   {account}
   Inbox     {inbox_url}   all delivered mails
@@ -28,7 +29,7 @@ def text(console_url: str, inbox_url: str, folder: Path, login: Login | None) ->
 
   {first} and {second} send every few seconds, to three lists:
     {HEALTHY:<18} accepts every mail
-    {FLAKY:<18} defers each mail {_times(REFUSALS)} (451), then accepts it; retried after {RETRY_DELAY_S} s
+    {FLAKY:<18} defers each mail {times} (451), then accepts it; retried after {RETRY_DELAY_S} s
     {GONE:<18} does not exist (550): its notifications are parked
 
   Try next
@@ -51,7 +52,3 @@ def _command() -> str:
     if on_path is not None and Path(on_path).resolve() == called:
         return called.name
     return shlex.quote(min(os.path.relpath(called), str(called), key=len))
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")

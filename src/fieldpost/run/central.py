@@ -22,8 +22,8 @@ from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.run import gc_tuning
 from fieldpost.run.effective_settings import Origins
 from fieldpost.run.node import assemble
+from fieldpost.run.process import stop_on_signals
 from fieldpost.run.settings import CentralSettings
-from fieldpost.run.signals import stop_on_signals
 
 log = structlog.get_logger()
 

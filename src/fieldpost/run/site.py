@@ -6,7 +6,7 @@ from random import Random
 
 from fieldpost.clock import SystemClock
 from fieldpost.run import gc_tuning
-from fieldpost.run.signals import stop_on_signals
+from fieldpost.run.process import stop_on_signals
 from fieldpost.site.agent import Agent
 from fieldpost.site.config.folder import read_folder
 from fieldpost.site.config.options import ForwardOptions

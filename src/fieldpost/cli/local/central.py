@@ -1,8 +1,7 @@
 """`fieldpost central` runs a central node; `fieldpost migrate` upgrades the schema of its store."""
 
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,20 +11,16 @@ if TYPE_CHECKING:
     from fieldpost.run.settings import CentralSettings
 
 ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="Settings file.  [default: ./fieldpost.toml if it exists]", show_default=False),
+    Path | None, typer.Option("--config", help="Settings file.  [default: ./fieldpost.toml if it exists]")
 ]
 StoreOption = Annotated[
     str | None,
     typer.Option(
         help="Database: sqlite:///relative/file, sqlite:////absolute/file or postgresql://…"
-        "  [default: a SQLite file in the folder]",
-        show_default=False,
+        "  [default: a SQLite file in the folder]"
     ),
 ]
-DataFolderOption = Annotated[
-    str | None, typer.Option(help="Data folder.  [default: fieldpost-data]", show_default=False)
-]
+DataFolderOption = Annotated[str | None, typer.Option(help="Data folder.  [default: fieldpost-data]")]
 
 
 def central(
@@ -54,6 +49,7 @@ def central(
         from fieldpost.run.central import Started, run_central
         from fieldpost.run.effective_settings import origins
         from fieldpost.run.exposure import refuse_exposure
+        from fieldpost.run.process import run_process
 
     settings = settings_with(config, store, folder, host, port, log_level, log_json)
     front = settings.front
@@ -70,14 +66,10 @@ def central(
         print(f"  {started.first_link}")
         print(f"The link is also in {started.link_file}, an API token in {started.token_file}.", flush=True)
 
-    _run(run_central(settings, announce, origins=origins(settings, config)))
+    run_process(run_central(settings, announce, origins=origins(settings, config)))
 
 
-def migrate(
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    folder: DataFolderOption = None,
-) -> None:
+def migrate(config: ConfigOption = None, store: StoreOption = None, folder: DataFolderOption = None) -> None:
     """Upgrade the schema of the store. `fieldpost central` does this when it starts."""
     import asyncio
 
@@ -107,15 +99,3 @@ def settings_with(
     central = replace(settings.central, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     log = replace(settings.log, level=log_level or settings.log.level, json=log_json or settings.log.json)
     return replace(settings, central=central, log=log)
-
-
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop, which is faster, where it is installed."""
-    import asyncio
-
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
