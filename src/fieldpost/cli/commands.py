@@ -72,9 +72,7 @@ def root(
     ] = False,
     profile: Annotated[
         str | None,
-        typer.Option(
-            "--profile", envvar="FIELDPOST_PROFILE", help="Profile to use, from `fieldpost login`.", show_default=False
-        ),
+        typer.Option("--profile", envvar="FIELDPOST_PROFILE", help="Profile to use, from `fieldpost login`."),
     ] = None,
 ) -> None:
     profiles.choose(profile)

@@ -72,8 +72,7 @@ def _shared(
         ),
     ] = TOKEN_FILE_DEFAULT,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON instead of text.", callback=_keep("json"), rich_help_panel=PANEL),
+        bool, typer.Option("--json", help="Print JSON instead of text.", callback=_keep("json"), rich_help_panel=PANEL)
     ] = False,
 ) -> None:
     """Declares the shared options; never called."""

@@ -29,6 +29,23 @@ class Table:
     """Printed instead of a table without rows; suggests the next command where there is one."""
 
 
+def columns(*given: str | tuple[str, CellSource]) -> dict[str, CellSource]:
+    """Labels and their cells, in order: field names separated by spaces, `label=field`, or pairs of label and cell.
+
+    An underscore in a name is printed as a space.
+    """
+    found: dict[str, CellSource] = {}
+    for one in given:
+        pairs = [text.partition("=")[::2] for text in one.split()] if isinstance(one, str) else [one]
+        found |= {label.replace("_", " "): cell or label for label, cell in pairs}
+    return found
+
+
+def table(rows: str, *given: str | tuple[str, CellSource], empty: str) -> Table:
+    """A table of these columns; see `columns`."""
+    return Table(rows, columns(*given), empty)
+
+
 def show_table(answer: Record, table: Table) -> None:
     """Print the answer's rows, and how to get the next page if there is one."""
     if is_json():

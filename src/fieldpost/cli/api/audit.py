@@ -12,25 +12,18 @@ import typer
 from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central
-from fieldpost.cli.output import Table, moment, show_table
+from fieldpost.cli.output import moment, show_table, table
 from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.search.filters import AUDIT_FILTERS
 
 app = typer.Typer(help="The audit log: actions and deliveries.", no_args_is_help=True)
 
 ErrorsOption = Annotated[bool, typer.Option("--errors", help="Only failed, parked and discarded.")]
-TABLE = Table(
+TABLE = table(
     "entries",
-    {
-        "at": "occurred_at",
-        "kind": "kind",
-        "status": "status",
-        "actor": "actor",
-        "target": "target",
-        "site": "source_site_id",
-        "detail": lambda one: one["error_message"] or one["request_summary"] or one["response_summary"],
-        "about": "correlation_id",
-    },
+    "at=occurred_at kind status actor target site=source_site_id",
+    ("detail", lambda one: one["error_message"] or one["request_summary"] or one["response_summary"]),
+    "about=correlation_id",
     empty="No matching entries.",
 )
 

@@ -5,19 +5,15 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.options import central
-from fieldpost.cli.output import Table, done, moment, show_table
+from fieldpost.cli.output import done, moment, show_table, table
 
 app = typer.Typer(help="Circuit breakers of channels and lists.", no_args_is_help=True)
 
-BREAKERS = Table(
+BREAKERS = table(
     "breakers",
-    {
-        "breaker": "key",
-        "health": "health",
-        "failures": "failures",
-        "next probe": lambda one: moment(one["open_until"]),
-        "last error": "last_error",
-    },
+    "breaker=key health failures",
+    ("next probe", lambda one: moment(one["open_until"])),
+    "last_error",
     empty="No channel has failed yet.",
 )
 

@@ -12,7 +12,7 @@ import typer
 
 from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import CellSource, Table, done, plural, print_json, show_fields, show_table
+from fieldpost.cli.output import columns, done, plural, print_json, show_fields, show_table, table
 
 if TYPE_CHECKING:
     from fieldpost.link.http.client import ApiClient
@@ -31,45 +31,23 @@ def _selection(action: Any) -> str:
     return "selected ids" if wanted is None else ", ".join(f"{name} {value}" for name, value in wanted.items())
 
 
-BULK_ACTIONS = Table(
+BULK_ACTIONS = table(
     "bulk_actions",
-    {
-        "id": "action_id",
-        "started": "created_at",
-        "verb": "verb",
-        "status": "status",
-        "total": "total",
-        "done": "done",
-        "refused": "refused",
-        "by": "actor",
-        "reason": "reason",
-    },
+    "id=action_id started=created_at verb status total done refused by=actor reason",
     empty="No bulk actions yet. Start one: fieldpost notifications retry --list LIST --reason …",
 )
-ROWS = Table(
+ROWS = table(
     "rows",
-    {
-        "id": "notification_id",
-        "result": lambda one: one["outcome"] or "waiting",
-        "status found": "current_status",
-        "at": "settled_at",
-    },
+    "id=notification_id",
+    ("result", lambda one: one["outcome"] or "waiting"),
+    "status_found=current_status at=settled_at",
     empty="No notification with this result.",
 )
-FIELDS: dict[str, CellSource] = {
-    "id": "action_id",
-    "verb": "verb",
-    "status": "status",
-    "note": "note",
-    "selection": _selection,
-    "reason": "reason",
-    "by": "actor",
-    "started": "created_at",
-    "ended": "ended_at",
-    "total": "total",
-    "done": "done",
-    "refused": "refused",
-}
+FIELDS = columns(
+    "id=action_id verb status note",
+    ("selection", _selection),
+    "reason by=actor started=created_at ended=ended_at total done refused",
+)
 
 
 @app.command("list")
@@ -95,9 +73,7 @@ def show(
 @app.command()
 def rows(
     action_id: BulkActionIdArgument,
-    outcome: Annotated[
-        str | None, typer.Option(help="Only this result: done, conflict or gone.", show_default=False)
-    ] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only this result: done, conflict or gone.")] = None,
     limit: LimitOption = 50,
     cursor: CursorOption = None,
 ) -> None:

@@ -6,16 +6,9 @@ import typer
 
 from fieldpost.cli.api import intents
 from fieldpost.cli.api.filters import filtered
-from fieldpost.cli.arguments import (
-    CallIdArgument,
-    CursorOption,
-    LimitOption,
-    ReasonOption,
-    SiteArgument,
-    WaitOption,
-)
+from fieldpost.cli.arguments import CallIdArgument, CursorOption, LimitOption, ReasonOption, SiteArgument, WaitOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import CellSource, Table, done, moment, print_json, show_fields, show_table
+from fieldpost.cli.output import columns, done, moment, print_json, show_fields, show_table, table
 from fieldpost.core.search.filters import CALL_FILTERS
 
 app = typer.Typer(help="Cached calls of the sites: external calls and database writes.", no_args_is_help=True)
@@ -29,46 +22,23 @@ def _status(call: Any) -> str:
     return f"{call['status']} (stuck)" if call["is_stuck"] else str(call["status"])
 
 
-CALLS = Table(
+CALLS = table(
     "cached_calls",
-    {
-        "site": "site",
-        "id": "call_id",
-        "created": "created_at",
-        "status": _status,
-        "target": "target",
-        "retries": "retry_count",
-        "last error": "last_error",
-    },
+    "site id=call_id created=created_at",
+    ("status", _status),
+    "target retries=retry_count last_error",
     empty="No matching calls.",
 )
-PARKED = Table(
-    "rows",
-    {
-        "id": "call_id",
-        "created": "created_at",
-        "target": "target",
-        "retries": "retry_count",
-        "last error": "last_error",
-    },
-    empty="The site has no parked calls.",
+PARKED = table(
+    "rows", "id=call_id created=created_at target retries=retry_count last_error", empty="The site has no parked calls."
 )
-FIELDS: dict[str, CellSource] = {
-    "id": "call_id",
-    "site": "site",
-    "status": _status,
-    "target": lambda call: f"{call['target']} ({call['category']})",
-    "retries": "retry_count",
-    "last error": "last_error",
-    "http status": "http_status",
-    "instance": "instance",
-    "script": "script",
-    "execution": "execution_id",
-    "created": "created_at",
-    "changed": "updated_at",
-    "ended": "terminal_at",
-    "reported": "received_at",
-}
+FIELDS = columns(
+    "id=call_id site",
+    ("status", _status),
+    ("target", lambda call: f"{call['target']} ({call['category']})"),
+    "retries=retry_count last_error http_status instance script execution=execution_id created=created_at",
+    "changed=updated_at ended=terminal_at reported=received_at",
+)
 
 
 @app.command("list")

@@ -42,7 +42,7 @@ def filtered(fields: Sequence[FilterField]) -> Callable[[Callable[..., None]], C
 def _parameter(field: FilterField) -> inspect.Parameter:
     is_flag = field.kind is FilterKind.FLAG
     kind: Any = list[str] | None if field.is_repeatable else bool if is_flag else str | None
-    info = typer.Option(f"--{field.name}", help=_help(field), show_default=False)
+    info = typer.Option(f"--{field.name}", help=_help(field))
     return inspect.Parameter(
         f"filter_{field.name}",
         inspect.Parameter.KEYWORD_ONLY,

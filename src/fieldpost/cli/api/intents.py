@@ -8,7 +8,7 @@ from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.api.watching import WatchOption, watch
 from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Table, done, print_json, show_fields, show_table
+from fieldpost.cli.output import columns, done, print_json, show_fields, show_table, table
 from fieldpost.clock import SystemClock
 from fieldpost.core.errors import Conflict, Unavailable
 from fieldpost.core.search.filters import INTENT_FILTERS
@@ -21,36 +21,15 @@ app = typer.Typer(help="Requests to sites, and the sites' answers.", no_args_is_
 POLL_S = 0.3
 IntentArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the intent.")]
 
-INTENTS = Table(
+INTENTS = table(
     "intents",
-    {
-        "id": "intent_id",
-        "created": "created_at",
-        "by": "actor",
-        "site": "site",
-        "kind": "kind",
-        "message": "message_id",
-        "state": "state",
-        "outcome": "outcome",
-        "detail": "detail",
-    },
+    "id=intent_id created=created_at by=actor site kind message=message_id state outcome detail",
     empty="No matching intents.",
 )
-FIELDS = {
-    "id": "intent_id",
-    "site": "site",
-    "kind": "kind",
-    "message": "message_id",
-    "by": "actor",
-    "reason": "reason",
-    "state": "state",
-    "outcome": "outcome",
-    "detail": "detail",
-    "created": "created_at",
-    "expires": "expires_at",
-    "sent": "sent_at",
-    "done": "done_at",
-}
+FIELDS = columns(
+    "id=intent_id site kind message=message_id by=actor reason state outcome detail created=created_at",
+    "expires=expires_at sent=sent_at done=done_at",
+)
 
 
 @app.command("list")

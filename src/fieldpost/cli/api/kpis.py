@@ -5,34 +5,23 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Table, moment, print_json, print_table, show_table
+from fieldpost.cli.output import moment, print_json, print_table, show_table, table
 
-NODES = Table(
+NODES = table(
     "nodes",
-    {
-        "node": "node_id",
-        "state": "state",
-        "leader": "is_leader",
-        "host": "host",
-        "version": "version",
-        "started": "started_at",
-        "last heartbeat": "heartbeat_at",
-    },
+    "node=node_id state leader=is_leader host version started=started_at last_heartbeat=heartbeat_at",
     empty="No node has run yet. Start one: fieldpost central",
 )
 
 
 def kpis(
     by_site: Annotated[bool, typer.Option("--sites", help="Show the KPIs of each site.")] = False,
-    history: Annotated[
-        str | None, typer.Option(help="Show the history of this KPI.", metavar="KPI", show_default=False)
-    ] = None,
-    site: Annotated[str | None, typer.Option(help="With --history: of this site only.", show_default=False)] = None,
+    history: Annotated[str | None, typer.Option(help="Show the history of this KPI.", metavar="KPI")] = None,
+    site: Annotated[str | None, typer.Option(help="With --history: of this site only.")] = None,
     begin: Annotated[
-        str | None,
-        typer.Option("--from", help="With --history: start time, e.g. 2026-11-15T08:00:00Z.", show_default=False),
+        str | None, typer.Option("--from", help="With --history: start time, e.g. 2026-11-15T08:00:00Z.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="With --history: end time.", show_default=False)] = None,
+    end: Annotated[str | None, typer.Option("--to", help="With --history: end time.")] = None,
 ) -> None:
     """Show the KPIs: counts of pending, stuck, overdue and parked notifications, and delivery rates."""
     client = central()

@@ -8,7 +8,7 @@ import typer
 
 from fieldpost.cli.arguments import RetryPolicyOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Table, done, plural, print_json, show_fields, show_table
+from fieldpost.cli.output import done, plural, print_json, show_fields, show_table, table
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="Lists: named sets of targets.", no_args_is_help=True)
@@ -21,14 +21,11 @@ def _brief(targets: list[str]) -> str:
     return ", ".join(targets[:3]) + (f" and {len(targets) - 3} more" if len(targets) > 3 else "")
 
 
-LISTS = Table(
+LISTS = table(
     "lists",
-    {
-        "name": "name",
-        "type": "type",
-        "channel": lambda one: one["channel"] or "(default)",
-        "targets": lambda one: _brief(one["targets"]),
-    },
+    "name type",
+    ("channel", lambda one: one["channel"] or "(default)"),
+    ("targets", lambda one: _brief(one["targets"])),
     empty="No lists yet. Add one: fieldpost lists add NAME --target someone@example.org",
 )
 
@@ -38,16 +35,12 @@ def add(
     name: ListNameArgument,
     target: Annotated[list[str], typer.Option("--target", "-t", help="Target, e.g. a mail address. Repeatable.")],
     type_: Annotated[str, typer.Option("--type", help="Type of the targets.")] = "email",
-    channel: Annotated[
-        str | None, typer.Option(help="Channel to use.  [default: the default of the type]", show_default=False)
-    ] = None,
+    channel: Annotated[str | None, typer.Option(help="Channel to use.  [default: the default of the type]")] = None,
     park_uncertain: Annotated[
         bool, typer.Option("--park-uncertain", help="Park notifications that may have arrived instead of resending.")
     ] = False,
     retry: RetryPolicyOption = None,
-    allow_site: Annotated[
-        list[str] | None, typer.Option(help=f"{SITES_HELP}  [default: all sites]", show_default=False)
-    ] = None,
+    allow_site: Annotated[list[str] | None, typer.Option(help=f"{SITES_HELP}  [default: all sites]")] = None,
 ) -> None:
     """Add a list."""
     body = {
@@ -93,7 +86,7 @@ def change(
     name: ListNameArgument,
     add_target: Annotated[list[str] | None, typer.Option(help="Target to add. Repeatable.")] = None,
     remove_target: Annotated[list[str] | None, typer.Option(help="Target to remove. Repeatable.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Channel to use.", show_default=False)] = None,
+    channel: Annotated[str | None, typer.Option(help="Channel to use.")] = None,
     default_channel: Annotated[
         bool, typer.Option("--default-channel", help="Use the default channel of the type.")
     ] = False,
@@ -103,9 +96,7 @@ def change(
     ] = None,
     retry: RetryPolicyOption = None,
     inherit_retry: Annotated[bool, typer.Option("--inherit-retry", help="Use the channel's retry policy.")] = False,
-    allow_site: Annotated[
-        list[str] | None, typer.Option(help=f"{SITES_HELP} Replaces the present sites.", show_default=False)
-    ] = None,
+    allow_site: Annotated[list[str] | None, typer.Option(help=f"{SITES_HELP} Replaces the present sites.")] = None,
     allow_all_sites: Annotated[bool, typer.Option("--allow-all-sites", help="Allow every site.")] = False,
 ) -> None:
     """Change the targets, channel or policy of a list. The type cannot be changed."""

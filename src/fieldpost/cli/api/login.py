@@ -28,11 +28,7 @@ def login(
     url: Annotated[str, typer.Argument(help="Address of central, e.g. https://fieldpost.example.org")],
     profile: ProfileOption = kept.DEFAULT,
     token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with the API token. Without it, FIELDPOST_TOKEN or the terminal is read.",
-            show_default=False,
-        ),
+        Path | None, typer.Option(help="File with the API token. Without it, FIELDPOST_TOKEN or the terminal is read.")
     ] = None,
 ) -> None:
     """Store central's address and an API token in a profile.
@@ -77,9 +73,7 @@ def me() -> None:
 
 @sessions.command("list")
 def list_(
-    user: Annotated[
-        str | None, typer.Option(help="Sessions of another user (administrators only).", show_default=False)
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="Sessions of another user (administrators only).")] = None,
 ) -> None:
     """List your console sessions."""
     show_table(options.central().get("sessions", user=user), SESSIONS)

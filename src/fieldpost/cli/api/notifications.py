@@ -11,7 +11,7 @@ from fieldpost.cli.api.filters import BULK_FILTERS, filtered
 from fieldpost.cli.api.watching import WatchOption, watch
 from fieldpost.cli.arguments import CursorOption, LimitOption, NotificationIdArgument, ReasonOption, YesOption
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import CellSource, Table, done, print_rows, short, show_fields, show_table
+from fieldpost.cli.output import CellSource, Table, columns, done, print_rows, short, show_fields, show_table, table
 from fieldpost.core.search.filters import NOTIFICATION_FILTERS
 
 app = typer.Typer(help="Notifications at central.", no_args_is_help=True)
@@ -19,9 +19,7 @@ app = typer.Typer(help="Notifications at central.", no_args_is_help=True)
 LIVE = ("pending", "retrying")
 """Statuses that can change without an operator."""
 
-SelectedIdsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ID", help="Ids of the notifications.", show_default=False)
-]
+SelectedIdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of the notifications.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Select all parked notifications.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print how many notifications are selected.")]
 
@@ -30,18 +28,13 @@ def _status(one: Any) -> str:
     return str(one["status"]) + (" (stuck)" if one["is_stuck"] else "")
 
 
-NOTIFICATIONS = Table(
+NOTIFICATIONS = table(
     "notifications",
-    {
-        "id": "notification_id",
-        "arrived": "created_at",
-        "status": _status,
-        "site": "source_site",
-        "list": "list_name",
-        "attempts": "attempt_count",
-        "subject": short("subject", 40),
-        "last error": short("last_error", 60),
-    },
+    "id=notification_id arrived=created_at",
+    ("status", _status),
+    "site=source_site list=list_name attempts=attempt_count",
+    ("subject", short("subject", 40)),
+    ("last error", short("last_error", 60)),
     empty="No matching notifications.",
 )
 GROUPS = Table(
@@ -49,39 +42,25 @@ GROUPS = Table(
     {"key": "key", "parked": "count", "last": "last_parked_at", "error": short("fingerprint", 100)},
     empty="No parked notifications.",
 )
-FIELDS: dict[str, CellSource] = {
-    "id": "notification_id",
-    "status": _status,
-    "why": "why",
-    "subject": "subject",
-    "list": lambda one: f"{one['list_name']} ({one['type']})",
-    "site": "source_site",
-    "instance": "source_instance",
-    "script": "source_script",
-    "sent": "site_enqueued_at",
-    "arrived": "created_at",
-    "delivered": "delivered_at",
-    "next attempt": "next_attempt_at",
-    "held": lambda one: f"{one['held_by']}: {one['held_reason']}" if one["held_by"] else None,
-    "last error": "last_error",
-}
+FIELDS = columns(
+    "id=notification_id",
+    ("status", _status),
+    "why subject",
+    ("list", lambda one: f"{one['list_name']} ({one['type']})"),
+    "site=source_site instance=source_instance script=source_script sent=site_enqueued_at",
+    "arrived=created_at delivered=delivered_at next_attempt=next_attempt_at",
+    ("held", lambda one: f"{one['held_by']}: {one['held_reason']}" if one["held_by"] else None),
+    "last_error",
+)
 PARTS: dict[str, dict[str, CellSource]] = {
     "targets": {"address": "address", "status": "status", "error": "error"},
-    "attempts": {
-        "started": "started_at",
-        "cycle": "cycle",
-        "outcome": lambda one: one["outcome"] or "running",
-        "phase": "phase",
-        "ms": "duration_ms",
-        "reply or error": lambda one: one["error"] or one["reply"],
-    },
-    "audit": {
-        "at": "occurred_at",
-        "kind": "kind",
-        "status": "status",
-        "actor": "actor",
-        "error": short("error_message", 80),
-    },
+    "attempts": columns(
+        "started=started_at cycle",
+        ("outcome", lambda one: one["outcome"] or "running"),
+        "phase ms=duration_ms",
+        ("reply or error", lambda one: one["error"] or one["reply"]),
+    ),
+    "audit": columns("at=occurred_at kind status actor", ("error", short("error_message", 80))),
 }
 
 
@@ -97,9 +76,7 @@ def send(
     list_name: Annotated[str, typer.Argument(metavar="LIST", help="List to notify.")],
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="Subject, one line.")],
     body: Annotated[str, typer.Argument(metavar="BODY", help="Text; - reads it from stdin.")],
-    key: Annotated[
-        str | None, typer.Option(help="Idempotency key: repeated sends create one notification.", show_default=False)
-    ] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: repeated sends create one notification.")] = None,
 ) -> None:
     """Send a notification through central's API, without a site, and print its id.
 
@@ -119,10 +96,10 @@ def show(notification_id: NotificationIdArgument, is_watched: WatchOption = Fals
     show_fields(found, FIELDS)
     if is_json():
         return
-    for part, columns in PARTS.items():
+    for part, shown in PARTS.items():
         if found[part]:
             print(f"\n{part.capitalize()}")
-            print_rows(columns, found[part])
+            print_rows(shown, found[part])
     print("\nBody")
     body = found["body"] if found["body"] is not None else "(only operators and administrators can read the body)"
     print("".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in body))
@@ -152,8 +129,7 @@ def retry(
     is_all: AllOption = False,
     reason: ReasonOption = None,
     in_stages: Annotated[
-        bool,
-        typer.Option("--in-stages", help="Retry one, then ten, then the rest; stop if the same error returns."),
+        bool, typer.Option("--in-stages", help="Retry one, then ten, then the rest; stop if the same error returns.")
     ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,

@@ -5,18 +5,14 @@ from typing import Annotated
 import typer
 
 from fieldpost.cli.options import central
-from fieldpost.cli.output import Table, show_table
+from fieldpost.cli.output import show_table, table
 
 app = typer.Typer(help="Effective settings of the central node that answers.", no_args_is_help=True)
 
-SETTINGS = Table(
+SETTINGS = table(
     "settings",
-    {
-        "setting": lambda one: f"{one['section']}.{one['name']}",
-        "value": "value",
-        "default": "default",
-        "origin": "origin",
-    },
+    ("setting", lambda one: f"{one['section']}.{one['name']}"),
+    "value default origin",
     empty="All settings have their default values.",
 )
 

@@ -17,42 +17,33 @@ from fieldpost.cli.arguments import (
     WaitOption,
 )
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import CellSource, Table, counts, moment, or_never, print_json, show_fields, show_table
+from fieldpost.cli.output import (
+    CellSource,
+    columns,
+    counts,
+    moment,
+    or_never,
+    print_json,
+    show_fields,
+    show_table,
+    table,
+)
 
-HISTORY = Table(
+HISTORY = table(
     "points",
-    {
-        "from": lambda one: moment(one["at"]),
-        "link": "link",
-        "waiting": "depth",
-        "oldest, s": lambda one: round(one["oldest_age_s"]),
-        "parked": "parked",
-        "rejected": "rejected",
-    },
+    ("from", lambda one: moment(one["at"])),
+    "link waiting=depth",
+    ("oldest, s", lambda one: round(one["oldest_age_s"])),
+    "parked rejected",
     empty="The site did not report in this time range.",
 )
-EVENTS = Table(
+EVENTS = table("rows", "at=occurred_at severity kind message=message_id target text", empty="No matching entries.")
+REJECTED = table(
     "rows",
-    {
-        "at": "occurred_at",
-        "severity": "severity",
-        "kind": "kind",
-        "message": "message_id",
-        "target": "target",
-        "text": "text",
-    },
-    empty="No matching entries.",
-)
-REJECTED = Table(
-    "rows",
-    {
-        "id": "notification_id",
-        "rejected": "rejected_at",
-        "list": lambda one: one.get("list_name"),
-        "subject": lambda one: one.get("subject"),
-        "code": "code",
-        "error": "error",
-    },
+    "id=notification_id rejected=rejected_at",
+    ("list", lambda one: one.get("list_name")),
+    ("subject", lambda one: one.get("subject")),
+    "code error",
     empty="The rejected box is empty.",
 )
 
@@ -75,24 +66,23 @@ def _unit(field: str, text: str, scale: float = 1.0) -> CellSource:
     return lambda site: None if site[field] is None else text.format(round(site[field] / scale, 1) + 0.0)
 
 
-HEALTH: dict[str, CellSource] = {
-    "site": "name",
-    "link": link_state,
-    "reported": or_never("reported_at"),
-    "agent": "version",
-    "waiting": backlog,
-    "oldest": lambda site: f"{site['oldest_age_s']:.0f} s" if site["oldest_age_s"] else None,
-    "parked": "parked",
-    "rejected": "rejected",
-    "forwarding": lambda site: None if site["is_forwarding"] is None else site["forward_error"] or "ok",
-    "disk free": _unit("disk_free_bytes", "{:.1f} GB", 1e9),
-    "clock": _unit("clock_offset_s", "{:+.1f} s"),
-    "events, 1 h": lambda site: counts(site["events"]),
-    "open intents": "open_intents",
-    "mirror complete": lambda site: moment(_mirror("reconciled_at")(site)),
-    "buffer replaced": lambda site: moment(_mirror("replaced_at")(site)),
-    "last refusal": _mirror("last_refusal"),
-}
+HEALTH = columns(
+    "site=name",
+    ("link", link_state),
+    ("reported", or_never("reported_at")),
+    "agent=version",
+    ("waiting", backlog),
+    ("oldest", lambda site: f"{site['oldest_age_s']:.0f} s" if site["oldest_age_s"] else None),
+    "parked rejected",
+    ("forwarding", lambda site: None if site["is_forwarding"] is None else site["forward_error"] or "ok"),
+    ("disk free", _unit("disk_free_bytes", "{:.1f} GB", 1e9)),
+    ("clock", _unit("clock_offset_s", "{:+.1f} s")),
+    ("events, 1 h", lambda site: counts(site["events"])),
+    "open_intents",
+    ("mirror complete", lambda site: moment(_mirror("reconciled_at")(site))),
+    ("buffer replaced", lambda site: moment(_mirror("replaced_at")(site))),
+    ("last refusal", _mirror("last_refusal")),
+)
 
 
 def health(
@@ -114,11 +104,9 @@ def health(
 
 def events(
     name: SiteArgument,
-    severity: Annotated[str | None, typer.Option(help="info, warning or error.", show_default=False)] = None,
-    kind: Annotated[str | None, typer.Option(help="Kind of event, e.g. parked.", show_default=False)] = None,
-    message_id: Annotated[
-        str | None, typer.Option("--id", help="Only about this notification or call.", show_default=False)
-    ] = None,
+    severity: Annotated[str | None, typer.Option(help="info, warning or error.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of event, e.g. parked.")] = None,
+    message_id: Annotated[str | None, typer.Option("--id", help="Only about this notification or call.")] = None,
     since: FromOption = None,
     until: ToOption = None,
     limit: LimitOption = 50,

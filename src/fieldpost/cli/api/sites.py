@@ -10,49 +10,33 @@ from fieldpost.cli.api import site_queries
 from fieldpost.cli.arguments import SiteArgument, YesOption
 from fieldpost.cli.options import central as central_client
 from fieldpost.cli.options import is_json, url
-from fieldpost.cli.output import (
-    CellSource,
-    Table,
-    done,
-    moment,
-    or_never,
-    print_json,
-    print_rows,
-    show_fields,
-    show_table,
-)
+from fieldpost.cli.output import columns, done, moment, or_never, print_json, print_rows, show_fields, show_table, table
 
 app = typer.Typer(help="Sites that may send to central.", no_args_is_help=True)
 
 ValidOption = Annotated[float, typer.Option("--valid-hours", help="Lifetime of the invitation in hours.")]
 CentralOption = Annotated[
-    str | None,
-    typer.Option("--central", help="Address of central as the site sees it.  [default: --url]", show_default=False),
+    str | None, typer.Option("--central", help="Address of central as the site sees it.  [default: --url]")
 ]
 PrintTokenOption = Annotated[
     bool, typer.Option("--print-token", help="Print a token for `site init` instead of an invitation.")
 ]
 
-SITES = Table(
+SITES = table(
     "sites",
-    {
-        "name": "name",
-        "link": site_queries.link_state,
-        "waiting": site_queries.backlog,
-        "parked": "parked",
-        "rejected": "rejected",
-        "intents": "open_intents",
-        "last contact": lambda one: moment(one["reported_at"] or one["last_seen_at"]) or "never",
-        "added": "created_at",
-    },
+    "name",
+    ("link", site_queries.link_state),
+    ("waiting", site_queries.backlog),
+    "parked rejected intents=open_intents",
+    ("last contact", lambda one: moment(one["reported_at"] or one["last_seen_at"]) or "never"),
+    "added=created_at",
     empty="No sites yet. Add one: fieldpost sites add NAME",
 )
-TOKENS: dict[str, CellSource] = {
-    "token": lambda one: f"fp_site_{one['prefix']}_…",
-    "created": "created_at",
-    "valid": "is_valid",
-    "ends": lambda one: moment(one["revoked_at"] or one["expires_at"]),
-}
+TOKENS = columns(
+    ("token", lambda one: f"fp_site_{one['prefix']}_…"),
+    "created=created_at valid=is_valid",
+    ("ends", lambda one: moment(one["revoked_at"] or one["expires_at"])),
+)
 
 
 @app.command()
@@ -82,12 +66,7 @@ def show(name: SiteArgument) -> None:
     found = central_client().get("sites", name)
     invitation = found["enrolment"]
     invited = f"until {moment(invitation['expires_at'])}, by {invitation['created_by']}" if invitation else None
-    fields = {
-        "site": "name",
-        "added": "created_at",
-        "last contact": or_never("last_seen_at"),
-        "revoked": "revoked_at",
-    }
+    fields = {"site": "name", "added": "created_at", "last contact": or_never("last_seen_at"), "revoked": "revoked_at"}
     show_fields(found, fields, ("invitation", invited))
     if not is_json():
         print()

@@ -6,24 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import Table, done, moment, or_never, print_json, show_table
+from fieldpost.cli.output import done, moment, or_never, print_json, show_table, table
 from fieldpost.core.errors import InvalidInput
 
 app = typer.Typer(help="API tokens, with which programs act for a user.", no_args_is_help=True)
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
-TOKENS = Table(
+TOKENS = table(
     "tokens",
-    {
-        "id": "token_id",
-        "name": "name",
-        "user": "user",
-        "role": "role",
-        "last used": or_never("last_used_at"),
-        "expires": or_never("expires_at"),
-        "created": "created_at",
-    },
+    "id=token_id name user role",
+    ("last used", or_never("last_used_at")),
+    ("expires", or_never("expires_at")),
+    "created=created_at",
     empty="No tokens yet. Add one: fieldpost tokens add NAME --role viewer",
 )
 
@@ -32,9 +27,7 @@ TOKENS = Table(
 def add(
     name: Annotated[str, typer.Argument(help="Purpose of the token; shown in lists and in the audit log.")],
     role: Annotated[str, typer.Option(help="viewer, operator or admin; at most the role of the user.")],
-    user: Annotated[
-        str | None, typer.Option(help="User the token acts for.  [default: you]", show_default=False)
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="User the token acts for.  [default: you]")] = None,
     expires_in: Annotated[str, typer.Option(help="Lifetime: 12h, 90d, 52w or never.")] = "90d",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the token to a new file that only you can read.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldpost.cli.options import central, is_json, url
-from fieldpost.cli.output import CellSource, Table, done, moment, or_never, print_json, show_fields, show_table
+from fieldpost.cli.output import Table, columns, done, moment, or_never, print_json, show_fields, show_table
 
 if TYPE_CHECKING:
     from fieldpost.link.http.client import JsonObject
@@ -33,13 +33,12 @@ USERS = Table(
     {"name": "name", "role": "role", "state": _state, "last login": or_never("last_login_at"), "added": "created_at"},
     empty="No users yet. Add one: fieldpost users add NAME --role operator",
 )
-FIELDS: dict[str, CellSource] = {
-    "name": "name",
-    "role": "role",
-    "state": _state,
-    "added": lambda user: f"{moment(user['created_at'])} by {user['created_by'] or 'the first start'}",
-    "last login": or_never("last_login_at"),
-}
+FIELDS = columns(
+    "name role",
+    ("state", _state),
+    ("added", lambda user: f"{moment(user['created_at'])} by {user['created_by'] or 'the first start'}"),
+    ("last login", or_never("last_login_at")),
+)
 
 
 @app.command()

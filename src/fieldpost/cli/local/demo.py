@@ -9,14 +9,10 @@ import typer
 
 def demo(
     folder: Annotated[
-        Path | None,
-        typer.Option(help="Data folder.  [default: fieldpost-demo; with --check a temporary folder]"),
+        Path | None, typer.Option(help="Data folder.  [default: fieldpost-demo; with --check a temporary folder]")
     ] = None,
     store: Annotated[
-        str,
-        typer.Option(
-            help="Database of central, e.g. postgresql://…  [default: a SQLite file in the folder]", show_default=False
-        ),
+        str, typer.Option(help="Database of central, e.g. postgresql://…  [default: a SQLite file in the folder]")
     ] = "",
     port: Annotated[
         int | None, typer.Option(help="Port of the console.  [default: 8025 or a free port]", min=0, max=65535)

@@ -7,7 +7,7 @@ import typer
 
 from fieldpost.cli.local.central import ConfigOption, DataFolderOption, StoreOption, settings_with
 from fieldpost.cli.options import central, is_json
-from fieldpost.cli.output import print_json, print_table
+from fieldpost.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,15 +36,22 @@ def doctor(
 
     It changes nothing. The exit code is 9 when a check fails or an issue is worse than a warning, else 0.
     """
-    from fieldpost.core.checks import CheckVerdict, Diagnosis
+    from fieldpost.core.checks import Diagnosis
 
-    found = Diagnosis(tuple(_installation(central()))) if is_remote else _this_machine(config, store, folder, port)
+    show_diagnosis(
+        Diagnosis(tuple(_installation(central()))) if is_remote else _this_machine(config, store, folder, port)
+    )
+
+
+def show_diagnosis(found: "Diagnosis", **more: object) -> None:
+    """Print the checks, in JSON with `more` fields; exit with 9 if one fails."""
+    from fieldpost.core.checks import CheckVerdict
+
+    checks = [{"name": check.name, "status": check.verdict.value, "detail": check.detail} for check in found.checks]
     if is_json():
-        checks = [{"name": c.name, "status": c.verdict.value, "detail": c.detail} for c in found.checks]
-        print_json({"status": found.verdict.value, "checks": checks})
+        print_json({"status": found.verdict.value, "checks": checks, **more})
     else:
-        rows = [(check.name, check.verdict.value, check.detail) for check in found.checks]
-        print_table(("check", "status", "detail"), rows, "")
+        print_rows({"check": "name", "status": "status", "detail": "detail"}, checks)
     if found.verdict is CheckVerdict.FAILING:
         raise typer.Exit(UNWELL)
 

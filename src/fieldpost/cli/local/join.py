@@ -15,12 +15,10 @@ def join(
         str, typer.Argument(help="Invitation that `fieldpost sites add` printed; - reads it from stdin.")
     ],
     folder: Annotated[
-        Path,
-        typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="Folder of the site; created if missing."),
+        Path, typer.Option("--folder", "-f", envvar="FIELDPOST_FOLDER", help="Folder of the site; created if missing.")
     ] = Path(),
     ca_file: Annotated[
-        Path | None,
-        typer.Option(help="CA certificate, if central uses a certificate authority of your own.", show_default=False),
+        Path | None, typer.Option(help="CA certificate, if central uses a certificate authority of your own.")
     ] = None,
 ) -> None:
     """Join central with an invitation. It is valid for one site, once, and for a short time.
@@ -39,10 +37,7 @@ def join(
     text = sys.stdin.readline() if invitation == "-" else invitation
     _, url = parse_invitation(text)
     if url.startswith("http://") and not _is_local(url):
-        print(
-            "fieldpost: warning: plain HTTP is not encrypted; use https:// if possible",
-            file=sys.stderr,
-        )
+        print("fieldpost: warning: plain HTTP is not encrypted; use https:// if possible", file=sys.stderr)
     is_new = not (folder / SETTINGS_FILE).exists()
     made = join_central(folder, text, os.urandom(ENTROPY_BYTES), ca_file)
     if is_json():

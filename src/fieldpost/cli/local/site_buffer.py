@@ -2,18 +2,18 @@
 
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldpost.cli.local.doctor import UNWELL
+from fieldpost.cli.local.doctor import UNWELL, show_diagnosis
 from fieldpost.cli.options import is_json
 from fieldpost.cli.output import done as report
-from fieldpost.cli.output import print_fields, print_json, print_table
+from fieldpost.cli.output import print_fields, print_json
 
 if TYPE_CHECKING:
-    from fieldpost.site.repair.doctor import Contents
     from fieldpost.site.repair.transfer import Moved
 
 SiteFolderOption = Annotated[
@@ -37,25 +37,15 @@ def doctor(
     The exit code is 9 if a check fails, 0 if there are only warnings.
     """
     from fieldpost.clock import SystemClock
-    from fieldpost.core.checks import CheckVerdict
+    from fieldpost.link.http.view import plain
     from fieldpost.site.repair.doctor import examine
 
     found = examine(folder, SystemClock().now(), is_quick=quick)
-    checks = found.diagnosis.checks
-    if is_json():
-        rows = [{"name": check.name, "status": check.verdict.value, "detail": check.detail} for check in checks]
-        contents = None if found.contents is None else _contents(found.contents)
-        print_json({"status": found.diagnosis.verdict.value, "checks": rows, "contents": contents})
-    else:
-        table = [(check.name, check.verdict.value, check.detail) for check in checks]
-        print_table(("check", "status", "detail"), table, "")
-    if found.diagnosis.verdict is CheckVerdict.FAILING:
-        raise typer.Exit(UNWELL)
+    show_diagnosis(found.diagnosis, contents=None if found.contents is None else plain(asdict(found.contents)))
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="File to write; - is stdout.")],
-    folder: SiteFolderOption = Path(),
+    file: Annotated[Path, typer.Argument(help="File to write; - is stdout.")], folder: SiteFolderOption = Path()
 ) -> None:
     """Export the buffer as JSON lines: messages, rejected box and call records. The buffer is not changed."""
     from fieldpost.clock import SystemClock
@@ -152,19 +142,6 @@ def salvage(folder: SiteFolderOption = Path()) -> None:
             print(f"  lost {message_id}")
     if not done.is_whole:
         raise typer.Exit(UNWELL)
-
-
-def _contents(contents: "Contents") -> dict[str, object]:
-    from fieldpost.core.times import to_text
-
-    oldest = contents.oldest_created_at
-    return {
-        "messages": contents.messages,
-        "rejected": contents.rejected,
-        "calls": contents.calls,
-        "events": contents.events,
-        "oldest_created_at": None if oldest is None else to_text(oldest),
-    }
 
 
 def _report(moved: "Moved", verb: str, stream: IO[str]) -> None:

@@ -4,8 +4,10 @@ They read and change the site's folder, with or without an agent. Only the state
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +15,9 @@ from fieldpost.cli.arguments import CallIdArgument, NotificationIdArgument
 from fieldpost.cli.local.site_buffer import SiteFolderOption, pass_folder_on
 from fieldpost.cli.options import is_json
 from fieldpost.cli.output import done, moment, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from fieldpost.site.buffer.buffer import Buffer
 
 LIMIT_MAX = 10_000
 ASK_S = 5.0
@@ -27,16 +32,12 @@ def status(folder: SiteFolderOption = Path()) -> None:
     """Show the backlog of this site and, if an agent is running, the state of its link to central."""
     from fieldpost.core.times import to_text
     from fieldpost.site.buffer.agent_lock import running_agent
-    from fieldpost.site.buffer.buffer import Buffer
     from fieldpost.site.buffer.tracking import Tracking
     from fieldpost.site.config.folder import read_folder
 
     found = read_folder(folder)
-    buffer = Buffer(found.buffer_path)
-    try:
+    with _buffer_of(folder) as buffer:
         depth, calls = buffer.depth(), Tracking(buffer.read).counts()
-    finally:
-        buffer.close()
     agent = running_agent(folder)
     oldest = None if depth.oldest_created_at is None else to_text(depth.oldest_created_at)
     report = {
@@ -61,7 +62,7 @@ def status(folder: SiteFolderOption = Path()) -> None:
             ("oldest", moment(oldest)),
             ("calls", _counts(calls)),
             ("rejected", depth.rejected or None),
-        ],
+        ]
     )
 
 
@@ -96,7 +97,8 @@ def events(
         "words": words,
     }
     wanted = event_filter({name: value for name, value in given.items() if value is not None})
-    found = _read(folder, lambda cursor: log.query(cursor, wanted, limit=limit))
+    with _buffer_of(folder) as buffer:
+        found = buffer.read(lambda cursor: log.query(cursor, wanted, limit=limit))
     _show(
         found,
         ("occurred_at", "severity", "kind", "category", "target", "instance", "message_id", "text"),
@@ -125,42 +127,26 @@ def discard(call_id: CallIdArgument, folder: SiteFolderOption = Path()) -> None:
 
 
 @rejected.callback()
-def list_rejected(
-    context: typer.Context,
-    limit: RowLimitOption = 100,
-    folder: SiteFolderOption = Path(),
-) -> None:
+def list_rejected(context: typer.Context, limit: RowLimitOption = 100, folder: SiteFolderOption = Path()) -> None:
     """List rejected notifications, oldest first."""
     if context.invoked_subcommand is not None:
         pass_folder_on(context, folder)
         return
-    from fieldpost.site.buffer.buffer import Buffer
-    from fieldpost.site.config.folder import read_folder
-
-    buffer = Buffer(read_folder(folder).buffer_path)
-    try:
+    with _buffer_of(folder) as buffer:
         found = buffer.rejected(limit)
-    finally:
-        buffer.close()
     columns = ("message_id", "rejected_at", "code", "error", "retry_count")
     _show(found, columns, "The rejected box is empty.")
 
 
 @rejected.command("resubmit")
-def resubmit_rejected(
-    message_id: NotificationIdArgument,
-    folder: SiteFolderOption = Path(),
-) -> None:
+def resubmit_rejected(message_id: NotificationIdArgument, folder: SiteFolderOption = Path()) -> None:
     """Forward a rejected notification again, under the same id."""
     _leave_box(folder, message_id, "resubmit")
     done({"notification_id": message_id, "status": "forwarding"}, f"Queued {message_id} for forwarding.")
 
 
 @rejected.command("discard")
-def discard_rejected(
-    message_id: NotificationIdArgument,
-    folder: SiteFolderOption = Path(),
-) -> None:
+def discard_rejected(message_id: NotificationIdArgument, folder: SiteFolderOption = Path()) -> None:
     """Discard a rejected notification."""
     _leave_box(folder, message_id, "discard")
     done({"notification_id": message_id, "status": "discarded"}, f"Discarded {message_id}.")
@@ -171,19 +157,14 @@ def _act(folder: Path, call_id: str, action: str) -> dict[str, Any]:
     from fieldpost.cli.local.script import record_of
     from fieldpost.clock import SystemClock
     from fieldpost.core.errors import Conflict
-    from fieldpost.site.buffer.buffer import Buffer
     from fieldpost.site.buffer.tracking import Tracking
-    from fieldpost.site.config.folder import read_folder
 
-    buffer = Buffer(read_folder(folder).buffer_path)
-    try:
+    with _buffer_of(folder) as buffer:
         tracking = Tracking(buffer.read)
         record = tracking.status(call_id)
         if not getattr(buffer, action)(call_id, SystemClock().now(), by=_who()):
             raise Conflict("call.not_parked", f"{call_id} is {record.status.value}, not parked")
         return record_of(tracking.status(call_id))
-    finally:
-        buffer.close()
 
 
 def _leave_box(folder: Path, message_id: str, action: str) -> None:
@@ -191,28 +172,21 @@ def _leave_box(folder: Path, message_id: str, action: str) -> None:
     from fieldpost.core.errors import NotFound
     from fieldpost.core.ids import parse_notification_id
     from fieldpost.site.buffer import rejected as box
-    from fieldpost.site.buffer.buffer import Buffer
-    from fieldpost.site.config.folder import read_folder
 
     known_id = parse_notification_id(message_id)
     work = {"resubmit": box.resubmit, "discard": box.discard}[action]
-    buffer = Buffer(read_folder(folder).buffer_path)
-    try:
+    with _buffer_of(folder) as buffer:
         if not buffer.write(lambda cursor: work(cursor, known_id, SystemClock().now(), _who())):
             raise NotFound("rejected.unknown", f"{message_id} is not in the rejected box")
-    finally:
-        buffer.close()
 
 
-def _read(folder: Path, work: Any) -> Any:
+@contextmanager
+def _buffer_of(folder: Path) -> "Iterator[Buffer]":
     from fieldpost.site.buffer.buffer import Buffer
     from fieldpost.site.config.folder import read_folder
 
-    buffer = Buffer(read_folder(folder).buffer_path)
-    try:
-        return buffer.read(work)
-    finally:
-        buffer.close()
+    with closing(Buffer(read_folder(folder).buffer_path)) as buffer:
+        yield buffer
 
 
 def _show(found: list[Any], columns: tuple[str, ...], empty: str) -> None:
