@@ -29,7 +29,7 @@ async def change_password(request: PageRequest) -> Response:
     if form.get("password", "") != form.get("again", ""):
         return await page(request, 422, "the new passwords do not match")
     try:
-        session = await request.backend.operate.logins.change_password(
+        session = await request.operate.logins.change_password(
             request.actor, form.get("old", ""), form.get("password", ""), request.origin
         )
     except (Denied, InvalidInput) as error:
@@ -54,7 +54,7 @@ async def end_session(request: PageRequest) -> Response:
     await request.form()
     session_id = request.path("session_id")
     try:
-        await request.backend.operate.logins.end(request.actor, session_id)
+        await request.operate.logins.end(request.actor, session_id)
     except NotFound:
         # Already ended on another page or expired: the desired result.
         return redirect("/account", "ended")
@@ -63,12 +63,12 @@ async def end_session(request: PageRequest) -> Response:
 
 async def log_out_everywhere(request: PageRequest) -> Response:
     await request.form()
-    await request.backend.operate.logins.log_out_everywhere(request.actor)
+    await request.operate.logins.log_out_everywhere(request.actor)
     return logged_out(request)
 
 
 async def page(request: PageRequest, status: int = 200, error: str | None = None) -> Response:
-    logins = request.backend.operate.logins
+    logins = request.operate.logins
     return request.page(
         "account.html",
         status,
@@ -86,14 +86,7 @@ async def page(request: PageRequest, status: int = 200, error: str | None = None
 
 
 _BROWSERS = (("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
-_SYSTEMS = (
-    ("iPhone", "iPhone"),
-    ("iPad", "iPad"),
-    ("Android", "Android"),
-    ("Windows", "Windows"),
-    ("Mac OS X", "macOS"),
-    ("Linux", "Linux"),
-)
+_SYSTEMS = ("iPhone", "iPad", "Android", "Windows", "Mac OS X", "Linux")
 
 
 def browser_of(agent: str | None) -> str:
@@ -101,7 +94,7 @@ def browser_of(agent: str | None) -> str:
     if not agent:
         return "unknown"
     name = next((word for sign, word in _BROWSERS if sign in agent), None)
-    system = next((word for sign, word in _SYSTEMS if sign in agent), None)
+    system = next((sign.replace("Mac OS X", "macOS") for sign in _SYSTEMS if sign in agent), None)
     if name is None:
         return agent if len(agent) <= 60 else agent[:59] + "…"
     return f"{name} on {system}" if system else name

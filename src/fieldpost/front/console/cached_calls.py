@@ -23,15 +23,7 @@ from fieldpost.core.sites.message import CallStatus, Category
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import QueryFields, address, read_filter
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.request import (
-    EMPTY_FORM,
-    MenuLine,
-    PageRequest,
-    PageRoute,
-    SubmittedForm,
-    field_errors,
-    redirect,
-)
+from fieldpost.front.console.kit.request import EMPTY_FORM, MenuLine, PageRequest, PageRoute, SubmittedForm, redirect
 
 PATH = "/cached-calls"
 KINDS = {"retry": IntentKind.RETRY, "discard": IntentKind.DISCARD}
@@ -49,11 +41,11 @@ async def page(request: PageRequest) -> Response:
     query = request.http.query_params
     parsed = read_filter(query, CALL_FILTERS, CallFilter.parse)
     cursor = query.get("cursor") or None
-    found = await request.backend.watch.cached_calls.page(parsed.wanted, cursor=cursor) if parsed.is_readable else None
-    fleet = await request.backend.watch.sites.all()
-    figures = (await request.backend.watch.kpis.now()).total
+    found = await request.watch.cached_calls.page(parsed.wanted, cursor=cursor) if parsed.is_readable else None
+    fleet = await request.watch.sites.all()
+    figures = (await request.watch.kpis.now()).total
     calls = found.calls if found else ()
-    open_requests = await request.backend.watch.cached_calls.asked(calls) if calls else {}
+    open_requests = await request.watch.cached_calls.asked(calls) if calls else {}
     site = parsed.wanted.site
     shown = {site} if site else {call.site for call in calls}
     zoned: QueryFields = parsed.read | ({"zone": parsed.zone} if parsed.zone else {})
@@ -85,8 +77,8 @@ async def page(request: PageRequest) -> Response:
 
 async def one(request: PageRequest) -> Response:
     site = request.http.query_params.get("site") or None
-    detail = await request.backend.watch.cached_calls.detail(site, request.path("call_id"))
-    state, _ = await request.backend.watch.sites.one(detail.call.site)
+    detail = await request.watch.cached_calls.detail(site, request.path("call_id"))
+    state, _ = await request.watch.sites.one(detail.call.site)
     own_path = call_path(detail.call)
     return request.page(
         "cached_call.html",
@@ -115,18 +107,15 @@ async def confirm(request: PageRequest) -> Response:
 async def create_requests(request: PageRequest) -> Response:
     """Create an intent for each selected call, all or none."""
     form = await request.form()
-    verb, chosen, reason = (
-        form.get("verb", ""),
-        _chosen(form.get("calls", "").splitlines()),
-        form.get("reason", "").strip(),
-    )
+    verb, reason = form.get("verb", ""), form.get("reason", "").strip()
+    chosen = _chosen(form.get("calls", "").splitlines())
     kind = _kind(verb)
     if not chosen:
         return await _confirm(request, verb, chosen, form.get("next"))
     try:
-        await request.backend.operate.intents.create_each(request.actor, kind, chosen, reason=reason or None)
+        await request.operate.intents.create_each(request.actor, kind, chosen, reason=reason or None)
     except InvalidInput as error:
-        return await _confirm(request, verb, chosen, form.get("next"), SubmittedForm(form, field_errors(error)))
+        return await _confirm(request, verb, chosen, form.get("next"), SubmittedForm.rejected(form, error))
     return redirect(local_path(form.get("next") or PATH), verb)
 
 
@@ -134,14 +123,14 @@ async def reconcile(request: PageRequest) -> Response:
     """Read all calls of a site again."""
     form = await request.form()
     site = form.get("site", "")
-    await request.backend.operate.intents.create(request.actor, site, IntentKind.RECONCILE)
+    await request.operate.intents.create(request.actor, site, IntentKind.RECONCILE)
     return redirect(local_path(form.get("next") or f"{PATH}?{urlencode({'site': site})}"), "reconcile")
 
 
 async def query_parked(request: PageRequest) -> Response:
     """Query the parked calls of a site; the answer appears on the page of the intent."""
     form = await request.form()
-    given = await request.backend.operate.intents.create(request.actor, form.get("site", ""), IntentKind.LIST_PARKED)
+    given = await request.operate.intents.create(request.actor, form.get("site", ""), IntentKind.LIST_PARKED)
     return redirect(f"/intents/{given[0].intent_id}", "asked")
 
 
@@ -153,8 +142,8 @@ async def _confirm(
     form: SubmittedForm = EMPTY_FORM,
 ) -> Response:
     kind = _kind(verb)
-    calls = await request.backend.watch.cached_calls.these(chosen)
-    fleet = await request.backend.watch.sites.all()
+    calls = await request.watch.cached_calls.these(chosen)
+    fleet = await request.watch.sites.all()
     away = {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
     count = f"{len(chosen)} calls" if len(chosen) != 1 else "this call"
     is_discard = kind is IntentKind.DISCARD
@@ -202,7 +191,7 @@ def confirm_path(verb: str, call: CachedCall | Intent, next_path: str) -> str:
 def _stuck(request: PageRequest, found: CallPage | None) -> set[str]:
     if found is None:
         return set()
-    after = request.backend.watch.cached_calls.stuck_after
+    after = request.watch.cached_calls.stuck_after
     return {call.report.call_id for call in found.calls if is_stuck(call, found.as_of, after)}
 
 

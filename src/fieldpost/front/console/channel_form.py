@@ -28,7 +28,9 @@ class ChannelFields:
 def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = None) -> ChannelFields:
     """Parse the form; for an existing channel, only the differences. InvalidInput for invalid lines."""
     present = dict(channel.settings) if channel else {}
-    wanted = _fields(kind, form) if kind.fields else _lines(form.get("settings", ""))
+    wanted = {field.name: _value(field, form.get(SETTING + field.name, "").strip()) for field in kind.plain_fields}
+    if not kind.fields:
+        wanted = _lines(form.get("settings", ""))
     settings: dict[str, object] = {n: v for n, v in wanted.items() if v is not None and present.get(n) != v}
     settings |= {name: None for name in present if wanted.get(name) is None and (name in wanted or not kind.fields)}
     secrets: dict[str, object] = {name: text for name in kind.secrets if (text := form.get(SECRET + name, ""))}
@@ -86,18 +88,10 @@ def steps(kind: ChannelType, channel: Channel, tested: Trial) -> list[TestStep]:
         TestStep(
             phase.title,
             "passed" if place < end else "failed" if place == end else "not reached",
-            _advice(place == end, phase.advice),
+            phase.advice[:1].upper() + phase.advice[1:] if place == end else None,
         )
         for place, phase in enumerate(phases)
     ]
-
-
-def _advice(is_failed: bool, advice: str) -> str | None:
-    return advice[:1].upper() + advice[1:] if is_failed else None
-
-
-def _fields(kind: ChannelType, form: Mapping[str, str]) -> dict[str, object]:
-    return {field.name: _value(field, form.get(SETTING + field.name, "").strip()) for field in kind.plain_fields}
 
 
 def _value(field: SettingField, text: str) -> object:

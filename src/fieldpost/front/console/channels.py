@@ -24,7 +24,7 @@ from fieldpost.front.console.kit.request import (
     PageRequest,
     PageRoute,
     SubmittedForm,
-    field_errors,
+    error_text,
     redirect,
 )
 
@@ -40,8 +40,8 @@ NOTICES = {
 
 
 async def page(request: PageRequest) -> Response:
-    ways = await request.backend.watch.channels.all()
-    kinds = request.backend.operate.channels.types()
+    ways = await request.watch.channels.all()
+    kinds = request.operate.channels.types()
     return request.page(
         "channels.html",
         ways=ways,
@@ -69,7 +69,7 @@ async def new(request: PageRequest) -> Response:
 
 async def add(request: PageRequest) -> Response:
     form = await request.form(FORM_BYTES_MAX)
-    channels = request.backend.operate.channels
+    channels = request.operate.channels
     type_, name = form.get("type", ""), form.get("name", "").strip()
     kind = channels.types().get(type_)
     if kind is None:
@@ -88,17 +88,18 @@ async def add(request: PageRequest) -> Response:
     except InvalidInput as error:
         return _new(request, type_, SubmittedForm(form, channel_form.errors_of(error, kind)))
     except Conflict as error:
-        return _new(request, type_, SubmittedForm(form, {"name": field_errors(error)[""]}, 409))
+        return _new(request, type_, SubmittedForm.rejected(form, error, at="name", status=409))
     return redirect(path_of(name), "added")
 
 
 async def change(request: PageRequest) -> Response:
     form = await request.form(FORM_BYTES_MAX)
-    channels, name = request.backend.operate.channels, request.path("name")
+    channels, name = request.operate.channels, request.path("name")
     found = await channels.get(name)
     kind = channels.types().get(found.type)
     if kind is None:
-        raise _no_adapter(found.type)
+        message = f"no adapter of type {found.type!r} is installed on this node"
+        raise NotFound("type.unknown", message, hint="install the adapter and restart central")
     try:
         given = channel_form.read(kind, form, found)
         retry = form.get("retry", "").strip()
@@ -125,7 +126,7 @@ async def change(request: PageRequest) -> Response:
 
 async def remove(request: PageRequest) -> Response:
     await request.form()
-    await request.backend.operate.channels.remove(request.actor, request.path("name"))
+    await request.operate.channels.remove(request.actor, request.path("name"))
     return redirect(PATH, "removed")
 
 
@@ -133,7 +134,7 @@ async def reset(request: PageRequest) -> Response:
     """Close the breaker and release held notifications."""
     await request.form()
     name = request.path("name")
-    await request.backend.operate.breakers.reset(request.actor, channel_key(name))
+    await request.operate.breakers.reset(request.actor, channel_key(name))
     return redirect(path_of(name), "reset")
 
 
@@ -142,17 +143,17 @@ async def test(request: PageRequest) -> Response:
     form = await request.form()
     to = form.get("to", "").strip()
     try:
-        tested = await request.backend.operate.channels.test(request.actor, request.path("name"), to)
+        tested = await request.operate.channels.test(request.actor, request.path("name"), to)
     except InvalidInput as error:
-        return await _one(request, SubmittedForm(), to=to, test_error=next(iter(field_errors(error).values())))
+        return await _one(request, SubmittedForm(), to=to, test_error=error_text(error))
     return await _one(request, to=to, tested=tested)
 
 
 async def _one(
     request: PageRequest, form: SubmittedForm = EMPTY_FORM, *, tested: Trial | None = None, **values: object
 ) -> Response:
-    state, as_of = await request.backend.watch.channels.one(request.path("name"))
-    channel, channels = state.channel, request.backend.operate.channels
+    state, as_of = await request.watch.channels.one(request.path("name"))
+    channel, channels = state.channel, request.operate.channels
     kind = channels.types().get(channel.type)
     shared: dict[str, object] = {
         "conflict": None,
@@ -187,7 +188,7 @@ async def _one(
 
 
 def _new(request: PageRequest, type_: str, form: SubmittedForm = EMPTY_FORM) -> Response:
-    kinds = request.backend.operate.channels.types()
+    kinds = request.operate.channels.types()
     kind = kinds.get(type_) or (next(iter(kinds.values())) if len(kinds) == 1 else None)
     form = replace(form, given=channel_form.kept(form.given))
     return request.page(
@@ -205,7 +206,7 @@ def _new(request: PageRequest, type_: str, form: SubmittedForm = EMPTY_FORM) -> 
 
 
 async def _confirm_remove(request: PageRequest) -> Response:
-    state, _ = await request.backend.watch.channels.one(request.path("name"))
+    state, _ = await request.watch.channels.one(request.path("name"))
     name, users = state.channel.name, state.lists
     why_not = None
     if not request.may(Role.ADMIN):
@@ -225,7 +226,7 @@ async def _confirm_remove(request: PageRequest) -> Response:
 
 
 async def _confirm_reset(request: PageRequest) -> Response:
-    state, _ = await request.backend.watch.channels.one(request.path("name"))
+    state, _ = await request.watch.channels.one(request.path("name"))
     name = state.channel.name
     count = f"{state.held}{' or more' if state.held >= HELD_MAX else ''} held" if state.held else "due"
     return request.confirm(
@@ -249,14 +250,6 @@ def _brief(state: ChannelState, kinds: Mapping[str, object]) -> str:
     """Settings that distinguish channels of one type."""
     shown = (channel_form.as_text(state.channel.settings.get(name)) for name in ("host", "url", "port", "from_address"))
     return ", ".join(text for text in shown if text) if state.channel.type in kinds else "adapter not installed"
-
-
-def _no_adapter(type_: str) -> NotFound:
-    return NotFound(
-        "type.unknown",
-        f"no adapter of type {type_!r} is installed on this node",
-        hint="install the adapter and restart central",
-    )
 
 
 MENU = MenuLine("Channels", PATH, "Set up", "n", badge=(IssueCode.CHANNEL_BLOCKED,), badge_label="blocked")

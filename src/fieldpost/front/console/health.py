@@ -10,7 +10,6 @@ from fieldpost.central.watch.issues import HealthInputs, IssueCode, lost_nodes
 from fieldpost.central.watch.kpis import History
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState
-from fieldpost.core.bulk import BulkAction
 from fieldpost.core.kpi import Snapshot
 from fieldpost.core.quantities import number
 from fieldpost.core.sites.health import SiteCondition
@@ -30,7 +29,7 @@ ACTIONS_READ = 20
 
 
 async def page(request: PageRequest) -> Response:
-    watch = request.backend.watch
+    watch = request.watch
     span = SPANS.get(request.http.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     overview = await watch.overview.now()
     snapshot, inputs = overview.snapshot, overview.inputs
@@ -47,7 +46,7 @@ async def page(request: PageRequest) -> Response:
         at_sites=_AtSites(inputs.sites),
         sites_max=SITES_MAX,
         nodes=_nodes(inputs.centre),
-        actions=_running(await watch.bulk_actions.newest(ACTIONS_READ)),
+        actions=[one for one in await watch.bulk_actions.newest(ACTIONS_READ) if not one.status.has_ended],
         span=span,
         spans=SPANS.values(),
         charts=_charts(await watch.kpis.trends(span.length, span.step), span, snapshot),
@@ -105,10 +104,6 @@ def _nodes(centre: Centre) -> list[Node]:
     running = [node for node in centre.nodes if node.state is NodeState.RUNNING]
     others = [node for node in centre.nodes if node not in lost and node not in running]
     return (lost + running + others)[: max(NODES_MAX, len(lost) + len(running))]
-
-
-def _running(actions: Sequence[BulkAction]) -> list[BulkAction]:
-    return [action for action in actions if not action.status.has_ended]
 
 
 def _charts(found: Mapping[str, History], span: ChartSpan, snapshot: Snapshot) -> list[Chart]:

@@ -1,6 +1,7 @@
 """Intents, the requests of operators to sites: open ones first, with state, outcome and answer."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from fieldpost.core.times import from_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.cached_calls import NOTICES
 from fieldpost.front.console.cached_calls import PATH as CALLS_PATH
-from fieldpost.front.console.kit.filters import QueryFields, address, read_filter
+from fieldpost.front.console.kit.filters import address, read_filter
 from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
 
@@ -33,10 +34,10 @@ _TIMES = ("occurred_at", "rejected_at", "at", "created_at", "updated_at")
 
 async def page(request: PageRequest) -> Response:
     query = request.http.query_params
-    parsed = read_filter(query, INTENT_FILTERS, _parse)
+    parsed = read_filter(query, INTENT_FILTERS, partial(read_filters, INTENT_FILTERS))
     site, states = parsed.wanted.get("site"), parsed.wanted.get("states", ())
     cursor = query.get("cursor") or None
-    watch = request.backend.watch
+    watch = request.watch
     is_of_open, is_of_ended = (
         parsed.is_readable and (not states or any(state in some for state in states)) for some in (OPEN, ENDED)
     )
@@ -66,8 +67,8 @@ async def page(request: PageRequest) -> Response:
 
 
 async def one(request: PageRequest) -> Response:
-    intent = await request.backend.watch.cached_calls.intent(request.path("intent_id"))
-    fleet = await request.backend.watch.sites.all()
+    intent = await request.watch.cached_calls.intent(request.path("intent_id"))
+    fleet = await request.watch.sites.all()
     return request.page(
         "intent.html",
         intent=intent,
@@ -85,7 +86,7 @@ async def one(request: PageRequest) -> Response:
 async def cancel(request: PageRequest) -> Response:
     form = await request.form()
     intent_id = request.path("intent_id")
-    await request.backend.operate.intents.cancel(request.actor, intent_id)
+    await request.operate.intents.cancel(request.actor, intent_id)
     return redirect(local_path(form.get("next") or f"{PATH}/{intent_id}"), "cancelled")
 
 
@@ -117,10 +118,6 @@ def _by_site(opened: Sequence[Intent]) -> dict[str, list[Intent]]:
     for intent in sorted(opened, key=lambda intent: (intent.site, intent.created_at)):
         found.setdefault(intent.site, []).append(intent)
     return found
-
-
-def _parse(given: QueryFields) -> dict[str, Any]:
-    return read_filters(INTENT_FILTERS, given)
 
 
 ROUTES = (

@@ -6,7 +6,7 @@ from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.core.lists import plan_mark
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.request import PageRequest, PageRoute, field_errors, redirect
+from fieldpost.front.console.kit.request import PageRequest, PageRoute, error_text, redirect
 from fieldpost.front.console.lists import PATH as LISTS_PATH
 from fieldpost.front.console.lists import path_of
 from fieldpost.front.files.lists import from_csv, from_json, to_csv, to_json
@@ -33,7 +33,7 @@ async def apply(request: PageRequest) -> Response:
     form = await request.form(FORM_BYTES_MAX)
     text = form.get("text", "")
     try:
-        await request.backend.operate.list_files.import_all(request.actor, _specs(text), form.get("plan", ""))
+        await request.operate.list_files.import_all(request.actor, _specs(text), form.get("plan", ""))
     except (InvalidInput, Conflict) as error:
         return await _preview(request, text, error)
     return redirect(LISTS_PATH, "imported")
@@ -44,15 +44,15 @@ async def export(request: PageRequest) -> Response:
     format_ = request.http.query_params.get("format", "csv")
     if format_ not in ("csv", "json"):
         raise InvalidInput("export.format", "format must be csv or json", field="format")
-    lists = await request.backend.operate.list_files.export(request.actor)
+    lists = await request.operate.list_files.export(request.actor)
     text, kind = (to_csv(lists), "text/csv") if format_ == "csv" else (to_json(lists), "application/json")
     headers = {"Content-Disposition": f'attachment; filename="lists.{format_}"', "Cache-Control": "no-store"}
     return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
 
 
 async def _preview(request: PageRequest, text: str, conflict: FieldpostError | None = None) -> Response:
-    files = request.backend.operate.list_files
-    warning = None if conflict is None else field_errors(conflict)[conflict.field or ""]
+    files = request.operate.list_files
+    warning = None if conflict is None else error_text(conflict)
     try:
         specs = _specs(text)
         if faults := files.faults(specs):
@@ -60,7 +60,7 @@ async def _preview(request: PageRequest, text: str, conflict: FieldpostError | N
         changes = await files.plan(specs)
     except (InvalidInput, Conflict) as error:
         return _page(request, text, 422, faults=[error.message], warning=warning)
-    present = {found.name for found in await request.backend.operate.lists.all()}
+    present = {found.name for found in await request.operate.lists.all()}
     return _page(
         request,
         text,

@@ -41,10 +41,10 @@ _TARGET = re.compile(r"targets\[(\d+)\]", re.ASCII)
 
 
 async def page(request: PageRequest) -> Response:
-    ways = await request.backend.watch.channels.all()
+    ways = await request.watch.channels.all()
     channel_of = {name: state.channel.name for state in ways.channels for name in state.lists}
     blocked = {state.channel.name for state in ways.channels if state.is_blocked}
-    lists = await request.backend.operate.lists.all()
+    lists = await request.operate.lists.all()
     # Lists without a channel park everything, so they come first.
     lists.sort(key=lambda found: (found.name in channel_of, found.name))
     return request.page(
@@ -59,7 +59,7 @@ async def page(request: PageRequest) -> Response:
 
 
 async def one(request: PageRequest) -> Response:
-    found = await request.backend.operate.lists.get(request.path("name"))
+    found = await request.operate.lists.get(request.path("name"))
     if request.http.query_params.get("confirm") == "remove":
         return await _confirm_remove(request, found)
     return await _one(request, found)
@@ -73,14 +73,14 @@ async def add(request: PageRequest) -> Response:
     form = await request.form(FORM_BYTES_MAX)
     targets = _lines(form.get("targets", ""))
     try:
-        added = await request.backend.operate.lists.add(
+        added = await request.operate.lists.add(
             request.actor,
             ListSpec(name=form.get("name", "").strip(), type=form.get("type", "email"), **_properties(form, targets)),
         )
     except InvalidInput as error:
         return await _form(request, None, SubmittedForm(form, _errors(error, targets)))
     except Conflict as error:
-        return await _form(request, None, SubmittedForm(form, {"name": field_errors(error)[""]}, 409))
+        return await _form(request, None, SubmittedForm.rejected(form, error, at="name", status=409))
     return redirect(path_of(added.name), "added")
 
 
@@ -88,12 +88,12 @@ async def change(request: PageRequest) -> Response:
     form = await request.form(FORM_BYTES_MAX)
     name, targets = request.path("name"), _lines(form.get("targets", ""))
     try:
-        await request.backend.operate.lists.change(request.actor, name, version_of(form), **_properties(form, targets))
+        await request.operate.lists.change(request.actor, name, version_of(form), **_properties(form, targets))
     except InvalidInput as error:
-        found = await request.backend.operate.lists.get(name)
+        found = await request.operate.lists.get(name)
         return await _one(request, found, SubmittedForm(form, _errors(error, targets)))
     except Conflict as error:
-        found = await request.backend.operate.lists.get(name)
+        found = await request.operate.lists.get(name)
         return await _one(
             request,
             found,
@@ -106,7 +106,7 @@ async def change(request: PageRequest) -> Response:
 
 async def remove(request: PageRequest) -> Response:
     await request.form()
-    await request.backend.operate.lists.remove(request.actor, request.path("name"))
+    await request.operate.lists.remove(request.actor, request.path("name"))
     return redirect(PATH, "removed")
 
 
@@ -118,7 +118,7 @@ async def _one(
     conflict: str | None = None,
     differs: ListChange | None = None,
 ) -> Response:
-    waiting, parked = await request.backend.watch.notifications.of_list(found.name)
+    waiting, parked = await request.watch.notifications.of_list(found.name)
     values = {
         "waiting": _count_text(waiting, "waiting"),
         "parked": _count_text(parked, "parked"),
@@ -132,17 +132,17 @@ async def _one(
 async def _form(
     request: PageRequest, found: NotificationList | None, form: SubmittedForm = EMPTY_FORM, **values: object
 ) -> Response:
-    ways = await request.backend.watch.channels.all()
+    ways = await request.watch.channels.all()
     return request.page(
         "list.html" if found else "new_list.html",
         form,
         found=found,
         own_path=path_of(found.name) if found else PATH,
         retry_text=to_text(found.retry) if found and found.retry else "",
-        types=list(request.backend.operate.channels.types()),
+        types=list(request.operate.channels.types()),
         channels=[(s.channel.name, s.channel.type) for s in ways.channels if not found or s.channel.type == found.type],
         used=next((s for s in ways.channels if found and found.name in s.lists), None),
-        sites=[site.name for site in await request.backend.operate.sites.all()],
+        sites=[site.name for site in await request.operate.sites.all()],
         as_of=ways.as_of,
         path=PATH,
         here=path_of(found.name) if found else NEW_PATH,
@@ -152,7 +152,7 @@ async def _form(
 
 
 async def _confirm_remove(request: PageRequest, found: NotificationList) -> Response:
-    waiting = _count_text((await request.backend.watch.notifications.of_list(found.name))[0], "waiting")
+    waiting = _count_text((await request.watch.notifications.of_list(found.name))[0], "waiting")
     return request.confirm(
         title=f"Remove the list {found.name}?",
         text=(f"{waiting}: they are parked at the next attempt. " if waiting else "")

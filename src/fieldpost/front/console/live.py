@@ -26,13 +26,10 @@ async def _events(request: PageRequest) -> AsyncIterator[bytes]:
         beats += 1
         # End the stream soon after a logout.
         is_check_due = not topics or beats % CHECK_SESSION_EVERY == 0
-        if is_check_due and await _has_ended(request):
+        session = request.secret or ""
+        if is_check_due and await request.operate.accounts.by_session(session, is_active=False) is None:
             return
         yield b"".join(b"event: %s\ndata:\n\n" % topic.encode() for topic in sorted(topics)) or b": still here\n\n"
-
-
-async def _has_ended(request: PageRequest) -> bool:
-    return await request.backend.operate.accounts.by_session(request.secret or "", is_active=False) is None
 
 
 ROUTES = (PageRoute("GET", PATH, stream, Access.VIEWER),)

@@ -58,7 +58,7 @@ async def start(request: PageRequest) -> Response:
     verb = _verb(form)
     as_of = _one(form, "as_of")
     try:
-        action = await request.backend.operate.bulk_actions.start(
+        action = await request.operate.bulk_actions.start(
             request.actor,
             verb,
             _chosen(form) or _filter(form),
@@ -81,7 +81,7 @@ async def _question(request: PageRequest, given: BulkFields, error: InvalidInput
         return _none_selected(request, verb, back)
     found = await (_of_selection(request, chosen) if chosen else _of_filter(request, _filter(given)))
     said = f"{'' if found.is_whole else 'at least '}{number(found.count)}"
-    action_id = _one(given, "action_id") or request.backend.operate.bulk_actions.new_action_id()
+    action_id = _one(given, "action_id") or request.operate.bulk_actions.new_action_id()
     return request.confirm(
         form=SubmittedForm(
             {"reason": _one(given, "reason")}, field_errors(error) if error else {}, 422 if error else 200
@@ -115,13 +115,13 @@ def _none_selected(request: PageRequest, verb: BulkVerb, back: str) -> Response:
 
 
 async def _of_filter(request: PageRequest, wanted: Filter) -> BulkFormPreview:
-    found = await request.backend.watch.bulk_actions.preview(wanted)
+    found = await request.watch.bulk_actions.preview(wanted)
     fields = [(name, value) for name, value in fields_of(wanted).items() if isinstance(value, str)]
     return BulkFormPreview(found.count, found.is_whole, found.as_of, found.newest, fields)
 
 
 async def _of_selection(request: PageRequest, chosen: Sequence[Chosen]) -> BulkFormPreview:
-    found, as_of = await request.backend.watch.notifications.these([one.notification_id for one in chosen])
+    found, as_of = await request.watch.notifications.these([one.notification_id for one in chosen])
     kept = [
         n
         for one in chosen

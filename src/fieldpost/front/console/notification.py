@@ -1,6 +1,7 @@
 """The page of a notification: explanation, progress, timeline, retry and discard."""
 
 import shlex
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from fieldpost.central.operate.notifications import NotAsSeen
 from fieldpost.central.watch.notifications import Detail
 from fieldpost.central.watch.timeline import cycles, stops, timeline
-from fieldpost.core.actor import APP, Role
+from fieldpost.core.actor import APP, Actor, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
 from fieldpost.core.explain import parts
 from fieldpost.core.notification import Notification, Status
@@ -42,18 +43,15 @@ async def page(request: PageRequest) -> Response:
 
 
 async def retry(request: PageRequest) -> Response:
-    form = await request.form()
-    try:
-        await request.backend.operate.notifications.retry(
-            request.actor, request.path("notification_id"), version_of(form)
-        )
-    except NotAsSeen as error:
-        return await _conflict(request, form, error)
-    return _back(request, form, "retried")
+    return await _act(request, request.operate.notifications.retry, "retried")
+
+
+async def discard(request: PageRequest) -> Response:
+    return await _act(request, request.operate.notifications.discard, "discarded")
 
 
 async def confirm_discard(request: PageRequest) -> Response:
-    detail = await request.backend.watch.notifications.detail(request.path("notification_id"))
+    detail = await request.watch.notifications.detail(request.path("notification_id"))
     n = detail.notification
     own_path = _path(n)
     following = local_path(request.http.query_params.get("next") or own_path)
@@ -71,21 +69,10 @@ async def confirm_discard(request: PageRequest) -> Response:
     )
 
 
-async def discard(request: PageRequest) -> Response:
-    form = await request.form()
-    try:
-        await request.backend.operate.notifications.discard(
-            request.actor, request.path("notification_id"), version_of(form)
-        )
-    except NotAsSeen as error:
-        return await _conflict(request, form, error)
-    return _back(request, form, "discarded")
-
-
 async def _page(
     request: PageRequest, status: int = 200, *, back: str, notice: str | None = None, conflict: NotAsSeen | None = None
 ) -> Response:
-    detail = await request.backend.watch.notifications.detail(request.path("notification_id"))
+    detail = await request.watch.notifications.detail(request.path("notification_id"))
     n = detail.notification
     return request.page(
         "notification.html",
@@ -131,13 +118,19 @@ def _commands(request: PageRequest, n: Notification) -> list[ShellCommand]:
     return found
 
 
-async def _conflict(request: PageRequest, form: dict[str, str], error: NotAsSeen) -> Response:
-    """The current state, with a link back to the page of the button."""
-    following = local_path(form.get("next") or NOTIFICATIONS)
-    parted = urlsplit(following)
-    if parted.path == f"{NOTIFICATIONS}/{request.path('notification_id')}":
-        following = local_path((parse_qs(parted.query).get("back") or [NOTIFICATIONS])[0])
-    return await _page(request, 409, back=following, conflict=error)
+async def _act(request: PageRequest, action: Callable[[Actor, str, int], Awaitable[object]], done: str) -> Response:
+    """Act, and go back to the page of the button; after a conflict, show the current state with a link back to it."""
+    form, notification_id = await request.form(), request.path("notification_id")
+    own_path = f"{NOTIFICATIONS}/{notification_id}"
+    try:
+        await action(request.actor, notification_id, version_of(form))
+    except NotAsSeen as error:
+        following = local_path(form.get("next") or NOTIFICATIONS)
+        parted = urlsplit(following)
+        if parted.path == own_path:
+            following = local_path((parse_qs(parted.query).get("back") or [NOTIFICATIONS])[0])
+        return await _page(request, 409, back=following, conflict=error)
+    return redirect(local_path(form.get("next") or own_path), done)
 
 
 def _conflict_text(detail: Detail, error: NotAsSeen) -> str:
@@ -145,11 +138,6 @@ def _conflict_text(detail: Detail, error: NotAsSeen) -> str:
     actions = [e for e in detail.audit if e.kind is AuditKind.OPERATOR_ACTION and e.status in done]
     who = f" {actions[-1].actor} has {done[actions[-1].status]} it." if actions else ""
     return f"Nothing was changed: {error.message}.{who}"
-
-
-def _back(request: PageRequest, form: dict[str, str], done: str) -> Response:
-    """Back to the page of the button, with a notice."""
-    return redirect(local_path(form.get("next") or f"{NOTIFICATIONS}/{request.path('notification_id')}"), done)
 
 
 def _path(n: Notification) -> str:

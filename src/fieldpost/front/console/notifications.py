@@ -34,14 +34,14 @@ SEVERAL = {NOT_ENDED: "pending or retrying", NOT_DELIVERED: "not delivered"}
 
 async def page(request: PageRequest) -> Response:
     query = request.http.query_params
-    snapshot = await request.backend.watch.kpis.now()
+    snapshot = await request.watch.kpis.now()
     parsed, last = _filter_query(request, snapshot.as_of)
     errors = dict(parsed.errors)
     cursor = query.get("cursor") or None
     found: Page | None = None
     if not errors:
         try:
-            found = await request.backend.watch.notifications.page(parsed.wanted, cursor=cursor)
+            found = await request.watch.notifications.page(parsed.wanted, cursor=cursor)
         except InvalidInput as error:
             errors |= field_errors(error)
     wanted = parsed.wanted
@@ -55,8 +55,8 @@ async def page(request: PageRequest) -> Response:
         "last": last,
         "lasts": list(LAST),
         "figures": snapshot.total,
-        "by": request.backend.watch.kpis.by,
-        "counts": await request.backend.watch.health.counts(),
+        "by": request.watch.kpis.by,
+        "counts": await request.watch.health.counts(),
         "count_max": COUNT_MAX,
         "statuses": list(Status),
         "several": _several(wanted),
@@ -67,7 +67,7 @@ async def page(request: PageRequest) -> Response:
         "groups": await _groups(request, wanted, cursor),
     }
     # A live update keeps the form of the page.
-    sites, lists = ([], []) if request.is_live_update else await request.backend.watch.notifications.names()
+    sites, lists = ([], []) if request.is_live_update else await request.watch.notifications.names()
     return request.page(
         "notifications.html",
         422 if errors else 200,
@@ -105,7 +105,7 @@ async def _groups(request: PageRequest, wanted: Filter, cursor: str | None) -> t
     """The largest error groups, shown above the list of all parked notifications."""
     if wanted != Filter(statuses=(Status.PARKED,)) or cursor is not None:
         return ()
-    return (await request.backend.watch.notifications.parked_groups()).groups[:GROUPS_MAX]
+    return (await request.watch.notifications.parked_groups()).groups[:GROUPS_MAX]
 
 
 def _group_error(wanted: Filter, found: Page | None) -> str | None:

@@ -49,9 +49,9 @@ async def finish(request: PageRequest) -> Response:
 
 
 def _oidc(request: PageRequest) -> Oidc:
-    if request.backend.operate.oidc is None:
+    if request.operate.oidc is None:
         raise NotFound("oidc.none", "no identity provider is configured")
-    return request.backend.operate.oidc
+    return request.operate.oidc
 
 
 def _cookie(request: PageRequest) -> str:

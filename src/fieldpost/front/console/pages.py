@@ -31,28 +31,9 @@ from fieldpost.front.console import (
 from fieldpost.front.console.kit.request import MenuLine, PageRoute
 
 MODULES = (
-    health,
-    notifications,
-    notification,
-    new_bulk_action,
-    bulk_actions,
-    parked_groups,
-    cached_calls,
-    intents,
-    sites,
-    site_queries,
-    site,
-    lists,
-    list_import,
-    channels,
-    audit,
-    users,
-    tokens,
-    settings,
-    account,
-    sessions,
-    oidc,
-    live,
+    *(health, notifications, notification, new_bulk_action, bulk_actions, parked_groups, cached_calls, intents),
+    *(sites, site_queries, site, lists, list_import, channels),
+    *(audit, users, tokens, settings, account, sessions, oidc, live),
 )
 """In menu order."""
 

@@ -14,16 +14,16 @@ PATH = "/parked-groups"
 
 
 async def page(request: PageRequest) -> Response:
-    found = await request.backend.watch.notifications.parked_groups()
-    recent = await request.backend.watch.bulk_actions.page(limit=LIMIT_MAX)
+    found = await request.watch.notifications.parked_groups()
+    recent = await request.watch.bulk_actions.page(limit=LIMIT_MAX)
     return request.page(
         "parked_groups.html",
         found=found,
         total=sum(group.count for group in found.groups),
         as_of=recent.as_of,
         latest=_by_group(recent.actions),
-        shown=_shown,
-        confirm_path=_confirm_path,
+        shown=lambda key: address(NOTIFICATIONS, {"status": "parked", "error": key}),
+        confirm_path=lambda key, verb, pace=None: address(NEW, {"verb": verb, "error": key}, pace=pace, back=PATH),
     )
 
 
@@ -34,14 +34,6 @@ def _by_group(actions: tuple[BulkAction, ...]) -> dict[str, BulkAction]:
         if action.wanted is not None and set(action.wanted) == {"status", "error"}:
             found.setdefault(str(action.wanted["error"]), action)
     return found
-
-
-def _shown(key: str) -> str:
-    return address(NOTIFICATIONS, {"status": "parked", "error": key})
-
-
-def _confirm_path(key: str, verb: str, pace: str | None = None) -> str:
-    return address(NEW, {"verb": verb, "error": key}, pace=pace, back=PATH)
 
 
 ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER),)

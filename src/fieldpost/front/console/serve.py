@@ -1,7 +1,7 @@
 """Serves the pages: identify the user, check the role, render the page or the error page."""
 
 from collections.abc import Awaitable, Callable
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import structlog
 from starlette.applications import Starlette
@@ -27,13 +27,13 @@ from fieldpost.front.console.pages import MENU, PAGES, STATIC
 
 log = structlog.get_logger()
 
-_STATUSES: tuple[tuple[type[FieldpostError], int], ...] = (
-    (InvalidInput, 422),
-    (NotFound, 404),
-    (Conflict, 409),
-    (Denied, 403),
-    (Unavailable, 503),
-)
+_STATUSES: dict[type[FieldpostError], int] = {
+    InvalidInput: 422,
+    NotFound: 404,
+    Conflict: 409,
+    Denied: 403,
+    Unavailable: 503,
+}
 _TITLES = {
     403: "Not allowed",
     404: "Not found",
@@ -96,7 +96,7 @@ class Console:
         return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, issues)
 
     async def _explain(self, http: Request, error: FieldpostError) -> Response:
-        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+        status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
         detail = error.message[:1].upper() + error.message[1:] + "."
         return await self.problem(http, status, detail, error.hint)
 
@@ -110,12 +110,9 @@ def _to_login(request: PageRequest) -> Response:
     if request.http.method != "GET":
         before = urlsplit(request.http.headers.get("referer", ""))
         is_ours = before.netloc == request.http.url.netloc
-        return redirect(f"/login?{urlencode({'next': _address(before) if is_ours else '/'})}", done="ended")
+        back = f"{before.path}?{before.query}" if before.query else before.path
+        return redirect(f"/login?{urlencode({'next': back if is_ours else '/'})}", done="ended")
     path = "/login" if request.here == "/" else f"/login?{urlencode({'next': request.here})}"
     if request.is_live_update:
         return Response(status_code=401, headers={"HX-Redirect": path})
     return redirect(path)
-
-
-def _address(url: SplitResult) -> str:
-    return f"{url.path}?{url.query}" if url.query else url.path

@@ -24,9 +24,10 @@ NOTICES = {"ended": "Your session has expired and the action was not performed. 
 
 
 async def login_page(request: PageRequest) -> Response:
+    next_path = local_path(request.http.query_params.get("next"))
     if request.visitor is not None:
-        return redirect(local_path(request.http.query_params.get("next")))
-    values = {"error": None, "name": "", "next_path": _next(request), "warning": request.notice(NOTICES)}
+        return redirect(next_path)
+    values = {"error": None, "name": "", "next_path": next_path, "warning": request.notice(NOTICES)}
     return _anonymous_page(request, "login.html", 200, **values)
 
 
@@ -35,7 +36,7 @@ async def log_in(request: PageRequest) -> Response:
     request.require_tls()
     name = form.get("name", "")
     try:
-        session = await request.backend.operate.logins.log_in(name, form.get("password", ""), request.origin)
+        session = await request.operate.logins.log_in(name, form.get("password", ""), request.origin)
     except (Denied, TooManyLogins) as error:
         status = 401 if isinstance(error, Denied) else 429
         values = {"error": error.message, "name": name[:256], "next_path": local_path(form.get("next"))}
@@ -49,7 +50,7 @@ async def log_in(request: PageRequest) -> Response:
 async def link_page(request: PageRequest) -> Response:
     """The form to choose a password. A GET does not use up the link, because mail programs prefetch links."""
     link = request.http.query_params.get("link", "")
-    name = await request.backend.operate.logins.whose_link(link)
+    name = await request.operate.logins.whose_link(link)
     return _choose(request, link, name)
 
 
@@ -57,11 +58,11 @@ async def use_link(request: PageRequest) -> Response:
     form = await request.form()
     request.require_tls()
     link, password = form.get("link", ""), form.get("password", "")
-    name = await request.backend.operate.logins.whose_link(link)
+    name = await request.operate.logins.whose_link(link)
     if password != form.get("again", ""):
         return _choose(request, link, name, 422, "the passwords do not match")
     try:
-        session = await request.backend.operate.logins.use_link(link, password, request.origin)
+        session = await request.operate.logins.use_link(link, password, request.origin)
     except InvalidInput as error:
         return _choose(request, link, name, 422, error.message)
     await _end_previous_session(request)
@@ -73,7 +74,7 @@ async def use_link(request: PageRequest) -> Response:
 async def log_out(request: PageRequest) -> Response:
     await request.form()
     assert request.secret is not None
-    await request.backend.operate.logins.log_out(request.secret)
+    await request.operate.logins.log_out(request.secret)
     return logged_out(request)
 
 
@@ -98,7 +99,7 @@ def _anonymous_page(request: PageRequest, template: str, status: int = 200, **va
         template,
         status,
         is_unsafe=request.is_exposed,
-        oidc_label=request.backend.operate.oidc.label if request.backend.operate.oidc else None,
+        oidc_label=request.operate.oidc.label if request.operate.oidc else None,
         **values,
     )
     if not is_known:
@@ -110,11 +111,7 @@ async def _end_previous_session(request: PageRequest) -> None:
     """End the previous session of this browser."""
     token = request.http.cookies.get(session_cookie_name(request.http))
     if token is not None and request.visitor is not None:
-        await request.backend.operate.logins.log_out(token)
-
-
-def _next(request: PageRequest) -> str:
-    return local_path(request.http.query_params.get("next"))
+        await request.operate.logins.log_out(token)
 
 
 ROUTES = (

@@ -15,14 +15,7 @@ from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, Si
 from fieldpost.core.sites.intent import IntentState
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
-from fieldpost.front.console.kit.request import (
-    EMPTY_FORM,
-    PageRequest,
-    PageRoute,
-    SubmittedForm,
-    field_errors,
-    redirect,
-)
+from fieldpost.front.console.kit.request import EMPTY_FORM, PageRequest, PageRoute, SubmittedForm, redirect
 from fieldpost.front.console.sites import METHODS, central_of, credentials_page, own_address
 
 OPEN = (IntentState.WAITING, IntentState.SENT)
@@ -40,7 +33,7 @@ HealthPoints = Sequence[tuple[datetime, HealthFigures]]
 
 
 async def page(request: PageRequest) -> Response:
-    name, watch = request.path("name"), request.backend.watch
+    name, watch = request.path("name"), request.watch
     span = SPANS.get(request.http.query_params.get("span", ""), SPANS[SPAN_DEFAULT])
     state, as_of = await watch.sites.one(name)
     # The value at the start of the chart was sampled before it.
@@ -68,17 +61,17 @@ async def page(request: PageRequest) -> Response:
 
 
 async def rotate(request: PageRequest) -> Response:
-    form, name, operate = await request.form(), request.path("name"), request.backend.operate.sites
+    form, name, operate = await request.form(), request.path("name"), request.operate.sites
     try:
         central, overlap = central_of(request, form), _overlap_of(form)
     except InvalidInput as error:
-        return await confirm_rotate(request, SubmittedForm(form, field_errors(error)))
+        return await confirm_rotate(request, SubmittedForm.rejected(form, error))
     rotate_one = operate.rotate_token if form.get("by") == "token" else operate.rotate
     return credentials_page(request, await rotate_one(request.actor, name, overlap), central, "ITS-FOLDER")
 
 
 async def confirm_revoke(request: PageRequest) -> Response:
-    state, _ = await request.backend.watch.sites.one(request.path("name"))
+    state, _ = await request.watch.sites.one(request.path("name"))
     name = state.record.name
     waiting = f" {state.depth} messages waiting at the site stay there." if state.depth else ""
     return request.confirm(
@@ -94,12 +87,12 @@ async def confirm_revoke(request: PageRequest) -> Response:
 
 async def revoke(request: PageRequest) -> Response:
     await request.form()
-    revoked = await request.backend.operate.sites.revoke(request.actor, request.path("name"))
+    revoked = await request.operate.sites.revoke(request.actor, request.path("name"))
     return redirect(site_path(revoked.name), "revoked")
 
 
 async def confirm_rotate(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
-    access = await request.backend.watch.sites.access(request.path("name"))
+    access = await request.watch.sites.access(request.path("name"))
     name, has_tokens = access.record.name, any(token.is_valid(access.as_of) for token in access.tokens)
     return request.confirm(
         form=form,

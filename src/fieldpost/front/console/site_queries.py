@@ -15,14 +15,7 @@ from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.times import from_text, to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.intents import rows
-from fieldpost.front.console.kit.request import (
-    EMPTY_FORM,
-    PageRequest,
-    PageRoute,
-    SubmittedForm,
-    field_errors,
-    redirect,
-)
+from fieldpost.front.console.kit.request import EMPTY_FORM, PageRequest, PageRoute, SubmittedForm, redirect
 from fieldpost.front.console.kit.times import moment_in
 
 ROWS_MAX = 100
@@ -38,7 +31,7 @@ NOTICES = {
 
 
 async def rejected(request: PageRequest) -> Response:
-    state, as_of = await request.backend.watch.sites.one(request.path("name"))
+    state, as_of = await request.watch.sites.one(request.path("name"))
     name = state.record.name
     intent = await _intent(request, name, IntentKind.LIST_REJECTED)
     found = rows(intent) if intent else []
@@ -49,7 +42,7 @@ async def rejected(request: PageRequest) -> Response:
         site=state,
         intent=intent,
         rows=found,
-        requests=await request.backend.watch.sites.asked_about(name, ids) if ids else {},
+        requests=await request.watch.sites.asked_about(name, ids) if ids else {},
         own_path=site_path(name),
         notice=request.notice(NOTICES),
     )
@@ -70,11 +63,9 @@ async def decide(request: PageRequest) -> Response:
     form, name = await request.form(), request.path("name")
     verb, ids, reason = form.get("verb", ""), form.get("ids", "").split(), form.get("reason", "").strip()
     try:
-        await request.backend.operate.intents.create(
-            request.actor, name, _kind(verb), message_ids=ids, reason=reason or None
-        )
+        await request.operate.intents.create(request.actor, name, _kind(verb), message_ids=ids, reason=reason or None)
     except InvalidInput as error:
-        return await _confirm(request, verb, ids, SubmittedForm(form, field_errors(error)))
+        return await _confirm(request, verb, ids, SubmittedForm.rejected(form, error))
     return redirect(f"{site_path(name)}/rejected", verb)
 
 
@@ -87,11 +78,11 @@ async def query_events(request: PageRequest) -> Response:
                 asked[name] = to_text(moment_in(asked[name], form.get("zone", ""), name))
         return await _query(request, IntentKind.QUERY_EVENTS, asked, "events")
     except InvalidInput as error:
-        return await events(request, SubmittedForm(form, field_errors(error)))
+        return await events(request, SubmittedForm.rejected(form, error))
 
 
 async def events(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
-    state, as_of = await request.backend.watch.sites.one(request.path("name"))
+    state, as_of = await request.watch.sites.one(request.path("name"))
     intent = await _intent(request, state.record.name, IntentKind.QUERY_EVENTS)
     arguments = {name: str(value) for name, value in (intent.arguments if intent else {}).items()}
     return request.page(
@@ -115,7 +106,7 @@ async def events(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Resp
 async def _query(request: PageRequest, kind: IntentKind, asked: Mapping[str, str], page: str) -> Response:
     name = request.path("name")
     arguments: dict[str, str | int] = {field: value for field, value in asked.items() if value}
-    (intent,) = await request.backend.operate.intents.create(
+    (intent,) = await request.operate.intents.create(
         request.actor, name, kind, arguments=arguments | {"limit": ROWS_MAX}
     )
     return redirect(f"{site_path(name)}/{page}?intent={intent.intent_id}")
@@ -125,8 +116,8 @@ async def _intent(request: PageRequest, name: str, kind: IntentKind) -> Intent |
     """The intent in the URL, or the last one; NotFound for an intent of another site or page."""
     intent_id = request.http.query_params.get("intent")
     if not intent_id:
-        return await request.backend.watch.sites.newest_query(name, kind)
-    intent = await request.backend.watch.cached_calls.intent(intent_id)
+        return await request.watch.sites.newest_query(name, kind)
+    intent = await request.watch.cached_calls.intent(intent_id)
     if intent.site != name or intent.kind is not kind:
         raise NotFound("intent.unknown", "this site has no such request")
     return intent
@@ -134,7 +125,7 @@ async def _intent(request: PageRequest, name: str, kind: IntentKind) -> Intent |
 
 async def _confirm(request: PageRequest, verb: str, ids: Sequence[str], form: SubmittedForm = EMPTY_FORM) -> Response:
     is_discard = _kind(verb) is IntentKind.DISCARD_REJECTED
-    state, _ = await request.backend.watch.sites.one(request.path("name"))
+    state, _ = await request.watch.sites.one(request.path("name"))
     chosen = [one for one in dict.fromkeys(ids) if is_id(one)]
     what, them = ("this notification", "it") if len(chosen) == 1 else (f"{len(chosen)} notifications", "them")
     own_path = f"{site_path(state.record.name)}/rejected"

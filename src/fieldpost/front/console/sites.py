@@ -17,14 +17,7 @@ from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.sites.health import SiteCondition
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.filters import address
-from fieldpost.front.console.kit.request import (
-    EMPTY_FORM,
-    MenuLine,
-    PageRequest,
-    PageRoute,
-    SubmittedForm,
-    field_errors,
-)
+from fieldpost.front.console.kit.request import EMPTY_FORM, MenuLine, PageRequest, PageRoute, SubmittedForm
 
 PATH = "/sites"
 PAGE_SIZE = 100
@@ -49,7 +42,7 @@ STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
 
 async def add(request: PageRequest) -> Response:
     form = await request.form()
-    name, operate = form.get("name", "").strip(), request.backend.operate.sites
+    name, operate = form.get("name", "").strip(), request.operate.sites
     try:
         central = central_of(request, form)
         if form.get("by") == "token":
@@ -58,15 +51,15 @@ async def add(request: PageRequest) -> Response:
             request, await operate.invite(request.actor, name, valid_of(form)), central, f"./{name}"
         )
     except InvalidInput as error:
-        return await page(request, SubmittedForm(form, field_errors(error)))
+        return await page(request, SubmittedForm.rejected(form, error))
     except Conflict as error:
-        return await page(request, SubmittedForm(form, {"name": field_errors(error)[""]}, 409))
+        return await page(request, SubmittedForm.rejected(form, error, at="name", status=409))
 
 
 async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
     query = request.http.query_params
     state, name = query.get("state", ""), query.get("name", "").strip()
-    fleet = await request.backend.watch.sites.all()
+    fleet = await request.watch.sites.all()
     found = fitting(fleet.sites, state, name)
     pages = max(1, -(-len(found) // PAGE_SIZE))
     number = min(_whole(query.get("page")), pages)

@@ -5,20 +5,12 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
-from fieldpost.central.access.tokens import LIFE_DEFAULT, AddedToken
+from fieldpost.central.access.tokens import LIFE_DEFAULT
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
-from fieldpost.front.console.kit.request import (
-    EMPTY_FORM,
-    MenuLine,
-    PageRequest,
-    PageRoute,
-    SubmittedForm,
-    field_errors,
-    redirect,
-)
-from fieldpost.front.console.users import ROLES, errors_at, role_of
+from fieldpost.front.console.kit.request import EMPTY_FORM, MenuLine, PageRequest, PageRoute, SubmittedForm, redirect
+from fieldpost.front.console.users import ROLES, role_of
 
 PATH = "/tokens"
 LIVES = (("7", "1 week"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("never", "no expiry"))
@@ -26,8 +18,8 @@ NOTICES = {"revoked": "Token revoked. It no longer works."}
 
 
 async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
-    users = await request.backend.operate.users.all(request.actor) if request.may(Role.ADMIN) else []
-    tokens = await request.backend.operate.tokens.all(request.actor)
+    users = await request.operate.users.all(request.actor) if request.may(Role.ADMIN) else []
+    tokens = await request.operate.tokens.all(request.actor)
     return request.page(
         "tokens.html",
         form,
@@ -36,7 +28,7 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         roles=ROLES,
         lives=LIVES,
         life=str(LIFE_DEFAULT.days),
-        as_of=request.backend.operate.logins.now(),
+        as_of=request.operate.logins.now(),
         notice=request.notice(NOTICES),
         path=PATH,
         here=PATH,
@@ -46,7 +38,7 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
 async def add(request: PageRequest) -> Response:
     form = await request.form()
     try:
-        added = await request.backend.operate.tokens.add(
+        added = await request.operate.tokens.add(
             request.actor,
             form.get("name", "").strip(),
             role_of(form),
@@ -54,19 +46,19 @@ async def add(request: PageRequest) -> Response:
             life=_life(form),
         )
     except NotFound as error:
-        return await page(request, SubmittedForm(form, errors_at("owner", error)))
+        return await page(request, SubmittedForm.rejected(form, error, at="owner"))
     except (InvalidInput, Conflict) as error:
         # The role is limited by the owner's; the name must be unique per owner.
         field = "role" if error.code == "token.role" else "name"
-        return await page(request, SubmittedForm(form, errors_at(field, error)))
-    return _show(request, added)
+        return await page(request, SubmittedForm.rejected(form, error, at=field))
+    # The token is shown only in this response.
+    url = request.backend.options.public_url.rstrip("/") or "CENTRAL"
+    return request.page("token_added.html", added=added, url=url, as_of=request.operate.logins.now(), path=PATH)
 
 
 async def confirm_revoke(request: PageRequest) -> Response:
     token_id = request.path("token_id")
-    found = next(
-        (one for one in await request.backend.operate.tokens.all(request.actor) if one.prefix == token_id), None
-    )
+    found = next((one for one in await request.operate.tokens.all(request.actor) if one.prefix == token_id), None)
     if found is None:
         raise NotFound("token.unknown", "this token does not exist, or you may not revoke it")
     used = "It has been used before." if found.last_used_at else "It was never used."
@@ -83,9 +75,9 @@ async def confirm_revoke(request: PageRequest) -> Response:
 async def revoke(request: PageRequest) -> Response:
     await request.form()
     try:
-        await request.backend.operate.tokens.revoke(request.actor, request.path("token_id"))
+        await request.operate.tokens.revoke(request.actor, request.path("token_id"))
     except NotFound as error:
-        return await page(request, SubmittedForm({}, field_errors(error), 404))
+        return await page(request, SubmittedForm.rejected({}, error, status=404))
     return redirect(PATH, "revoked")
 
 
@@ -94,17 +86,6 @@ def _life(form: Mapping[str, str]) -> timedelta | None:
     if text not in dict(LIVES):
         raise InvalidInput("token.life", "life must be one of the offered values", field="life")
     return None if text == "never" else timedelta(days=int(text))
-
-
-def _show(request: PageRequest, added: AddedToken) -> Response:
-    """The new token, shown only in this response."""
-    return request.page(
-        "token_added.html",
-        added=added,
-        url=request.backend.options.public_url.rstrip("/") or "CENTRAL",
-        as_of=request.backend.operate.logins.now(),
-        path=PATH,
-    )
 
 
 MENU = MenuLine("Tokens", PATH, "Records", "t")

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from fieldpost.central.access.users import Link, UserRecord
 from fieldpost.core.actor import Role
-from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
+from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.front.auth import Access
 from fieldpost.front.console.account import browser_of
 from fieldpost.front.console.kit.forms import version_of
@@ -17,7 +17,7 @@ from fieldpost.front.console.kit.request import (
     PageRequest,
     PageRoute,
     SubmittedForm,
-    field_errors,
+    error_text,
     redirect,
 )
 
@@ -41,8 +41,8 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
     return request.page(
         "users.html",
         form,
-        users=sorted(await request.backend.operate.users.all(request.actor), key=lambda user: user.name),
-        as_of=request.backend.operate.logins.now(),
+        users=sorted(await request.operate.users.all(request.actor), key=lambda user: user.name),
+        as_of=request.operate.logins.now(),
         own_path=own_path,
         roles=ROLES,
         notice=request.notice(NOTICES),
@@ -54,14 +54,14 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
 async def add(request: PageRequest) -> Response:
     form = await request.form()
     try:
-        link = await request.backend.operate.users.add(request.actor, form.get("name", "").strip(), role_of(form))
+        link = await request.operate.users.add(request.actor, form.get("name", "").strip(), role_of(form))
     except (InvalidInput, Conflict) as error:
-        return await page(request, SubmittedForm(form, errors_at("name", error)))
+        return await page(request, SubmittedForm.rejected(form, error, at="name"))
     return _show_link(request, link, f"User {link.name} added")
 
 
 async def one(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Response:
-    users, name = request.backend.operate.users, request.path("name")
+    users, name = request.operate.users, request.path("name")
     user = await users.get(request.actor, name)
     return request.page(
         "user.html",
@@ -70,9 +70,9 @@ async def one(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respons
         is_last_admin=is_last_admin(user, await users.all(request.actor)),
         why_last=LAST_ADMIN,
         sessions=await users.sessions(request.actor, name),
-        tokens=[token for token in await request.backend.operate.tokens.all(request.actor) if token.owner == name],
+        tokens=[token for token in await request.operate.tokens.all(request.actor) if token.owner == name],
         browser=browser_of,
-        as_of=request.backend.operate.logins.now(),
+        as_of=request.operate.logins.now(),
         own_path=own_path(name),
         roles=ROLES,
         notice=request.notice(NOTICES),
@@ -84,9 +84,9 @@ async def change_role(request: PageRequest) -> Response:
     form = await request.form()
     try:
         role = role_of(form)
-        await request.backend.operate.users.change(request.actor, request.path("name"), version_of(form), role=role)
+        await request.operate.users.change(request.actor, request.path("name"), version_of(form), role=role)
     except (InvalidInput, Conflict) as error:
-        return await one(request, SubmittedForm(form, errors_at("role", error), 409))
+        return await one(request, SubmittedForm.rejected(form, error, at="role", status=409))
     return redirect(own_path(request.path("name")), "role")
 
 
@@ -100,20 +100,20 @@ async def enable(request: PageRequest) -> Response:
 
 async def reset_password(request: PageRequest) -> Response:
     await request.form()
-    link = await request.backend.operate.users.reset_password(request.actor, request.path("name"))
+    link = await request.operate.users.reset_password(request.actor, request.path("name"))
     return _show_link(request, link, f"Password link for {link.name}")
 
 
 async def log_out(request: PageRequest) -> Response:
     await request.form()
     name = request.path("name")
-    await request.backend.operate.users.log_out(request.actor, name)
+    await request.operate.users.log_out(request.actor, name)
     return redirect(own_path(name), "out")
 
 
 async def confirm_remove(request: PageRequest) -> Response:
-    user = await request.backend.operate.users.get(request.actor, request.path("name"))
-    is_last = is_last_admin(user, await request.backend.operate.users.all(request.actor))
+    user = await request.operate.users.get(request.actor, request.path("name"))
+    is_last = is_last_admin(user, await request.operate.users.all(request.actor))
     return _confirm_remove(request, user.name, f"{LAST_ADMIN}." if is_last else None)
 
 
@@ -121,9 +121,9 @@ async def remove(request: PageRequest) -> Response:
     await request.form()
     name = request.path("name")
     try:
-        await request.backend.operate.users.remove(request.actor, name)
+        await request.operate.users.remove(request.actor, name)
     except Conflict as error:
-        return _confirm_remove(request, name, field_errors(error)[""], 409)
+        return _confirm_remove(request, name, error_text(error), 409)
     return redirect(PATH, "removed")
 
 
@@ -138,12 +138,6 @@ def role_of(form: Mapping[str, str]) -> Role:
     return Role(text)
 
 
-def errors_at(field: str, error: FieldpostError) -> dict[str, str]:
-    """The error by field, at `field` if it names none."""
-    found = field_errors(error)
-    return {field: found[""]} if "" in found else found
-
-
 def is_last_admin(user: UserRecord, users: Sequence[UserRecord]) -> bool:
     """Whether this is the only enabled administrator."""
     return [one.name for one in users if one.role == Role.ADMIN and one.disabled_at is None] == [user.name]
@@ -153,9 +147,9 @@ async def _switch(request: PageRequest, *, is_disabled: bool) -> Response:
     form = await request.form()
     name = request.path("name")
     try:
-        await request.backend.operate.users.change(request.actor, name, version_of(form), is_disabled=is_disabled)
+        await request.operate.users.change(request.actor, name, version_of(form), is_disabled=is_disabled)
     except Conflict as error:
-        return await one(request, SubmittedForm({}, field_errors(error), 409))
+        return await one(request, SubmittedForm.rejected({}, error, status=409))
     return redirect(own_path(name), "disabled" if is_disabled else "enabled")
 
 

@@ -8,7 +8,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fieldpost.central.access.logins import NewSession, Origin
+from fieldpost.central.operate.operate import Operate
 from fieldpost.central.watch.issues import Issue, IssueCode
+from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front.auth import Access
@@ -25,6 +27,13 @@ class SubmittedForm:
     given: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     status: int = 422
+
+    @classmethod
+    def rejected(
+        cls, given: Mapping[str, str], error: FieldpostError, *, at: str = "", status: int = 422
+    ) -> "SubmittedForm":
+        """The form with an error; `at` is the field of an error that names none."""
+        return cls(given, {error.field or at: error_text(error)}, status)
 
 
 EMPTY_FORM = SubmittedForm(status=200)
@@ -46,6 +55,14 @@ class PageRequest:
     def actor(self) -> Actor:
         assert self.visitor is not None, "only pages that require a login use the actor"
         return self.visitor
+
+    @property
+    def operate(self) -> Operate:
+        return self.backend.operate
+
+    @property
+    def watch(self) -> Watch:
+        return self.backend.watch
 
     @property
     def is_live_update(self) -> bool:
@@ -199,8 +216,12 @@ def redirect(path: str, done: str | None = None) -> Response:
 
 def field_errors(error: FieldpostError) -> dict[str, str]:
     """The error by its field; under the empty name if it has none."""
-    text = error.message[:1].upper() + error.message[1:] + "."
-    return {error.field or "": text if not error.hint else f"{text} {error.hint[:1].upper()}{error.hint[1:]}."}
+    return {error.field or "": error_text(error)}
+
+
+def error_text(error: FieldpostError) -> str:
+    """The message and the hint as sentences."""
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in (error.message, error.hint) if text)
 
 
 THEME_COOKIE = "fieldpost-theme"
