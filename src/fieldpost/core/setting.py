@@ -1,5 +1,6 @@
 """Effective settings of a node: value, default and origin."""
 
+import json
 import re
 import stat
 from collections.abc import Container, Mapping
@@ -74,3 +75,12 @@ def shown(value: Value, *, is_secret: bool) -> Value:
     if is_secret:
         return HIDDEN
     return _PARAMETER.sub(rf"\1{HIDDEN}", _PASSWORD.sub(rf"\1:{HIDDEN}@", value))
+
+
+def parse_scalar(text: str) -> object:
+    """A JSON number, true, false, null or string; any other text unchanged."""
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, dict | list) else value

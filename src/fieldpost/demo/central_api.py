@@ -1,7 +1,9 @@
 """Central's API for the demo: the blocking client, in a thread for each request."""
 
 import asyncio
+from datetime import datetime
 
+from fieldpost.core.times import from_text
 from fieldpost.link.endpoint import Endpoint
 from fieldpost.link.http.client import ApiClient, JsonObject
 
@@ -22,3 +24,10 @@ class CentralApi:
 
     async def patch(self, *path: str, body: object) -> JsonObject:
         return await asyncio.to_thread(self._client.patch, *path, body=body)
+
+
+def moment(text: str) -> datetime:
+    """A time in an answer of the API."""
+    found = from_text(text)
+    assert found is not None, f"central names a time: {text!r}"
+    return found

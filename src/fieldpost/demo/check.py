@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from fieldpost.core.errors import NotFound, Unavailable
-from fieldpost.core.times import from_text
-from fieldpost.demo.central_api import CentralApi
+from fieldpost.demo.central_api import CentralApi, moment
 from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.scenario import FLAKY, GONE, HEALTHY, REFUSALS, SITES
 
@@ -40,9 +39,9 @@ def _arrived(sent: list[SentByScript], mails: dict[str, str]) -> Finding:
     missing = [role.name for role in SITES if not any(one.site == role.name for one in here)]
     if missing:
         return Finding(False, f"notifications from {' and '.join(missing)} are in the inbox ({len(sent)} sent)")
-    slowest = max(_seconds(one.sent_at, mails[one.notification_id]) for one in here)
+    slowest = max((moment(mails[one.notification_id]) - moment(one.sent_at)).total_seconds() for one in here)
     sites = " and ".join(role.name for role in SITES)
-    return Finding(True, f"{len(here)} notifications from {sites} are in the inbox, within {slowest:.1f} s")
+    return Finding(True, f"{len(here)} notifications from {sites} are in the inbox, within {max(0.0, slowest):.1f} s")
 
 
 async def _retried(api: CentralApi, in_inbox: list[SentByScript]) -> Finding:
@@ -76,10 +75,3 @@ async def _mails(inbox_url: str) -> dict[str, str]:
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise Unavailable("inbox.unreachable", f"the inbox does not answer: {error}") from error
     return {mail["x_fieldpost_id"]: mail["received_at"] for mail in mails if mail["x_fieldpost_id"]}
-
-
-def _seconds(earlier: str, later: str) -> float:
-    first, last = from_text(earlier), from_text(later)
-    assert first is not None
-    assert last is not None
-    return max(0.0, (last - first).total_seconds())

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from fieldpost.core.times import from_text
-from fieldpost.demo.central_api import CentralApi
+from fieldpost.demo.central_api import CentralApi, moment
 from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.terminal import Terminal
 from fieldpost.link.http.client import JsonObject
@@ -41,7 +40,7 @@ class Follower:
         """Skip the notifications of earlier runs, and print how many there are."""
         found = (await self._api.get("notifications", limit=PAGE))["notifications"]
         for one in found:
-            self._remember(one["notification_id"], _moment(one["created_at"]), one["version"])
+            self._remember(one["notification_id"], moment(one["created_at"]), one["version"])
         if found:
             parked = sum(one["status"] == "parked" for one in found)
             many = f"{len(found)}{' or more' if len(found) == PAGE else ''}"
@@ -50,7 +49,7 @@ class Follower:
     def sent(self, sent: SentByScript) -> None:
         """A script has sent a notification."""
         if sent.notification_id not in self._known:
-            self._print_sent(sent.notification_id, _moment(sent.sent_at), sent.site, sent.subject, sent.list_name)
+            self._print_sent(sent.notification_id, moment(sent.sent_at), sent.site, sent.subject, sent.list_name)
 
     async def poll(self) -> None:
         """Print the changes at central since the last poll. Raises FieldpostError."""
@@ -60,27 +59,27 @@ class Follower:
             notification_id = one["notification_id"]
             if notification_id not in self._known:
                 whole = await self._api.get("notifications", notification_id)
-                sent_at = _moment(whole["site_enqueued_at"] or whole["created_at"])
+                sent_at = moment(whole["site_enqueued_at"] or whole["created_at"])
                 self._print_sent(notification_id, sent_at, one["source_site"], one["subject"], one["list_name"])
             known = self._known[notification_id]
             if known.version != one["version"]:
                 known.version = one["version"]
-                events.append(self._event(one, known, _moment(page["as_of"])))
+                events.append(self._event(one, known, moment(page["as_of"])))
         for at, site, word, text in sorted(event for event in events if event is not None):
             self._terminal.event(at, site, word, text)
 
     def _event(self, one: JsonObject, known: _Known, as_of: datetime) -> tuple[datetime, str, str, str] | None:
         """Time, site, kind and text of the event; None if there is nothing to print."""
         site, what, reason = one["source_site"], f"{one['subject']} → {one['list_name']}", one["last_error"]
-        at = _moment(one["last_attempt_at"] or one["created_at"])
+        at = moment(one["last_attempt_at"] or one["created_at"])
         match one["status"]:
             case "delivered":
-                arrived = self._arrived_at(one["notification_id"]) or _moment(one["delivered_at"])
+                arrived = self._arrived_at(one["notification_id"]) or moment(one["delivered_at"])
                 seconds = max(0.0, (arrived - known.sent_at).total_seconds())
                 tries = f", at attempt {one['attempt_count']}" if one["attempt_count"] > 1 else ""
                 return arrived, site, "delivered", f"{what}: {seconds:.1f} s after sending{tries}"
             case "retrying":
-                wait_s = (_moment(one["next_attempt_at"]) - at).total_seconds()
+                wait_s = (moment(one["next_attempt_at"]) - at).total_seconds()
                 return at, site, "retrying", f"{what}: {reason}; again in {wait_s:.0f} s"
             case "parked":
                 page = f"{self._console_url}/notifications/{one['notification_id']}"
@@ -100,9 +99,3 @@ class Follower:
         self._known[notification_id] = _Known(sent_at, version)
         if len(self._known) > KNOWN_MAX:
             del self._known[next(iter(self._known))]
-
-
-def _moment(text: str) -> datetime:
-    moment = from_text(text)
-    assert moment is not None, f"central names a time: {text!r}"
-    return moment

@@ -1,6 +1,5 @@
 """`fieldpost channels`: configured channels."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from fieldpost.cli.arguments import RetryPolicyOption
 from fieldpost.cli.options import central, is_json
 from fieldpost.cli.output import Table, done, print_fields, print_json, print_lines, show_fields, show_table
 from fieldpost.core.errors import InvalidInput
+from fieldpost.core.setting import parse_scalar
 
 app = typer.Typer(help="Channels: configured adapters that deliver notifications.", no_args_is_help=True)
 
@@ -149,7 +149,7 @@ def _settings(given: list[str]) -> dict[str, object]:
             raise InvalidInput("cli.set", f"--set must be name=value, got {name[:64]!r}", field="--set")
         if name in settings:
             raise InvalidInput("cli.set", f"--set {name[:64]} is given twice", field="--set")
-        settings[name] = _value(value)
+        settings[name] = parse_scalar(value)
     return settings
 
 
@@ -179,12 +179,3 @@ def _secrets(asked: list[str], files: list[str]) -> dict[str, str]:
         if not secret:
             raise InvalidInput("cli.secret", f"{name} is empty; use --clear-secret to remove it", field="--secret")
     return secrets
-
-
-def _value(text: str) -> object:
-    """A JSON number, true, false, null or string; any other text unchanged."""
-    try:
-        value: object = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, dict | list) else value

@@ -10,6 +10,7 @@ from fieldpost.core.adapter import SettingField
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.lists import Channel
 from fieldpost.core.outcome import Delivered
+from fieldpost.core.setting import parse_scalar
 from fieldpost.front.console.kit.request import field_errors
 
 SETTING = "settings."
@@ -121,21 +122,12 @@ def _lines(text: str) -> dict[str, object]:
             raise InvalidInput("form.setting", f"line {number} must be name=value", field="settings")
         if name.strip() in settings:
             raise InvalidInput("form.setting", f"line {number} gives {name.strip()[:64]} twice", field="settings")
-        settings[name.strip()] = _plain(value.strip())
+        settings[name.strip()] = parse_scalar(value.strip())
     return settings
 
 
-def _plain(text: str) -> object:
-    """A JSON scalar, or the text itself if it is not JSON."""
-    try:
-        value: object = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, dict | list) else value
-
-
 def _as_line(value: object) -> str:
-    """The inverse of `_plain`."""
-    if isinstance(value, str) and _plain(value) == value:
+    """The inverse of `parse_scalar`."""
+    if isinstance(value, str) and parse_scalar(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)

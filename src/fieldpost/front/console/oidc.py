@@ -8,7 +8,15 @@ from fieldpost.central.access.oidc import CALLBACK_PATH, Begun, Oidc
 from fieldpost.core.errors import Denied, NotFound
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import local_path
-from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect, set_cookie, set_session
+from fieldpost.front.console.kit.request import (
+    PageRequest,
+    PageRoute,
+    cookie_name,
+    delete_cookie,
+    redirect,
+    set_cookie,
+    set_session,
+)
 
 PATH = "/login/oidc"
 UNDER_WAY_S = 600
@@ -19,13 +27,9 @@ async def begin(request: PageRequest) -> Response:
     request.require_tls()
     begun = await _oidc(request).begin()
     response = RedirectResponse(begun.url, 303)
-    parts = (
-        begun.state,
-        begun.nonce,
-        begun.verifier,
-        quote(local_path(request.http.query_params.get("next")), safe=""),
-    )
-    set_cookie(response, request.http, _cookie(request), ".".join(parts), UNDER_WAY_S)
+    next_path = quote(local_path(request.http.query_params.get("next")), safe="")
+    state = ".".join((begun.state, begun.nonce, begun.verifier, next_path))
+    set_cookie(response, request.http, cookie_name(request.http, "oidc"), state, UNDER_WAY_S)
     return response
 
 
@@ -33,7 +37,8 @@ async def finish(request: PageRequest) -> Response:
     """The provider's callback: the only GET that logs in, protected by `state`."""
     request.require_tls()
     oidc, query = _oidc(request), request.http.query_params
-    kept = request.http.cookies.get(_cookie(request), "").split(".")
+    cookie = cookie_name(request.http, "oidc")
+    kept = request.http.cookies.get(cookie, "").split(".")
     if len(kept) != 4:
         raise Denied("oidc.not_begun", "no login is in progress in this browser", hint="start again at the login page")
     state, nonce, verifier, next_path = kept
@@ -44,7 +49,7 @@ async def finish(request: PageRequest) -> Response:
     )
     response = redirect(local_path(unquote(next_path)))
     set_session(response, request.http, session)
-    response.delete_cookie(_cookie(request), path="/", secure=_is_tls(request), httponly=True, samesite="lax")
+    delete_cookie(response, request.http, cookie)
     return response
 
 
@@ -52,14 +57,6 @@ def _oidc(request: PageRequest) -> Oidc:
     if request.operate.oidc is None:
         raise NotFound("oidc.none", "no identity provider is configured")
     return request.operate.oidc
-
-
-def _cookie(request: PageRequest) -> str:
-    return "__Host-fieldpost-oidc" if _is_tls(request) else "fieldpost-oidc"
-
-
-def _is_tls(request: PageRequest) -> bool:
-    return request.http.url.scheme == "https"
 
 
 ROUTES = (PageRoute("GET", PATH, begin, Access.ANYONE), PageRoute("GET", CALLBACK_PATH, finish, Access.ANYONE))

@@ -18,9 +18,8 @@ from fieldpost.front.console.kit.render import Renderer
 from fieldpost.front.console.kit.request import (
     PageRequest,
     PageRoute,
+    cookie_name,
     redirect,
-    session_cookie_name,
-    visitor_cookie_name,
 )
 from fieldpost.front.console.kit.static_files import StaticFiles
 from fieldpost.front.console.pages import MENU, PAGES, STATIC
@@ -85,12 +84,12 @@ class Console:
 
     async def _identify(self, http: Request) -> PageRequest:
         """The request with the user of its session, if it has one."""
-        token = http.cookies.get(session_cookie_name(http))
+        token = http.cookies.get(cookie_name(http, "session"))
         # A live update is not user activity and does not extend the session.
         is_active = http.headers.get("hx-request") != "true" and http.url.path != live.PATH
         accounts = self._backend.operate.accounts
         visitor = await accounts.by_session(token, is_active=is_active) if token else None
-        secret = token if visitor else http.cookies.get(visitor_cookie_name(http))
+        secret = token if visitor else http.cookies.get(cookie_name(http, "visitor"))
         # A POST redirects to a page that shows the menu, so only a GET needs its badges.
         issues = (await self._backend.watch.overview.now()).issues if visitor and http.method == "GET" else ()
         return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, issues)

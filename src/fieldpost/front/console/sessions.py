@@ -13,11 +13,11 @@ from fieldpost.front.console.kit.forms import local_path, new_secret
 from fieldpost.front.console.kit.request import (
     PageRequest,
     PageRoute,
+    cookie_name,
+    delete_cookie,
     redirect,
-    session_cookie_name,
     set_cookie,
     set_session,
-    visitor_cookie_name,
 )
 
 NOTICES = {"ended": "Your session has expired and the action was not performed. Log in and try again."}
@@ -81,8 +81,7 @@ async def log_out(request: PageRequest) -> Response:
 def logged_out(request: PageRequest) -> Response:
     """Redirect to the login and delete the session cookie."""
     response = redirect("/login")
-    name = session_cookie_name(request.http)
-    response.delete_cookie(name, path="/", secure=request.http.url.scheme == "https", httponly=True, samesite="lax")
+    delete_cookie(response, request.http, cookie_name(request.http, "session"))
     return response
 
 
@@ -103,13 +102,13 @@ def _anonymous_page(request: PageRequest, template: str, status: int = 200, **va
         **values,
     )
     if not is_known:
-        set_cookie(page, request.http, visitor_cookie_name(request.http), secret)
+        set_cookie(page, request.http, cookie_name(request.http, "visitor"), secret)
     return page
 
 
 async def _end_previous_session(request: PageRequest) -> None:
     """End the previous session of this browser."""
-    token = request.http.cookies.get(session_cookie_name(request.http))
+    token = request.http.cookies.get(cookie_name(request.http, "session"))
     if token is not None and request.visitor is not None:
         await request.operate.logins.log_out(token)
 

@@ -6,7 +6,7 @@ standard library's client is enough for one request at a time and costs a script
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ssl import SSLCertVerificationError
@@ -85,23 +85,23 @@ class ApiClient:
 
     def get(self, *path: str, **query: Query) -> JsonObject:
         """GET /api/v1/<path>. Query parameters that are None are left out."""
-        return _parse(self._exchange("GET", path, query=query))
+        return _parse(self._read(self._response("GET", path, query=query)))
 
     def post(self, *path: str, body: object, headers: Mapping[str, str] | None = None) -> JsonObject:
-        return _parse(self._exchange("POST", path, json.dumps(body).encode(), headers))
+        return _parse(self._read(self._response("POST", path, json.dumps(body).encode(), headers)))
 
     def patch(self, *path: str, body: object) -> JsonObject:
-        return _parse(self._exchange("PATCH", path, json.dumps(body).encode()))
+        return _parse(self._read(self._response("PATCH", path, json.dumps(body).encode())))
 
     def delete(self, *path: str) -> None:
-        self._exchange("DELETE", path)
+        self._read(self._response("DELETE", path))
 
     def get_file(self, *path: str, **query: Query) -> bytes:
         """A response that is a file."""
-        return self._exchange("GET", path, query=query)
+        return self._read(self._response("GET", path, query=query))
 
     def post_file(self, *path: str, content: bytes, content_type: str, **query: Query) -> JsonObject:
-        return _parse(self._exchange("POST", path, content, {"Content-Type": content_type}, query))
+        return _parse(self._read(self._response("POST", path, content, {"Content-Type": content_type}, query)))
 
     def stream(self, *path: str, **query: Query) -> Iterator[bytes]:
         """A large file, in chunks as they arrive."""
@@ -113,15 +113,8 @@ class ApiClient:
                     return
                 yield chunk
 
-    def _exchange(
-        self,
-        method: str,
-        path: tuple[str, ...],
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, Query] | None = None,
-    ) -> bytes:
-        with self._response(method, path, content, headers, query) as response, self._network():
+    def _read(self, exchange: AbstractContextManager[HTTPResponse]) -> bytes:
+        with exchange as response, self._network():
             return read_bounded(response, RESPONSE_BYTES_MAX)
 
     @contextmanager

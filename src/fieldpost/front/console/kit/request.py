@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import Request
@@ -234,13 +235,10 @@ def theme_of(request: Request) -> str:
     return theme if theme in THEMES else "system"
 
 
-def session_cookie_name(request: Request) -> str:
+def cookie_name(request: Request, name: Literal["session", "visitor", "oidc"]) -> str:
+    """The full name of one of our cookies."""
     # Browsers refuse the __Host- prefix over plain HTTP, which is allowed on loopback.
-    return "__Host-fieldpost-session" if request.url.scheme == "https" else "fieldpost-session"
-
-
-def visitor_cookie_name(request: Request) -> str:
-    return "__Host-fieldpost-visitor" if request.url.scheme == "https" else "fieldpost-visitor"
+    return f"__Host-fieldpost-{name}" if request.url.scheme == "https" else f"fieldpost-{name}"
 
 
 def set_cookie(response: Response, request: Request, name: str, value: str, max_age_s: int | None = None) -> None:
@@ -248,6 +246,11 @@ def set_cookie(response: Response, request: Request, name: str, value: str, max_
     response.set_cookie(name, value, max_age_s, path="/", secure=is_tls, httponly=True, samesite="lax")
 
 
+def delete_cookie(response: Response, request: Request, name: str) -> None:
+    is_tls = request.url.scheme == "https"
+    response.delete_cookie(name, path="/", secure=is_tls, httponly=True, samesite="lax")
+
+
 def set_session(response: Response, request: Request, session: NewSession) -> None:
-    set_cookie(response, request, session_cookie_name(request), session.token)
-    response.delete_cookie(visitor_cookie_name(request), path="/")
+    set_cookie(response, request, cookie_name(request, "session"), session.token)
+    response.delete_cookie(cookie_name(request, "visitor"), path="/")
