@@ -220,7 +220,7 @@ def _chosen(lines: Iterable[str]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(chosen))
 
 
-MENU = MenuLine("Cached calls", PATH, "Now", "c")
+MENU = MenuLine("Cached calls", PATH, "Now", "k")
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("GET", f"{PATH}/confirm", confirm, Access.OPERATOR),

@@ -252,7 +252,7 @@ def _brief(state: ChannelState, kinds: Mapping[str, object]) -> str:
     return ", ".join(text for text in shown if text) if state.channel.type in kinds else "adapter not installed"
 
 
-MENU = MenuLine("Channels", PATH, "Set up", "n", badge=(IssueCode.CHANNEL_BLOCKED,), badge_label="blocked")
+MENU = MenuLine("Channels", PATH, "Set up", "c", badge=(IssueCode.CHANNEL_BLOCKED,), badge_label="blocked")
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("POST", PATH, add, Access.ADMIN),

@@ -170,7 +170,7 @@ MENU = MenuLine(
     "Notifications",
     PATH,
     "Now",
-    "o",
+    "n",
     badge=(IssueCode.PARKED,),
     badge_label="parked",
     also=("/bulk-actions", "/parked-groups"),
