@@ -50,30 +50,18 @@ def _keep(name: str) -> Callable[..., Any]:
     return callback
 
 
+def _option(name: str, help: str, envvar: str | None = None) -> Any:
+    keep = _keep(name.replace("-", "_"))
+    return typer.Option(f"--{name}", envvar=envvar, help=help, callback=keep, rich_help_panel=PANEL)
+
+
 def _shared(
-    url: Annotated[
-        str,
-        typer.Option(
-            "--url",
-            envvar="FIELDPOST_URL",
-            help="Address of central. Overrides the profile.",
-            callback=_keep("url"),
-            rich_help_panel=PANEL,
-        ),
-    ] = URL_DEFAULT,
+    url: Annotated[str, _option("url", "Address of central. Overrides the profile.", "FIELDPOST_URL")] = URL_DEFAULT,
     token_file: Annotated[
         Path,
-        typer.Option(
-            "--token-file",
-            envvar="FIELDPOST_TOKEN_FILE",
-            help="File with the API token. FIELDPOST_TOKEN has precedence.",
-            callback=_keep("token_file"),
-            rich_help_panel=PANEL,
-        ),
+        _option("token-file", "File with the API token. FIELDPOST_TOKEN has precedence.", "FIELDPOST_TOKEN_FILE"),
     ] = TOKEN_FILE_DEFAULT,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of text.", callback=_keep("json"), rich_help_panel=PANEL)
-    ] = False,
+    as_json: Annotated[bool, _option("json", "Print JSON instead of text.")] = False,
 ) -> None:
     """Declares the shared options; never called."""
 

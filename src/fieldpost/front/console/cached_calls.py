@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from fieldpost.central.watch.cached_calls import CallPage, is_stuck
 from fieldpost.central.watch.call_story import standing, story
-from fieldpost.central.watch.sites import SiteState
+from fieldpost.central.watch.sites import Fleet, SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.search.call_filter import CallFilter
@@ -144,7 +144,6 @@ async def _confirm(
     kind = _kind(verb)
     calls = await request.watch.cached_calls.these(chosen)
     fleet = await request.watch.sites.all()
-    away = {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
     count = f"{len(chosen)} calls" if len(chosen) != 1 else "this call"
     is_discard = kind is IntentKind.DISCARD
     return request.confirm(
@@ -166,9 +165,14 @@ async def _confirm(
         why_not=None if chosen else "No calls selected. Select calls, then press the button again.",
         calls=calls,
         moved_on=sum(call.report.status is not CallStatus.PARKED for call in calls),
-        away=sorted({site for site, _ in chosen} & away),
+        away=sorted({site for site, _ in chosen} & away(fleet)),
         path=PATH,
     )
+
+
+def away(fleet: Fleet) -> set[str]:
+    """Names of the sites that are not online."""
+    return {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
 
 
 def is_behind(state: SiteState) -> bool:

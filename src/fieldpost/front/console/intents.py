@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from starlette.responses import Response
 
 from fieldpost.central.watch.cursor import LIMIT_MAX
-from fieldpost.central.watch.sites import Fleet
 from fieldpost.core.search.filters import INTENT_FILTERS, read_filters
-from fieldpost.core.sites.health import LinkState
 from fieldpost.core.sites.intent import Intent, IntentState
 from fieldpost.core.times import from_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.cached_calls import NOTICES
+from fieldpost.front.console.cached_calls import NOTICES, away
 from fieldpost.front.console.cached_calls import PATH as CALLS_PATH
 from fieldpost.front.console.kit.filters import address, read_filter
 from fieldpost.front.console.kit.forms import local_path
@@ -90,11 +89,6 @@ async def cancel(request: PageRequest) -> Response:
     return redirect(local_path(form.get("next") or f"{PATH}/{intent_id}"), "cancelled")
 
 
-def away(fleet: Fleet) -> set[str]:
-    """Names of the sites that are not online."""
-    return {state.record.name for state in fleet.sites if state.link is not LinkState.ONLINE}
-
-
 def rows(intent: Intent) -> list[Mapping[str, Any]]:
     """The rows of the answer, with times parsed; malformed rows are left out."""
     found = (intent.answer or {}).get("rows")
@@ -114,10 +108,8 @@ def _cell(name: str, value: object) -> object:
 
 
 def _by_site(opened: Sequence[Intent]) -> dict[str, list[Intent]]:
-    found: dict[str, list[Intent]] = {}
-    for intent in sorted(opened, key=lambda intent: (intent.site, intent.created_at)):
-        found.setdefault(intent.site, []).append(intent)
-    return found
+    ordered = sorted(opened, key=lambda intent: (intent.site, intent.created_at))
+    return {site: list(intents) for site, intents in groupby(ordered, key=lambda intent: intent.site)}
 
 
 ROUTES = (
