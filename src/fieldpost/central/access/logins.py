@@ -171,7 +171,7 @@ class Logins:
     async def _try(self, name: str, password: str, origin: Origin) -> UserRecord | None:
         """The user, if this is their password; an unknown user costs the same time."""
         now = self._clock.now()
-        account, address = account_key(name), _address_key(origin.address)
+        account, address = account_key(name), f"address:{origin.address}" if origin.address else None
         patience: dict[str, Patience] = {account: WITH_ACCOUNT}
         if address is not None:
             patience[address] = WITH_ADDRESS
@@ -191,10 +191,6 @@ class Logins:
 def account_key(name: str) -> str:
     """A digest of the name as typed, since users sometimes type a password into the wrong field."""
     return f"account:{sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}"
-
-
-def _address_key(address: str) -> str | None:
-    return f"address:{address}" if address else None
 
 
 def _refused(name: str, origin: Origin) -> Denied:

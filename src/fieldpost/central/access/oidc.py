@@ -94,6 +94,7 @@ class Oidc:
         """Start a login. Raises Unavailable when the provider does not answer."""
         provider = await self._discover()
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
         query = {
             "response_type": "code",
             "client_id": self._options.client_id,
@@ -101,7 +102,7 @@ class Oidc:
             "scope": self._options.scopes,
             "state": state,
             "nonce": nonce,
-            "code_challenge": _base64(sha256(verifier.encode()).digest()),
+            "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
         joint = "&" if "?" in provider.authorize else "?"
@@ -261,7 +262,3 @@ def _unavailable(reason: str) -> Unavailable:
 def _texts(value: object) -> list[object]:
     # Without this field, the default of the standard is basic.
     return value if isinstance(value, list) else []
-
-
-def _base64(data: bytes) -> str:
-    return urlsafe_b64encode(data).decode().rstrip("=")

@@ -95,7 +95,9 @@ class Ingest:
         submissions = [c for c in checked if isinstance(c, Submission)]
         verdicts: dict[int, Result] = {}
         if submissions:
-            async with self._pace.storing(site, len(submissions), has_more=_has_more(message)):
+            # Older senders do not state whether they have more; a large batch implies it.
+            has_more = message.more if message.more is not None else len(message.items) >= LARGE_BATCH
+            async with self._pace.storing(site, len(submissions), has_more=has_more):
                 verdicts = await self._store_all(site, submissions)
         results = [c if isinstance(c, Result) else verdicts[id(c)] for c in checked]
         for index in sorted(unfit):
@@ -145,11 +147,6 @@ class Ingest:
 
 def _purged_meanwhile() -> Unavailable:
     return Unavailable("store.changed", "rows with these ids were purged during the submit; send the batch again")
-
-
-def _has_more(message: Submit) -> bool:
-    """Whether the sender has a backlog. Older senders do not state it; a large batch implies it."""
-    return message.more if message.more is not None else len(message.items) >= LARGE_BATCH
 
 
 def _check(item: Item, site: str) -> Submission | Result:

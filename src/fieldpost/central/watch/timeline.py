@@ -72,10 +72,10 @@ _OUTCOMES: dict[str | None, tuple[str, Tone]] = {
 
 def timeline(n: Notification, attempts: tuple[AttemptRecord, ...], entries: tuple[AuditEntry, ...]) -> tuple[Step, ...]:
     """All steps, oldest first; future ones are last."""
-    happened = [*(_attempt(number, a) for number, a in enumerate(attempts, 1)), *_actions(entries)]
+    happened = [_attempt(number, attempt) for number, attempt in enumerate(attempts, 1)]
+    happened += [_action(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACTION]
     happened.sort(key=lambda step: step.at or datetime.min.replace(tzinfo=UTC))
-    end = _end(n)
-    return (_sent(n), Step(tone=Tone.PLAIN, title="Arrived at central", at=n.created_at), *happened, *end)
+    return (_sent(n), Step(tone=Tone.PLAIN, title="Arrived at central", at=n.created_at), *happened, *_end(n))
 
 
 def cycles(steps: Sequence[Step]) -> list[list[Step]]:
@@ -95,11 +95,12 @@ def stops(n: Notification, attempts: Sequence[AttemptRecord], channel: str | Non
     is_app = p.site.startswith(APP)
     reached = sum(target.status is TargetStatus.DELIVERED for target in n.targets)
     progress = f"{reached} of {len(n.targets)} reached" if n.targets else None
+    waiting = f"waits for its {'next' if attempts else 'first'} attempt"
     tries = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}" if attempts else None
     return (
         Stop("application" if is_app else "script", p.script, StepState.DONE, at=n.site_enqueued_at),
         Stop("API" if is_app else "site", p.site.removeprefix(APP), StepState.DONE),
-        Stop("central", None, central, _waiting(n, attempts) if central is StepState.HERE else None, n.created_at),
+        Stop("central", None, central, waiting if central is StepState.HERE else None, n.created_at),
         Stop("channel", channel, on_channel, "held" if n.held_by else tries, n.last_attempt_at),
         Stop("inbox", n.list_name, inbox, "discarded" if n.status is Status.DISCARDED else progress, n.delivered_at),
     )
@@ -131,10 +132,6 @@ def _states(n: Notification, attempts: Sequence[AttemptRecord]) -> tuple[StepSta
     return StepState.DONE, failed, StepState.AHEAD
 
 
-def _waiting(n: Notification, attempts: Sequence[AttemptRecord]) -> str:
-    return "waits for its next attempt" if attempts else "waits for its first attempt"
-
-
 def _sent(n: Notification) -> Step:
     p = n.provenance
     facts = (("script", p.script), ("instance", p.instance), ("execution", p.execution_id))
@@ -162,10 +159,6 @@ def _attempt(number: int, attempt: AttemptRecord) -> Step:
         facts=(("phase", attempt.phase),) if attempt.phase else (),
         duration_ms=attempt.duration_ms,
     )
-
-
-def _actions(entries: tuple[AuditEntry, ...]) -> list[Step]:
-    return [_action(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACTION]
 
 
 def _action(entry: AuditEntry) -> Step:

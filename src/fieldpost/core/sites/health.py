@@ -5,7 +5,7 @@ site's clock is only displayed, as an offset. Late and offline are displayed and
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -153,8 +153,3 @@ def report_from(stored: Mapping[str, Any]) -> SiteReport:
 def figures_from(stored: Mapping[str, Any]) -> HealthFigures:
     known: dict[str, Any] = {f.name: stored.get(f.name) for f in fields(HealthFigures)}
     return HealthFigures(**known)
-
-
-def to_plain(value: SiteReport | HealthFigures) -> dict[str, Any]:
-    """The value as a JSON object."""
-    return asdict(value)

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import math
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ipaddress import ip_address
 
 from fieldpost.central.adapters.email.classify import SmtpPhase, SmtpReply
@@ -97,7 +97,8 @@ async def _log_in(
     wanted = ("XOAUTH2",) if settings.auth == "oauth2" else ("PLAIN", "LOGIN")
     mechanism = next((name for name in wanted if name in offered), None)
     if mechanism is None:
-        return SmtpReply(0, _not_offered(wanted, offered))
+        offer = ", ".join(offered) or "no AUTH"
+        return SmtpReply(0, f"the channel requires AUTH {' or '.join(wanted)}, but the server offers {offer}")
     user = settings.username or ""
     secret = token if settings.auth == "oauth2" else settings.password
     assert secret is not None, "settings without a secret are not valid"
@@ -132,8 +133,3 @@ def _is_on_this_machine(peer: str) -> bool:
         return ip_address(peer.partition("%")[0]).is_loopback
     except ValueError:
         return False
-
-
-def _not_offered(wanted: Sequence[str], offered: Sequence[str]) -> str:
-    offer = ", ".join(offered) or "no AUTH"
-    return f"the channel requires AUTH {' or '.join(wanted)}, but the server offers {offer}"

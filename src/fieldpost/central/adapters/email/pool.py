@@ -47,7 +47,8 @@ class Pool:
         """A conversation ready for MAIL; with `is_fresh` on a new connection."""
         server = self._servers.setdefault(settings.server, _Server())
         if is_fresh:
-            self._free_slot(server, settings)
+            if server.idle and server.open_count >= settings.max_connections:
+                self.dismiss(server.idle.popleft())
         elif (idle := self._warm(server, settings)) is not None:
             return idle
         if server.waiting or server.open_count >= settings.max_connections:
@@ -123,10 +124,6 @@ class Pool:
             else:
                 return _again(conversation)
         return None
-
-    def _free_slot(self, server: "_Server", settings: EmailSettings) -> None:
-        if server.idle and server.open_count >= settings.max_connections:
-            self.dismiss(server.idle.popleft())
 
     async def _open(self, server: "_Server", opening: Opening) -> SmtpConversation | Held:
         conversation = opening.make()

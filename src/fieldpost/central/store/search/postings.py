@@ -119,12 +119,8 @@ def _days_with(conn: Connection, days: Iterable[int], seen: dict[str, int]) -> l
         seen[term] += sum(found.values())
         if not sizes:
             return []
-    return [_day_with(day, sizes[day]) for day in sorted(sizes, reverse=True)]
-
-
-def _day_with(day: int, sizes: dict[str, int]) -> _Day:
-    rarest = min(sizes, key=sizes.__getitem__)
-    return _Day(day, rarest, sizes.pop(rarest), sizes)
+    rarest = {day: min(known, key=known.__getitem__) for day, known in sizes.items()}
+    return [_Day(day, rarest[day], sizes[day].pop(rarest[day]), sizes[day]) for day in sorted(sizes, reverse=True)]
 
 
 def _together(days: Iterable[_Day]) -> Iterator[list[_Day]]:

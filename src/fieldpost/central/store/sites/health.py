@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,6 @@ from fieldpost.core.sites.health import (
     figures_of,
     is_worth_keeping,
     report_from,
-    to_plain,
 )
 
 # Every report replaces the previous one; of two that arrive out of order the later one stays.
@@ -45,7 +45,7 @@ SAMPLES = DatedTable("site_health_samples", "taken_at")
 def keep(conn: Connection, reports: Sequence[SiteHealth]) -> None:
     """Store the latest report of each site; of several reports of one site the last."""
     newest = {health.site: health for health in reports}
-    rows = [(h.site, h.received_at, _json(to_plain(h.report)), h.clock_offset_s) for h in newest.values()]
+    rows = [(h.site, h.received_at, _json(asdict(h.report)), h.clock_offset_s) for h in newest.values()]
     _keep.run(conn, rows)
 
 
@@ -65,7 +65,7 @@ def sample(conn: Connection, taken_at: datetime, by: Freshness, *, now: datetime
         before = figures_from(row.sampled) if row.sampled else None
         figures = figures_of(_health(row), now, by)
         if row.sampled_at != taken_at and is_worth_keeping(figures, before, row.sampled_at, now):
-            kept.append((row.site, to_plain(figures)))
+            kept.append((row.site, asdict(figures)))
     if kept:
         conn.execute(
             insert(site_health_samples),
