@@ -30,7 +30,7 @@ PACKET_BYTES = 1 << 20
 BIRTH_S = 60.0
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG"""
-SERVE = "import sys; sys.path.append(sys.argv[2]); from support.nursery import serve; serve(int(sys.argv[1]))"
+SERVE = "import sys; sys.path.append(sys.argv[3]); from support.nursery import serve; serve(*map(int, sys.argv[1:3]))"
 
 
 def can_fork() -> bool:
@@ -84,7 +84,7 @@ class Nursery:
         tests = str(Path(__file__).resolve().parent.parent)
         with theirs:
             subprocess.Popen(
-                [sys.executable, "-P", "-c", SERVE, str(theirs.fileno()), tests],
+                [sys.executable, "-P", "-c", SERVE, str(theirs.fileno()), str(os.getpid()), tests],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -124,10 +124,11 @@ def _nursery() -> Nursery:
     return Nursery()
 
 
-def serve(number: int) -> None:
+def serve(number: int, parent: int) -> None:
     """Run by the nursery's process; a forked one leaves by `main()`, and so by the interpreter's own end."""
-    die_with_parent()
+    die_with_parent(parent)
     _import_all()
+    own_pid = os.getpid()
     with socket.socket(fileno=number) as orders:
         woken, waking = os.pipe()
         os.set_blocking(waking, False)
@@ -143,6 +144,7 @@ def serve(number: int) -> None:
                 if not packet:
                     return
                 if (pid := os.fork()) == 0:
+                    die_with_parent(own_pid)
                     break
                 orders.send(json.dumps({"born": pid}).encode())
                 for stream in streams:
@@ -179,7 +181,6 @@ def _tell_ends(orders: socket.socket) -> None:
 def _live(order: dict[str, Any], streams: list[int]) -> None:
     from fieldpost.cli.main import main
 
-    die_with_parent()
     for stream, number in zip(streams, (1, 2), strict=True):
         os.dup2(stream, number)
         os.close(stream)
@@ -190,6 +191,9 @@ def _live(order: dict[str, Any], streams: list[int]) -> None:
     main()
 
 
-def die_with_parent() -> None:
-    """However the parent ends, and even while this process is paused."""
+def die_with_parent(parent: int) -> None:
+    """However the parent ends, and even while this process is paused. The kernel sends no signal for a parent that
+    ended before the request, so check for that afterwards."""
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
