@@ -7,7 +7,7 @@ report.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,17 +67,26 @@ class Allowances:
 
     @contextmanager
     def connection(self, site: str, kind: LinkKind = LinkKind.DATA) -> Iterator[None]:
-        """Count a connection, or a request being read, while the block runs; TooMuch if the site has too many."""
+        """Count a request while the block runs; TooMuch if the site has too many."""
+        give_back = self.take_connection(site, kind)
+        try:
+            yield
+        finally:
+            give_back()
+
+    def take_connection(self, site: str, kind: LinkKind) -> Callable[[], None]:
+        """Count a connection until the returned function is called; TooMuch if the site has too many."""
         count, count_max = self._connections[site, kind], self._options.connections_per_site
         if count >= count_max:
             raise TooMuch("link.connections", f"the site has {count} connections; the maximum is {count_max}", BUSY_S)
         self._connections[site, kind] += 1
-        try:
-            yield
-        finally:
+
+        def give_back() -> None:
             self._connections[site, kind] -= 1
             if not self._connections[site, kind]:
                 del self._connections[site, kind]
+
+        return give_back
 
     def check(self, site: str, kind: LinkKind = LinkKind.DATA) -> None:
         """Raise TooMuch while the site is in debt."""

@@ -9,7 +9,9 @@ so a few slow senders could block central. `BoundedHttp` adds these limits to uv
   dripping one is cut; the slowest accepted rate is the one at which a sender itself gives up;
 - after an early answer, central discards further bytes for a few seconds, so that the client reads the answer, and
   then closes the connection;
-- connections beyond the maximum get 503.
+- a client that does not read its answer has a deadline too, which moves with the bytes that leave the buffer; so has a
+  connection that is being closed (`sweep`, called by the server twice per second, so that requests pay nothing for it);
+- connections that `admission.py` does not admit get 503.
 """
 
 from asyncio import AbstractEventLoop, TimerHandle
@@ -23,8 +25,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
+from fieldpost.front.admission import STATE_KEY, Admission, OpenConnection, busy
 from fieldpost.front.http.problems import problem
 from fieldpost.front.options import FrontOptions
+from fieldpost.front.tls import closed_once
 from fieldpost.link.messages import FRAME_BYTES_MAX
 from fieldpost.link.session import RATE_FLOOR
 
@@ -33,6 +37,7 @@ REQUEST_BYTES_MAX = 2 * FRAME_BYTES_MAX
 """More than any accepted body with its framing; a client that sends more ignores the answer."""
 PIPELINED_MAX = 8
 LINGER_S = 5.0
+SITE_TOKEN = b"fp_site_"
 LOG_EVERY_S = 10.0
 
 log = structlog.get_logger()
@@ -44,6 +49,7 @@ class LimitedConfig(uvicorn.Config):
     def __init__(self, app: Any, options: FrontOptions, **settings: Any) -> None:
         super().__init__(app, **settings)
         self.options = options
+        self.admission = Admission(options)
         self._logged_at: dict[str, float] = {}
         self._unlogged: Counter[str] = Counter()
 
@@ -93,6 +99,40 @@ class ReadDeadline:
             self._on_late()
 
 
+class WriteDeadline:
+    """The deadline of a peer that does not read, and of a connection that does not end after its close.
+
+    It moves with the bytes that leave the buffer, but is never more than the grace time ahead: bytes that were read
+    before do not pay for a long pause.
+    """
+
+    def __init__(self, grace_s: float, close_s: float) -> None:
+        self._grace_s = grace_s
+        self._close_s = close_s
+        """The grace time while a closed connection has bytes left to send."""
+        self._until: float | None = None
+        self._present_s = 0.0
+        self._left = 0
+
+    def reset(self) -> None:
+        """The peer has read enough for now."""
+        self._until = None
+
+    def is_late(self, transport: Transport, now: float, *, is_paused: bool) -> bool:
+        is_closing = transport.is_closing()
+        if not is_paused and not is_closing:
+            self._until = None
+            return False
+        left = transport.get_write_buffer_size()
+        grace_s = self._grace_s if not is_closing else self._close_s if left else LINGER_S
+        if self._until is None or grace_s != self._present_s:
+            self._until, self._present_s = now + grace_s, grace_s
+        elif left < self._left:
+            self._until = min(now + grace_s, self._until + (self._left - left) / RATE_FLOOR)
+        self._left = left
+        return now > self._until
+
+
 class BoundedHttp(HttpToolsProtocol):
     """One HTTP connection with limits."""
 
@@ -107,16 +147,45 @@ class BoundedHttp(HttpToolsProtocol):
         self._size = 0
         """Bytes of the request that is being received."""
         self._refusal: FieldpostError | None = None
+        # An answer is worth waiting for also after the close.
+        self._write_deadline = WriteDeadline(self._options.body_grace_s, self._options.body_grace_s)
+        self.admitted: OpenConnection | None = None
+        """Set before the TLS handshake; a plain connection is admitted when it is made."""
 
     def connection_made(self, transport: BaseTransport) -> None:
-        super().connection_made(cast(Transport, transport))
+        super().connection_made(closed_once(transport))
         self._deadline.set(self._options.header_s)
-        if len(self.connections) > self._options.connections_max:
-            self._refuse(Unavailable("http.busy", "central has reached its maximum number of connections"))
+        if self.admitted is not None:
+            return
+        try:
+            self.admitted = self._config.admission.admit(self.client[0] if self.client else None, self.transport.abort)
+        except Unavailable as error:
+            self._refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.clear()
+        if self.admitted is not None:
+            self.admitted.release()
         super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        self._write_deadline.reset()
+        super().resume_writing()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the peer does not read."""
+        return self.flow.write_paused
+
+    def sweep(self, now: float) -> None:
+        """Abort the connection if its peer reads too slowly or does not let it end."""
+        if self._write_deadline.is_late(self.transport, now, is_paused=self.flow.write_paused):
+            self._config.log_refusal("http.not_read", self.client, now)
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection without sending what is left."""
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -138,6 +207,7 @@ class BoundedHttp(HttpToolsProtocol):
             # A further request in the same piece of data.
             self._begin_head()
         super().on_message_begin()
+        self.scope["state"][STATE_KEY] = self.admitted
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers after the body are ignored.
@@ -151,6 +221,10 @@ class BoundedHttp(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED_MAX:
             self._give_up(InvalidInput("http.pipelined", f"at most {PIPELINED_MAX} requests may be pipelined"))
         self._deadline.set(self._options.body_grace_s, RATE_FLOOR)
+        if (admitted := self.admitted) is not None:
+            admitted.work()
+            if admitted.is_reserved and not self._may_use_reserve():
+                self._give_up(busy())
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -164,12 +238,18 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+        if not self.cycle.response_complete:
+            return
+        if self.admitted is not None:
+            self.admitted.wait()
+        if self.cycle.more_body and not self.transport.is_closing():
             self._deadline.set(LINGER_S)
 
     def handle_websocket_upgrade(self) -> None:
         self._deadline.clear()
+        admitted, self.admitted = self.admitted, None
         super().handle_websocket_upgrade()
+        cast(Any, self.transport.get_protocol()).adopt(admitted)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._refusal or malformed())
@@ -178,6 +258,15 @@ class BoundedHttp(HttpToolsProtocol):
     def _cycle(self) -> RequestResponseCycle | None:
         """The last request and its answer; None before the first request."""
         return cast(RequestResponseCycle | None, self.cycle)
+
+    def _may_use_reserve(self) -> bool:
+        """Whether the request uses the link with a site token, by its form, or asks for health.
+
+        The link checks the token before it reads a body, so an invalid one holds the place only for a moment.
+        """
+        if not self.url.startswith(b"/link/"):
+            return self.url == b"/healthz"
+        return any(name == b"authorization" and SITE_TOKEN in value for name, value in self.headers)
 
     def _begin_head(self) -> None:
         self._is_between = False
@@ -202,6 +291,9 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _refuse(self, error: FieldpostError) -> None:
         self._deadline.clear()
+        if self.admitted is not None:
+            # It counts until its socket is closed and may be closed to make room.
+            self.admitted.wait()
         self._config.log_refusal(error.code, self.client, self.loop.time())
         refuse(self.transport, error)
 

@@ -14,13 +14,18 @@ class FrontOptions:
     """[front]"""
 
     connections_max: int = 4000
-    """Maximum number of open connections; further ones get 503."""
+    """Maximum number of open connections, a quarter of them for sites only; further ones get 503."""
+    connections_per_address: int = 32
+    """Maximum number of connections from one address that have not authenticated; further ones get 503."""
+    connections_per_network: int = 64
+    """The same for one IPv6 network (/64). Trusted proxies are exempt from both."""
     connections_per_site: int = 8
     """Maximum number of link connections per site; further ones get 429."""
     header_s: float = 10.0
-    """Deadline for a request head."""
+    """Deadline for a request head, and for a TLS handshake."""
     body_grace_s: float = 30.0
-    """Deadline for a body or a frame, in addition to the time that its bytes take at 500 bytes per second."""
+    """Deadline for a body or a frame, in addition to the time that its bytes take at 500 bytes per second. A client
+    that reads an answer more slowly than that for this long is disconnected."""
     items_per_s: float = 50_000.0
     """Sustained rate of items per site; a site that exceeds it must wait and keeps its items. This limit is for floods:
     credits, which follow the speed of the store, regulate a site that drains its backlog."""

@@ -1,16 +1,21 @@
 """Central's HTTP server: uvicorn with limits on connections (`http_limits.py`), on an open socket."""
 
 import asyncio
+import logging
 import socket
+from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 import structlog
 import uvicorn
 from starlette.applications import Starlette
 
+from fieldpost.front.admission import OpenConnection
 from fieldpost.front.http_limits import BoundedHttp, LimitedConfig
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.tls import Certificate
+from fieldpost.front.tls_listener import TlsListener
 from fieldpost.front.websocket_limits import BoundedWebSocket
 from fieldpost.link.messages import FRAME_BYTES_MAX
 
@@ -21,6 +26,10 @@ OUTBOUND_FILES = 1536
 CONNECTIONS_MIN = 16
 GRACE_S = 5
 """How long a stopping server waits for requests in progress."""
+SWEEP_TICKS = 5
+"""Connections are checked for late readers at every fifth tick of uvicorn, twice per second."""
+UNSENT_BYTES_MAX = 128 * 1024
+"""How many unsent bytes of a connection the kernel may hold; a client that does not read would pin megabytes."""
 PING_S = 12.0
 PONG_S = 15.0
 """A site that does not answer a ping within 15 s is gone; with the ping interval, central notices within 27 s."""
@@ -38,6 +47,8 @@ class CentralServer(uvicorn.Server):
         options: FrontOptions | None = None,
         certificate: Certificate | None = None,
     ) -> None:
+        # uvicorn logs a warning per invalid request, without a limit; `log_refusal` has one.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._app = app
         self._socket = listening
         host, port = listening.getsockname()[:2]
@@ -53,7 +64,6 @@ class CentralServer(uvicorn.Server):
                 http=BoundedHttp,
                 ws=BoundedWebSocket,
                 ws_max_size=FRAME_BYTES_MAX,
-                ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
                 # uvicorn would trust any proxy on this machine; our own setting names the trusted proxies.
                 proxy_headers=False,
                 log_config=None,
@@ -69,21 +79,67 @@ class CentralServer(uvicorn.Server):
             )
         )
         self._is_ready = asyncio.Event()
+        self._certificate = certificate
+        self._tls_listener: TlsListener | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         await self._serve(sockets or [self._socket])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        for listening in sockets or []:
+            _limit_unsent(listening)
+        if self._certificate is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            config = self._limited
+            self._tls_listener = TlsListener(self._socket, self._certificate.context, config, self._create_protocol)
+            self._tls_listener.start()
         self._is_ready.set()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % SWEEP_TICKS == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in self._bounded():
+                connection.sweep(now)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Otherwise open event streams of the console would delay the shutdown until the grace time is over.
         self._app.state.backend.change_feed.close()
+        if self._tls_listener is not None:
+            await self._tls_listener.close()
+        # Nor does the shutdown wait for clients that do not read.
+        asyncio.get_running_loop().call_later(GRACE_S / 2, self._abort_blocked)
         await super().shutdown(sockets)
 
     async def ready(self) -> None:
         await self._is_ready.wait()
+
+    @property
+    def _limited(self) -> LimitedConfig:
+        return cast(LimitedConfig, self.config)
+
+    def _bounded(self) -> list[BoundedHttp | BoundedWebSocket]:
+        return cast(list[BoundedHttp | BoundedWebSocket], list(self.server_state.connections))
+
+    def _create_protocol(self, admitted: OpenConnection) -> BoundedHttp:
+        protocol = BoundedHttp(self.config, self.server_state, self.lifespan.state)
+        protocol.admitted = admitted
+        return protocol
+
+    def _abort_blocked(self) -> None:
+        for connection in self._bounded():
+            if connection.is_blocked:
+                connection.abort()
+
+
+def _limit_unsent(listening: socket.socket) -> None:
+    """Bound the unsent bytes that the kernel holds for each accepted connection, where the system can."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is not None:
+        with suppress(OSError):
+            listening.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES_MAX)
 
 
 def _within_file_limit(options: FrontOptions) -> FrontOptions:

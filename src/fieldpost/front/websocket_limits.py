@@ -5,10 +5,12 @@ The theory is in `http_limits.py`.
 
 from typing import Any, cast
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from fieldpost.front.http_limits import LimitedConfig, ReadDeadline, malformed, refuse
+from fieldpost.front.admission import STATE_KEY, OpenConnection
+from fieldpost.front.http_limits import LINGER_S, LimitedConfig, ReadDeadline, WriteDeadline, malformed, refuse
 from fieldpost.link.messages import FRAME_BYTES_MAX
 from fieldpost.link.session import RATE_FLOOR
 
@@ -16,6 +18,9 @@ MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
 """A link message with the framing of its frames."""
 FRAMES_MAX = 1000
 """How many frames a message may have; our own senders use one."""
+CONTROL_FRAMES_MAX = 100
+CONTROL_WINDOW_S = 10.0
+"""At most this many pings and pongs in this time; a site sends one in 10 s."""
 TOO_SLOW = 1008
 TOO_BIG = 1009
 
@@ -30,10 +35,48 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._deadline = ReadDeadline(self.loop, self._too_late)
         self._size = 0
         """Bytes of the message that is being received."""
+        self._write_deadline = WriteDeadline(self._grace_s, LINGER_S)
+        self._admitted: OpenConnection | None = None
+        self._control_frames = 0
+        self._control_until = 0.0
+
+    def adopt(self, admitted: OpenConnection | None) -> None:
+        """Take over the admission from the HTTP connection that was upgraded."""
+        self._admitted = admitted
+        if self.handshake_initiated and hasattr(self, "scope"):
+            self.scope["state"][STATE_KEY] = admitted
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.clear()
+        if self._admitted is not None:
+            self._admitted.release()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._write_deadline.reset()
+        super().resume_writing()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the peer does not read."""
+        return not self.writable.is_set()
+
+    def sweep(self, now: float) -> None:
+        """Abort the connection if its peer reads too slowly or does not let it end."""
+        if self._write_deadline.is_late(self.transport, now, is_paused=self.is_blocked):
+            self._config.log_refusal("websocket.not_read", self.client, now)
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection without sending what is left."""
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -50,6 +93,9 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             refuse(self.transport, malformed())
         if self.transport.is_closing():
             return
+        if self.is_blocked:
+            # Otherwise answers to pings would pile up.
+            self._pause_reading()
         if not self.frames and not self.conn.reader.buffer:
             self._message_ended()
         elif not self._deadline.is_set:
@@ -67,6 +113,9 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     async def send(self, message: Any) -> None:
+        if not self.handshake_complete and self.transport.is_closing():
+            # Ended before it was accepted, which the library would report as a mistake of the application.
+            raise ClientDisconnected
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             # Refused with an HTTP answer: that ends the handshake too, and is not an error to log.
@@ -91,6 +140,31 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.stop_keepalive()
             return
         super().shutdown()
+
+    def handle_ping(self) -> None:
+        if self._is_control_frame_allowed():
+            super().handle_ping()
+
+    def handle_pong(self, event: Frame) -> None:
+        if self._is_control_frame_allowed():
+            super().handle_pong(event)
+
+    def _is_control_frame_allowed(self) -> bool:
+        if self.transport.is_closing():
+            return False
+        now = self.loop.time()
+        if now >= self._control_until:
+            self._control_until, self._control_frames = now + CONTROL_WINDOW_S, 0
+        self._control_frames += 1
+        if self._control_frames <= CONTROL_FRAMES_MAX:
+            return True
+        self._fail(TOO_SLOW, f"at most {CONTROL_FRAMES_MAX} control frames in {CONTROL_WINDOW_S:g} s")
+        return False
+
+    def _pause_reading(self) -> None:
+        if not self.read_paused and not self.transport.is_closing():
+            self.read_paused = True
+            self.transport.pause_reading()
 
     def _message_ended(self) -> None:
         self._size = 0

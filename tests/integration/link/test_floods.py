@@ -285,8 +285,10 @@ async def test_connections_are_bounded_and_those_that_end_make_room(
 ) -> None:
     async with serving(front, caplog, FrontOptions(connections_max=6)) as line:
         async with opened(line), AsyncExitStack() as stack:
-            held = [await stack.enter_async_context(line.raw()) for _ in range(5)]
-            assert not await held[-1].heard(0.05)
+            for _ in range(5):
+                busy = await stack.enter_async_context(line.raw())
+                await busy.send(line.head("Content-Length: 9"))
+            assert not await busy.heard(0.2)
             async with line.raw() as seventh:
                 reply = await seventh.reply()
                 assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "http.busy", "5")
@@ -296,6 +298,22 @@ async def test_connections_are_bounded_and_those_that_end_make_room(
                 pass
         # Those that asked have gone, too.
         await until(lambda: is_served(line), what="room for an honest site")
+
+
+@pytest.mark.threat(2)
+async def test_the_connection_that_waited_longest_for_a_request_makes_room(
+    front: Front, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(front, caplog, FrontOptions(connections_max=6)) as line, AsyncExitStack() as stack:
+        idle = [await stack.enter_async_context(line.raw()) for _ in range(6)]
+        assert not await idle[-1].heard(0.4)
+        async with line.raw() as seventh:
+            await seventh.send(line.head(path="/healthz", method="GET"))
+            assert (await seventh.reply()).status == 200
+            assert await idle[0].end() == b""
+            await seventh.send(line.head(path="/login", method="GET"))
+            reply = await seventh.reply()
+            assert (reply.status, reply.code) == (503, "http.busy"), "the last quarter is for sites"
 
 
 @pytest.mark.threat(2)

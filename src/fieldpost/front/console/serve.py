@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 from fieldpost.core.errors import Conflict, Denied, FieldpostError, InvalidInput, NotFound, Unavailable
+from fieldpost.front.admission import authenticated
 from fieldpost.front.auth import Access
 from fieldpost.front.backend import Backend
 from fieldpost.front.console import live
@@ -89,6 +90,8 @@ class Console:
         is_active = http.headers.get("hx-request") != "true" and http.url.path != live.PATH
         accounts = self._backend.operate.accounts
         visitor = await accounts.by_session(token, is_active=is_active) if token else None
+        if visitor is not None:
+            authenticated(http.scope.get("state"))
         secret = token if visitor else http.cookies.get(cookie_name(http, "visitor"))
         # A POST redirects to a page that shows the menu, so only a GET needs its badges.
         issues = (await self._backend.watch.overview.now()).issues if visitor and http.method == "GET" else ()

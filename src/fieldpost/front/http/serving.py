@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket
 from fieldpost.core.actor import Actor
 from fieldpost.core.errors import Denied, FieldpostError
 from fieldpost.front import auth
+from fieldpost.front.admission import authenticated
 from fieldpost.front.auth import Access
 from fieldpost.front.backend import Backend
 from fieldpost.front.http.call import NO_SPEC, ApiAnswer, ApiRoute, Call, FileAnswer, Stream
@@ -86,11 +87,14 @@ async def _caller(access: Access, request: Request, backend: Backend) -> Actor |
         case Access.ANYONE:
             return None
         case Access.SITE:
-            return await auth.site(request.headers, backend.operate.accounts)
+            site = await auth.site(request.headers, backend.operate.accounts)
+            authenticated(request.scope.get("state"), is_site=True)
+            return site
         case Access.JOIN:
             return auth.code(request.headers)
         case _:
             actor = await auth.program(request.headers, backend.operate.accounts)
+            authenticated(request.scope.get("state"))
             actor.require(access.role)
             return actor
 

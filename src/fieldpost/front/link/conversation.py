@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 import fieldpost
 from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
 from fieldpost.front import auth
+from fieldpost.front.admission import authenticated, until_closed
 from fieldpost.front.allowance import LinkKind, TooMuch
 from fieldpost.front.backend import Backend
 from fieldpost.front.guard import internal_refusal, report_bug
@@ -40,7 +41,8 @@ async def welcome(
     """Authenticate the site, accept the connection and run `converse`; a refused site gets an HTTP problem instead."""
     try:
         site = await auth.site(websocket.headers, backend.operate.accounts)
-        with backend.allowances.connection(site, kind):
+        authenticated(websocket.scope.get("state"), is_site=True)
+        with until_closed(websocket.scope.get("state"), backend.allowances.take_connection(site, kind)):
             await websocket.accept()
             with suppress(WebSocketDisconnect):
                 await converse(site)

@@ -1,0 +1,98 @@
+"""Accepts TLS connections: each socket is admitted and counted before its handshake, which has a deadline.
+
+uvicorn sees a connection only after the handshake, so sockets that never begin one would be outside every limit.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import structlog
+
+from fieldpost.core.errors import Unavailable
+from fieldpost.front.admission import OpenConnection
+from fieldpost.front.http_limits import LimitedConfig
+
+RETRY_S = 1.0
+"""The pause after a socket could not be accepted, for example without free file descriptors."""
+SHUTDOWN_S = 3600.0
+"""A closing TLS connection is ended by the write deadline, which knows whether the peer reads."""
+
+log = structlog.get_logger()
+
+
+class TlsListener:
+    """Accepts connections on an open socket until closed."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        context: ssl.SSLContext,
+        config: LimitedConfig,
+        create_protocol: Callable[[OpenConnection], asyncio.Protocol],
+    ) -> None:
+        self._socket = listening
+        self._context = context
+        self._config = config
+        self._create_protocol = create_protocol
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._socket.setblocking(False)
+        self._socket.listen(self._config.backlog)
+        self._spawn(asyncio.create_task(self._accept()))
+
+    async def close(self) -> None:
+        """Accept no more connections and end handshakes in progress."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(self._socket)
+            except ConnectionError:
+                continue
+            except OSError as error:
+                self._config.log_refusal(f"accept.{error.errno}", None, loop.time())
+                await asyncio.sleep(RETRY_S)
+                continue
+            try:
+                admitted = self._config.admission.admit(address[0], partial(_shut, accepted))
+            except Unavailable as error:
+                # An answer would need the handshake first.
+                self._config.log_refusal(error.code, address[:2], loop.time())
+                accepted.close()
+            else:
+                self._spawn(asyncio.create_task(self._shake_hands(accepted, admitted)))
+            # A socket that is already there is accepted without a pause: let the others run.
+            await asyncio.sleep(0)
+
+    async def _shake_hands(self, accepted: socket.socket, admitted: OpenConnection) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._create_protocol(admitted),
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self._config.options.header_s,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
+        except (OSError, asyncio.CancelledError):
+            # A failed, late or evicted handshake; the protocol never saw the connection.
+            admitted.release()
+            accepted.close()
+
+    def _spawn(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _shut(accepted: socket.socket) -> None:
+    with suppress(OSError):
+        accepted.shutdown(socket.SHUT_RDWR)
