@@ -152,7 +152,7 @@ class ListSender:
         return stored_id  # type: ignore[return-value]  # Calling NotificationId would cost time and change nothing.
 
     def __repr__(self) -> str:
-        return f"Recipients({self._list_name!r})"
+        return f"ListSender({self._list_name!r})"
 
 
 def _from_answer(notification_id: NotificationId, answer: StatusAnswer) -> NotificationStatus:

@@ -96,8 +96,8 @@ def emptied(path: Path) -> str | None:
 
     Checks the log first: a new buffer gets its name before it has a log.
     """
-    has_log = bool(_size(log_of(path)))
-    match _size(path):
+    has_log = bool(file_size(log_of(path)))
+    match file_size(path):
         case 0:
             return "the file is empty" + (", but its write-ahead log is not" if has_log else "")
         case None if has_log:
@@ -229,7 +229,8 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _size(file: Path) -> int | None:
+def file_size(file: Path) -> int | None:
+    """The size of the file; None if it does not exist or cannot be accessed."""
     try:
         return file.stat().st_size
     except OSError:

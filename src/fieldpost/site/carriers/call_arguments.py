@@ -11,7 +11,7 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.text import truncate
 from fieldpost.site.carriers.payloads import ExternalCall, check_unicode
 from fieldpost.site.config.external import External
-from fieldpost.site.config.headers import HEADERS_MAX, check_header
+from fieldpost.site.config.headers import HEADERS_MAX, check_header, refused_header
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 PATH_BYTES_MAX = 2048
@@ -117,22 +117,18 @@ def _check_headers(definition: External, headers: Mapping[str, str] | None) -> d
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):
-        raise InvalidInput(
-            "header.invalid", f"headers must be a mapping, not {type(headers).__name__}", field="headers"
-        )
+        raise refused_header("headers", f"must be a mapping, not {type(headers).__name__}")
     if len(headers) > HEADERS_MAX:
-        raise InvalidInput(
-            "header.invalid", f"headers must be at most {HEADERS_MAX}, got {len(headers)}", field="headers"
-        )
+        raise refused_header("headers", f"must be at most {HEADERS_MAX}, got {len(headers)}")
     secret = {name.lower() for name in definition.secret_headers}
     seen: set[str] = set()
     for name, value in headers.items():
         field = f"headers.{str(name)[:64]}" if str(name).isprintable() else "headers"
         check_header(name, value, field)
         if name.lower() in secret:
-            raise InvalidInput("header.invalid", f"{field} is set by the definition in site.toml", field=field)
+            raise refused_header(field, "is set by the definition in site.toml")
         if name.lower() in seen:
-            raise InvalidInput("header.invalid", f"{field} is given twice", field=field)
+            raise refused_header(field, "is given twice")
         seen.add(name.lower())
     return dict(headers)
 
@@ -149,13 +145,11 @@ def _check_body(body: object) -> tuple[str, bool]:
 
 def _json(value: object) -> str:
     try:
-        return check_unicode(
-            json_module.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")), "json"
-        )
+        text = json_module.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(
-            "json.invalid", f"json cannot be written as JSON: {truncate(str(error), 200)}", field="json"
-        ) from None
+        reason = truncate(str(error), 200)
+        raise InvalidInput("json.invalid", f"json cannot be written as JSON: {reason}", field="json") from None
+    return check_unicode(text, "json")
 
 
 def _path(rule: str) -> InvalidInput:

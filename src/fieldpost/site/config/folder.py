@@ -188,17 +188,20 @@ def _check_token(text: str, where: str) -> str:
 
 
 def write_new(file: Path, text: str, mode: int) -> None:
-    """Create the file and sync it. Raises Conflict if it exists."""
+    """Create the file and sync it. Raises Conflict if it exists, and ConfigError if that fails."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         raise Conflict("site.exists", f"{file} already exists", hint="choose another folder, or edit it") from None
     except OSError as error:
         raise ConfigError("site.folder", f"{file} cannot be created: {error.strerror or error}") from None
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise ConfigError("site.folder", f"{file} cannot be written: {error.strerror or error}") from None
 
 
 def _refuse_unknown(settings: dict[str, Any], file: Path) -> None:

@@ -22,16 +22,17 @@ _VALUE = re.compile(r"[\x20-\x7e\t]*")
 def check_header(name: object, value: object, field: str, *, is_defined: bool = False) -> None:
     """Raise InvalidInput for a header that may not be sent. `is_defined`: it comes from `site.toml`."""
     if type(name) is not str or not _NAME.fullmatch(name):
-        raise _refused(field, "is not a valid header name")
+        raise refused_header(field, "is not a valid header name")
     if name.lower() in _OURS:
-        raise _refused(field, "is set by Fieldpost")
+        raise refused_header(field, "is set by Fieldpost")
     if not is_defined and name.lower() in _SECRET:
-        raise _refused(field, "can only be set in site.toml, as one of secret_headers")
+        raise refused_header(field, "can only be set in site.toml, as one of secret_headers")
     if type(value) is not str or not _VALUE.fullmatch(value) or value != value.strip():
-        raise _refused(field, "must be one line of printable ASCII characters without surrounding spaces")
+        raise refused_header(field, "must be one line of printable ASCII characters without surrounding spaces")
     if len(value) > HEADER_BYTES_MAX:
-        raise _refused(field, f"must be at most {HEADER_BYTES_MAX} bytes, got {len(value)}")
+        raise refused_header(field, f"must be at most {HEADER_BYTES_MAX} bytes, got {len(value)}")
 
 
-def _refused(field: str, rule: str) -> InvalidInput:
+def refused_header(field: str, rule: str) -> InvalidInput:
+    """The error for a header that violates this rule."""
     return InvalidInput("header.invalid", f"{field} {rule}", field=field)

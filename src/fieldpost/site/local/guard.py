@@ -17,9 +17,10 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from fieldpost.core.errors import ConfigError, Denied, FieldpostError, InvalidInput
+from fieldpost.core.errors import ConfigError, Conflict, Denied, FieldpostError, InvalidInput
 from fieldpost.link.credentials import issue, prefix_of
 from fieldpost.link.http.problem import MEDIA_TYPE, Problem, http_problem_of, problem_headers, problem_of
+from fieldpost.site.config.folder import write_new
 
 TOKEN_FILE = "local.token"
 BODY_BYTES_MAX = 4 * 1024 * 1024
@@ -42,20 +43,11 @@ def ensure_token(folder: Path) -> str:
         if file.stat().st_size == 0:
             # An earlier start was cut off by a power failure or a full disk.
             file.unlink()
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read_token(file)
-    except OSError as error:
-        raise ConfigError("local.token", f"{file} cannot be created: {error.strerror or error}") from None
     token = issue("local", os.urandom(40)).text
     try:
-        with os.fdopen(handle, "w", encoding="ascii") as stream:
-            stream.write(token + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise ConfigError("local.token", f"{file} cannot be written: {error.strerror or error}") from None
+        write_new(file, token + "\n", 0o600)
+    except Conflict:
+        return _read_token(file)
     return token
 
 

@@ -12,7 +12,7 @@ import apsw
 
 from fieldpost.core.errors import Conflict, NotFound, Unavailable
 from fieldpost.site.buffer.agent_lock import running_agent
-from fieldpost.site.buffer.connection import connect, log_of, storage_error
+from fieldpost.site.buffer.connection import connect, file_size, log_of, storage_error
 from fieldpost.site.buffer.opening import opening
 
 LIVE_BYTES_MAX = 256 * 1024**2
@@ -84,4 +84,4 @@ def _checkpoint(connection: apsw.Connection, path: Path) -> None:
 
 
 def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in (path, log_of(path)) if file.exists())
+    return sum(file_size(file) or 0 for file in (path, log_of(path)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 
 from fieldpost.site.buffer.committer import Committer
-from fieldpost.site.buffer.connection import damaged, emptied, is_damage, log_of, open_existing
+from fieldpost.site.buffer.connection import damaged, emptied, file_size, is_damage, log_of, open_existing
 from fieldpost.site.buffer.file_pages import WriteAheadLog, frames_known, is_in_use, judge_log, salts_of
 
 VERIFIED_BYTES_MAX = 64 * 1024**2
@@ -20,7 +20,11 @@ def refuse_damaged(path: Path) -> None:
     and overwrites the rest. So the check comes before the buffer is opened. It is skipped if this process has the
     buffer open: closing the file by other means than SQLite's would drop SQLite's locks.
     """
-    if Committer.is_open(path) or not path.exists() or path.stat().st_size + _size(log_of(path)) > VERIFIED_BYTES_MAX:
+    if (
+        Committer.is_open(path)
+        or not path.exists()
+        or path.stat().st_size + (file_size(log_of(path)) or 0) > VERIFIED_BYTES_MAX
+    ):
         return
     damage = emptied(path) or damage_of_log(log_of(path)) or _damage_of_pages(path)
     if damage is not None:
@@ -60,10 +64,3 @@ def _damage_of_pages(path: Path) -> str | None:
         # A file that is merely inaccessible is reported when it is opened next.
         return str(error) if is_damage(error) else None
     return None if row is None or row[0] == "ok" else str(row[0])
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -6,7 +6,7 @@ It changes nothing. If something cannot be checked, the check fails; that is not
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ from fieldpost.site.buffer.connection import (
     storage_error,
 )
 from fieldpost.site.buffer.schema import refusal_of, schema_version
-from fieldpost.site.config.folder import BUFFER_FILE, TOKEN_FILE, Folder, read_folder, read_token
+from fieldpost.site.config.folder import BUFFER_FILE, TOKEN_FILE, read_folder, read_token
 from fieldpost.site.repair.damage import damage_of_log
 
 LOG_WARNING_BYTES = 64 * 1024**2
@@ -74,7 +74,8 @@ class SiteDiagnosis:
 def examine(folder: Path, now: datetime, *, is_quick: bool = False) -> SiteDiagnosis:
     """Run all checks. `is_quick` checks the buffer's pages but not whether its indexes match its tables."""
     path = folder / BUFFER_FILE
-    checks = [*_settings_checks(folder), _token_check(folder), _agent_check(folder), _disk_check(folder)]
+    token = _tried("token", lambda: read_token(folder / TOKEN_FILE), "the token exists and only its owner can read it")
+    checks = [*_settings_checks(folder), token, _agent_check(folder), _disk_check(folder)]
     buffer, contents = _check_buffer(path, now, is_quick)
     return SiteDiagnosis(Diagnosis((*checks, *buffer)), contents)
 
@@ -92,20 +93,24 @@ def _check_buffer(path: Path, now: datetime, is_quick: bool) -> tuple[list[Check
         return [Check("buffer", CheckVerdict.OK, detail)], Contents()
     # Check the log before opening the file: SQLite silently skips commits behind damage.
     checks = [*_access_checks(path), _log_check(log_of(path))]
+    version = apsw.sqlite_lib_version()
     try:
         connection = open_existing(path)
         try:
-            checks += [_library_check(), _schema_check(connection, path), _integrity_check(connection, path, is_quick)]
+            checks += [
+                _tried("library", lambda: refuse_old_sqlite(version), f"SQLite {version}, apsw {apsw.apsw_version()}"),
+                _schema_check(connection, path),
+                _integrity_check(connection, path, is_quick),
+            ]
             if checks[-2].verdict is CheckVerdict.FAILING:
                 return checks, None
             contents = read_contents(connection)
             return [*checks, *_contents_checks(contents, now)], contents
         finally:
             connection.close(True)
-    except apsw.Error as error:
-        return [*checks, _failed("buffer", storage_error(error, path))], None
-    except FieldpostError as error:
-        return [*checks, _failed("buffer", error)], None
+    except (apsw.Error, FieldpostError) as error:
+        reason = storage_error(error, path) if isinstance(error, apsw.Error) else error
+        return [*checks, _failed("buffer", reason)], None
 
 
 def read_contents(connection: apsw.Connection) -> Contents:
@@ -145,8 +150,8 @@ def _contents_checks(contents: Contents, now: datetime) -> Iterator[Check]:
     if contents.parked:
         detail = f"{contents.parked} parked calls wait for a person: see `fieldpost site parked`"
         yield Check("parked", CheckVerdict.WARNING, detail)
-    detail = f"{contents.rejected} notifications were refused by central: see `fieldpost site rejected`"
     if contents.rejected:
+        detail = f"{contents.rejected} notifications were refused by central: see `fieldpost site rejected`"
         yield Check("rejected", CheckVerdict.WARNING, detail)
     records = ", ".join(f"{count} {status}" for status, count in contents.calls.items())
     yield Check("calls", CheckVerdict.OK, f"{records or 'none'}; {contents.events} events in the log")
@@ -205,14 +210,6 @@ def _schema_check(connection: apsw.Connection, path: Path) -> Check:
     return Check("schema", verdict, f"{detail}; it is upgraded to {schema_version()} when the buffer is next opened")
 
 
-def _library_check() -> Check:
-    try:
-        refuse_old_sqlite(apsw.sqlite_lib_version())
-    except ConfigError as error:
-        return _failed("library", error)
-    return Check("library", CheckVerdict.OK, f"SQLite {apsw.sqlite_lib_version()}, apsw {apsw.apsw_version()}")
-
-
 def _settings_checks(folder: Path) -> Iterator[Check]:
     try:
         found = read_folder(folder)
@@ -221,28 +218,13 @@ def _settings_checks(folder: Path) -> Iterator[Check]:
         return
     yield Check("settings", CheckVerdict.OK, f"site {found.name}, central at {found.central_url}")
     if found.ca_file is not None:
-        yield _authority_check(found)
+        detail = f"central's certificate is checked with {found.ca_file}"
+        yield _tried("authority", Endpoint("https://central", "", found.ca_file).tls, detail)
     for definition in found.definitions:
         try:
             definition.check()
         except ConfigError as error:
             yield _failed(f"definition {definition.name}", error)
-
-
-def _authority_check(folder: Folder) -> Check:
-    try:
-        Endpoint("https://central", "", folder.ca_file).tls()
-    except FieldpostError as error:
-        return _failed("authority", error)
-    return Check("authority", CheckVerdict.OK, f"central's certificate is checked with {folder.ca_file}")
-
-
-def _token_check(folder: Path) -> Check:
-    try:
-        read_token(folder / TOKEN_FILE)
-    except FieldpostError as error:
-        return _failed("token", error)
-    return Check("token", CheckVerdict.OK, "the token exists and only its owner can read it")
 
 
 def _agent_check(folder: Path) -> Check:
@@ -257,6 +239,15 @@ def _disk_check(folder: Path) -> Check:
         return free_space_check(shutil.disk_usage(folder).free, str(folder))
     except OSError as error:
         return Check("disk", CheckVerdict.FAILING, f"{folder} cannot be read: {error.strerror or error}")
+
+
+def _tried(name: str, work: Callable[[], object], detail: str) -> Check:
+    """A check that passes, with this detail, unless the work raises an error."""
+    try:
+        work()
+    except FieldpostError as error:
+        return _failed(name, error)
+    return Check(name, CheckVerdict.OK, detail)
 
 
 def _failed(name: str, error: FieldpostError) -> Check:
