@@ -26,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from fieldpost.core.errors import FieldpostError, InvalidInput, Unavailable
 from fieldpost.front.admission import STATE_KEY, Admission, OpenConnection, busy
+from fieldpost.front.guard import SECURITY_HEADERS, TLS_HEADERS
 from fieldpost.front.http.problems import problem
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.tls import closed_once
@@ -220,6 +221,8 @@ class BoundedHttp(HttpToolsProtocol):
             self._give_up(_head_too_large())
         if len(self.pipeline) >= PIPELINED_MAX:
             self._give_up(InvalidInput("http.pipelined", f"at most {PIPELINED_MAX} requests may be pipelined"))
+        if sum(name == b"host" for name, _ in self.headers) != 1:
+            self._give_up(InvalidInput("http.host", "a request must have exactly one Host header", field="Host"))
         self._deadline.set(self._options.body_grace_s, RATE_FLOOR)
         if (admitted := self.admitted) is not None:
             admitted.work()
@@ -302,6 +305,8 @@ def refuse(transport: Transport, error: FieldpostError) -> None:
     """Answer instead of the application, and close the connection."""
     answer = problem(error)
     head = [STATUS_LINE[answer.status_code], b"connection: close\r\n"]
+    is_tls = transport.get_extra_info("sslcontext") is not None
+    answer.headers.update(SECURITY_HEADERS | (TLS_HEADERS if is_tls else {}) | {"Cache-Control": "no-store"})
     head += [name + b": " + value + b"\r\n" for name, value in answer.raw_headers]
     transport.write(b"".join([*head, b"\r\n", bytes(answer.body)]))
     transport.close()

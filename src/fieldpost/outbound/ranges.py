@@ -6,7 +6,7 @@ never link-local, metadata, multicast or unspecified ones, which are useful only
 
 The operator's allow list overrides denials. A name or a single address overrides any denial; a network overrides only
 those of the strict mode, so `0.0.0.0/0` opens the private ranges but not the metadata service. An IPv6 address that
-embeds an IPv4 address is also checked by that.
+embeds an IPv4 address is also checked by that; in a local NAT64 prefix its place is unknown, so all of it is denied.
 """
 
 import re
@@ -30,6 +30,7 @@ _NEVER: tuple[tuple[str, str], ...] = (
     ("224.0.0.0/4", "multicast"),
     ("255.255.255.255/32", "broadcast"),
     ("::/128", "unspecified"),
+    ("64:ff9b:1::/48", "a local NAT64 prefix"),
     ("fe80::/10", "link-local"),
     ("fd00:ec2::254/128", "a metadata service"),
     ("fd20:ce::254/128", "a metadata service"),
@@ -127,6 +128,6 @@ def _carried(address: Address) -> Iterator[IPv4Address]:
 
 
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?")
-_CARRIERS = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+_CARRIERS = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 _NEVER_NETWORKS = tuple((ip_network(network), what) for network, what in _NEVER)
 _NOT_PUBLIC_NETWORKS = tuple((ip_network(network), what) for network, what in _NOT_PUBLIC)

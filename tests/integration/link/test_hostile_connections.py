@@ -144,3 +144,21 @@ async def test_a_connection_that_authenticates_no_longer_counts_against_its_addr
             await stack.enter_async_context(http.ws_connect(f"{target.server.url}/link/v1/data"))
         async with http.get(f"{target.server.url}/healthz") as answer:
             assert answer.status == 200
+
+
+async def test_refusals_on_the_wire_have_the_security_headers(front: Front) -> None:
+    requests = {
+        b"GET /healthz HTTP/1.1\r\n\r\n": b"http.host",
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n": b"http.host",
+        b"nonsense\r\n\r\n": b"http.malformed",
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000: b"http.head_too_large",
+    }
+    async with target_of(front, FrontOptions()) as target:
+        for request, code in requests.items():
+            reader, writer = await asyncio.open_connection(*target.address)
+            writer.write(request)
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            writer.close()
+            assert code in body
+            for name in (b"content-security-policy", b"x-content-type-options", b"cache-control: no-store"):
+                assert name in head.lower(), (code, head)

@@ -76,6 +76,8 @@ def test_the_summary_names_the_system_and_method_or_the_connection() -> None:
         ({"path": "https://evil.example/"}, "path"),
         ({"path": "/a/../b"}, "path"),
         ({"path": "/.."}, "path"),
+        ({"path": "/..;/admin"}, "path"),
+        ({"path": "/a/%2e%2e;x=1/admin"}, "path"),
         ({"path": "/a/./b"}, "path"),
         ({"path": "/a/%2e%2e/b"}, "path"),
         ({"path": "/a/%2E./b"}, "path"),

@@ -75,7 +75,8 @@ def _check_path(path: object) -> str:
         plain = decoded
     if not plain.isprintable() or "\\" in plain:
         raise _path("must not contain control characters or backslashes")
-    if any(segment in (".", "..") for segment in plain.split("/")):
+    # Some servers cut a segment at its first semicolon before they resolve "..".
+    if any(segment.partition(";")[0] in (".", "..") for segment in plain.split("/")):
         raise _path("must not contain . or .. as a segment: it must stay below the system's URL")
     if path.startswith("//"):
         raise _path("must not start with //")
