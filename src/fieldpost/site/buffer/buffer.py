@@ -72,6 +72,8 @@ class Buffer:
 
     def add(self, message_id: str, payload: str, created_at: int, key: IdempotencyKey | None = None) -> str:
         """Put a notification into the buffer; it is on disk when this returns, and absent when this raises.
+        A message that is sent while a salvage replaces the file, and is refused because that takes longer than half a
+        minute, may still be delivered.
 
         `created_at` is in microseconds. Returns its id, or the id of the earlier message with the same key. Raises
         Unavailable with the code `buffer.busy`, `buffer.full`, `buffer.over_budget` or `buffer.io`, and Conflict for an

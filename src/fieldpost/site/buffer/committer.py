@@ -20,8 +20,10 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
-from fieldpost.core.errors import FieldpostError
+from fieldpost.core.errors import FieldpostError, Unavailable
+from fieldpost.file_lock import wait_until
 from fieldpost.site.buffer.commit_queue import CommitQueue, Write, WriteBatch, apply_all
+from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS
 from fieldpost.site.buffer.process_connection import ProcessConnection, identity_of
 from fieldpost.site.buffer.rows import Rows
 
@@ -88,6 +90,8 @@ class Committer(ProcessConnection):
         try:
             if self._is_alone:
                 is_stored = self._insert_alone(rows, row)
+            if is_stored is False and wait_until(lambda: self._insert_again(rows, row), BUSY_TIMEOUT_MS / 1000):
+                return
             if not is_stored:
                 self._wait_for(Write(None, True, rows, row))
         except apsw.ConstraintError as error:
@@ -96,6 +100,16 @@ class Committer(ProcessConnection):
                 return
             self._refuse_newer()
             raise
+
+    def _insert_again(self, rows: Rows, row: tuple[Any, ...]) -> bool:
+        """Insert a row of the replaced file into the new one; False while the salvage runs, which may copy the row."""
+        try:
+            self._wait_for(Write(None, True, rows, row))
+        except Unavailable as error:
+            if error.code != "buffer.salvaging":
+                raise
+            return False
+        return True
 
     def _wait_for(self, write: Write[T]) -> T:
         """Queue the write; lead if nobody else does; return the result when it is committed."""
