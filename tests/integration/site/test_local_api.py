@@ -202,6 +202,18 @@ async def test_a_query_that_makes_no_sense_is_refused_by_name(local: Local, quer
     assert (answer.status, answer.body["field"]) == (422, next(iter(query)))
 
 
+async def test_a_token_that_is_not_utf8_is_refused(local: Local) -> None:
+    port = int(local.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"GET /v1/site HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer \xff\xfe\r\n\r\n"
+    )
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"auth.unknown" in answer
+
+
 async def test_the_port_serves_nobody_without_its_token(local: Local) -> None:
     wrong = local.token[:-1] + ("a" if local.token[-1] != "a" else "b")
     for method, path in (("POST", "/v1/notifications"), ("GET", "/v1/site"), ("GET", "/v1/nothing")):

@@ -109,7 +109,7 @@ def _check_token(request: web.Request, token: str) -> None:
             "the request has no token",
             hint=f"send Authorization: Bearer with the token in {TOKEN_FILE}",
         )
-    if not hmac.compare_digest(given.strip().encode(), token.encode()):
+    if not hmac.compare_digest(given.strip().encode(errors="surrogateescape"), token.encode()):
         raise Denied("auth.unknown", "the token is not the token of this site's local API")
 
 
