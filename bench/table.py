@@ -24,7 +24,7 @@ from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, Purge
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.notifications import claims, retention
-from fieldpost.central.store.notifications.claims import Share
+from fieldpost.central.store.notifications.claims import Order
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import next_limit
 from fieldpost.central.watch.cursor import to_cursor
@@ -33,7 +33,9 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status
+from fieldpost.core.routing import Pool
 from fieldpost.core.search.notification_filter import Filter
+from fieldpost.core.slots import Share, SlotLimits, SlotUse
 
 BY = Thresholds()
 CLAIM = 100
@@ -94,9 +96,15 @@ def _filters(store: Store, hand: Hand, kept: GrownStore) -> Iterator[Question]:
 def _claim(store: Store, copy: GrownStore) -> Call:
     async def call() -> None:
         share = Share(lane=Lane.FRESH, limit=CLAIM, per_key=CLAIM, busy={})
-        taken = await store.write(
-            claims.claim_lanes, "ours", [share], free=CLAIM, after=dict.fromkeys(Lane, ""), lease_s=90, now=copy.now
+        order = Order(
+            pool=Pool.LISTS,
+            shares=[share],
+            free=CLAIM,
+            after=dict.fromkeys(Lane, ""),
+            use=SlotUse(),
+            limits=SlotLimits(CLAIM, CLAIM),
         )
+        taken = await store.write(claims.claim_order, "ours", order, lease_s=90, now=copy.now)
         assert len(taken[Lane.FRESH]) == CLAIM
 
     return call

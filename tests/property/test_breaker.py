@@ -19,7 +19,7 @@ from fieldpost.core.breaker import (
     reset,
     take_probe,
 )
-from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.core.outcome import Delivered, Evidence, Outcome, PermanentFailure, TransientFailure
 from support.sample import NOW
 
 POLICY = BreakerPolicy(failures_max=3, break_s=60, lapse_s=300, hold_s=10)
@@ -61,18 +61,18 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(answer=answers)
     def the_channel_answers(self, answer: Outcome) -> None:
         self.model = Model()
-        self.become(record(self.breaker, answer, POLICY, self.now))
+        self.become(record(self.breaker, answer.evidence, answer.error or "", POLICY, self.now))
 
     @rule()
     def the_channel_fails(self) -> None:
         self.model.fail(self.now)
-        self.become(record(self.breaker, Held("refused"), POLICY, self.now))
+        self.become(record(self.breaker, Evidence.FAILS, "refused", POLICY, self.now))
 
     @rule()
     def a_send_is_not_answered(self) -> None:
         if self.model.prober is not None:
             self.model.fail(self.now)
-        self.become(record(self.breaker, Uncertain("no answer"), POLICY, self.now))
+        self.become(record(self.breaker, Evidence.NONE, "no answer", POLICY, self.now))
 
     @rule(owner=owners)
     def a_node_asks_for_the_probe(self, owner: str) -> None:

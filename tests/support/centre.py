@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import attempts, audit, breakers, claims, lists, records
 from fieldpost.central.store.notifications.attempts import AttemptRecord
-from fieldpost.central.store.notifications.claims import Claimed, Lane
+from fieldpost.central.store.notifications.claims import Claimed, Lane, Order
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.clock import Clock
 from fieldpost.core import lifecycle
@@ -29,6 +29,8 @@ from fieldpost.core.ids import new_id
 from fieldpost.core.lists import Channel, NotificationList
 from fieldpost.core.notification import Notification
 from fieldpost.core.outcome import Delivered, Outcome
+from fieldpost.core.routing import Pool
+from fieldpost.core.slots import Share, SlotLimits, SlotUse
 from fieldpost.link.messages import Ack, Item, Submit
 from fieldpost.testing import ManualClock
 
@@ -38,6 +40,12 @@ DEADLINE_S = 30.0
 """How long a test waits for what must happen before it fails."""
 
 Answer = Outcome | BaseException | Callable[[Envelope], Awaitable[Outcome]]
+
+
+def order(shares: Sequence[Share], free: int) -> Order:
+    """An order for rows of lists by these shares, and no more of a key than its share."""
+    limits = SlotLimits(free, free)
+    return Order(pool=Pool.LISTS, shares=shares, free=free, after=dict.fromkeys(Lane, ""), use=SlotUse(), limits=limits)
 
 
 class ScriptedAdapter:

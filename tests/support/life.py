@@ -9,15 +9,19 @@ import pytest
 
 from fieldpost.central.operate.notifications import NotAsSeen
 from fieldpost.central.store.notifications import breakers, claims, finishing
+from fieldpost.central.store.notifications import due as due_rows
 from fieldpost.central.store.notifications.attempts import Finished
-from fieldpost.central.store.notifications.claims import Claimed, Share
+from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.actor import Actor, Role
+from fieldpost.core.breaker import Breaker
 from fieldpost.core.lanes import Lane
 from fieldpost.core.lifecycle import Hold, Policy, decide
 from fieldpost.core.notification import list_key
 from fieldpost.core.outcome import Held, Outcome
 from fieldpost.core.retry import Fixed
+from fieldpost.core.slots import Share
 from fieldpost.link.messages import Item, Submit
+from support.centre import order
 from support.life_model import (
     ATTEMPTS_MAX,
     BREAKER,
@@ -97,6 +101,7 @@ class Life:
 
     def claim(self, node: str, lane: Lane, limit: int, per_key: int) -> None:
         free, busy = self._free_in(lane, node), self._busy(node)
+        self._promote()
         taken = self.world.write(
             claims.claim_due,
             node,
@@ -124,13 +129,12 @@ class Life:
     def claim_all(self, node: str) -> None:
         """Whatever is due in both lanes, as a sweep does; a suspect only with empty hands."""
         free = {lane: self._free_in(lane, node) for lane in Lane}
+        self._promote()
         shares = [Share(lane=lane, limit=MANY, per_key=MANY, busy=self._busy(node)) for lane in Lane]
         taken = self.world.write(
-            claims.claim_lanes,
+            claims.claim_order,
             node,
-            shares,
-            free=MANY,
-            after=dict.fromkeys(Lane, ""),
+            order(shares, MANY),
             mine=self._ids_of(node),
             **self._lease(),
         )
@@ -153,7 +157,7 @@ class Life:
             for name, row in self.rows.items()
             if row.held_by == BREAKER and not row.is_claimed(self.now) and row.orphans < 2 and not self._has(node, name)
         ]
-        taken = self.world.write(claims.claim_probe, node, BREAKER, mine=self._ids_of(node), **self._lease())
+        taken = self.world.write(claims.claim_probes, node, [BREAKER], mine=self._ids_of(node), **self._lease())
         self._check_the_first_of(held, taken)
         self._take(node, taken)
 
@@ -235,20 +239,26 @@ class Life:
         """A node's idea of the database's time: as it was at the claim, and what has passed since."""
         return flight.claimed.claimed_at + timedelta(seconds=self.world.clock.monotonic() - flight.since)
 
+    def _promote(self) -> None:
+        self.world.write(due_rows.promote, MANY, now=self.now)
+
     # Holds
 
     def hold(self, list_names: set[str]) -> None:
         until = self.now + DELAY
         due = [row for row in self.rows.values() if row.list_name in list_names and row.may_be_held(self.now)]
-        keys = [list_key(name) for name in sorted(list_names)]
-        assert self.world.write(breakers.hold_keys, keys, BREAKER, "down", until, MANY, now=self.now) == len(due)
+        holds = [(list_key(name), BREAKER, "down", until) for name in sorted(list_names)]
+        self._promote()
+        assert self.world.write(breakers.hold_rows, holds, MANY, now=self.now) == len(due)
         for row in due:
             row.hold(until)
         self.check()
 
     def release_held(self, is_healthy: bool) -> None:
         free = [r for r in self.rows.values() if r.held_by == BREAKER and (is_healthy or r.is_due(self.now))]
-        assert self.world.write(breakers.release_held, BREAKER, is_healthy, MANY, now=self.now) == len(free)
+        assert self.world.write(
+            breakers.release_held, [Breaker(BREAKER, failures=0 if is_healthy else 1)], MANY, now=self.now
+        ) == len(free)
         for row in free:
             row.come_free(self.now)
         self.check()

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
-from fieldpost.core.outcome import Held, Outcome, Uncertain
+from fieldpost.core.outcome import Evidence
 from fieldpost.core.text import truncate
 
 
@@ -68,27 +68,15 @@ def channel_key(channel_name: str) -> str:
     return f"channel:{channel_name}"
 
 
-def verdict(outcome: Outcome) -> bool | None:
-    """Whether an outcome shows that the channel works (True), does not work (False) or neither (None).
-
-    A rejected message shows that the channel answers; a send without a reply shows nothing.
-    """
-    if isinstance(outcome, Held):
-        return False
-    return None if isinstance(outcome, Uncertain) else True
-
-
-def record(breaker: Breaker, outcome: Outcome, policy: BreakerPolicy, now: datetime) -> Breaker:
-    """The breaker after an attempt with this outcome."""
-    match verdict(outcome):
-        case True:
+def record(breaker: Breaker, evidence: Evidence, error: str, policy: BreakerPolicy, now: datetime) -> Breaker:
+    """The breaker after an attempt that was made and showed this. A probe without an answer counts as failed."""
+    match evidence:
+        case Evidence.WORKS:
             return reset(breaker)
-        case False:
-            return _failed(breaker, outcome.error or "", policy, now)
-        case None if breaker.state is BreakerState.HALF_OPEN:
-            return _failed(breaker, outcome.error or "", policy, now)
-        case _:
+        case Evidence.NONE if breaker.state is not BreakerState.HALF_OPEN:
             return breaker
+        case Evidence.FAILS | Evidence.NONE:
+            return _failed(breaker, error, policy, now)
 
 
 def is_blocked(breaker: Breaker) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fieldpost.core.breaker import Breaker, BreakerState
+from fieldpost.core.holds import HoldKind, kind_of
 from fieldpost.core.notification import Notification, Status, TargetStatus
 from fieldpost.core.times import to_text
 
@@ -101,7 +102,18 @@ def _explain_orphan(claim: ClaimState) -> str:
             )
 
 
+_HELD_FOR_A_TIME = {
+    HoldKind.PAUSE: "Its delivery path is paused.",
+    HoldKind.RATE_LIMIT: "The rate limit of its delivery path is used up.",
+    HoldKind.OUR_SIDE: "Central cannot make the call at present.",
+}
+
+
 def _explain_held(n: Notification, breaker: Breaker | None, now: datetime) -> str:
+    if (kind := kind_of(n.held_by or "")).is_timed:
+        due_at = n.due_at or now
+        end = f"until {_at(due_at)}" if due_at > now else "until the next sweep"
+        return f"{_HELD_FOR_A_TIME[kind]} It is held {end} without using an attempt: {n.held_reason}."
     held = f"It is held by the breaker of {n.held_by}: {n.held_reason}. Waiting uses up no attempts."
     match breaker:
         case Breaker(state=BreakerState.OPEN, open_until=until, failures=failures):

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fieldpost.core.errors import Conflict
+from fieldpost.core.holds import kind_of
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.core.outcome import (
     Delivered,
@@ -48,7 +49,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The breaker that holds a notification, and the time of its next probe."""
+    """What holds a notification, and until when: a breaker's next probe, or the end of a hold without a breaker."""
 
     by: str
     until: datetime
@@ -71,11 +72,16 @@ class Transition:
     held_reason: str | None = None
     targets: tuple[Target, ...] = ()
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it waits for `due_at`, and not for a slot or a breaker."""
+        return self.status is Status.RETRYING if self.held_by is None else kind_of(self.held_by).is_timed
+
 
 def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: datetime, chance: float) -> Transition:
     """The transition that follows from an attempt with this outcome."""
     if isinstance(outcome, Held):
-        if now - n.cycle_started_at >= policy.hold_max:
+        if outcome.kind.ages and now - n.cycle_started_at >= policy.hold_max:
             return parked(n, f"held longer than {policy.hold_max}: {outcome.error}", n.targets, now)
         return held(n, outcome, hold, now)
     targets = _settle(n.targets, outcome)

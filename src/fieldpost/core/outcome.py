@@ -7,13 +7,26 @@
     Held               the channel fails, not the message: no attempt is used
 
 If targets had different results, `targets` lists them; `fold` combines them into one outcome.
+
+`evidence` says what the attempt showed about its delivery path, independently of the outcome: a 503 is a transient
+failure of the message and evidence that the path fails. The breaker reads the evidence, `decide` reads the outcome.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import StrEnum
 
+from fieldpost.core.holds import HoldKind
 from fieldpost.core.notification import Target, TargetStatus
+
+
+class Evidence(StrEnum):
+    """What an attempt showed about its delivery path."""
+
+    WORKS = "works"
+    FAILS = "fails"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +34,7 @@ class Delivered:
     targets: tuple[Target, ...] = ()
     reply: str | None = None
     phase: str | None = None
+    evidence: Evidence = Evidence.WORKS
 
     word = "delivered"
     error = None
@@ -33,6 +47,7 @@ class TransientFailure:
     retry_after: timedelta | None = None
     reply: str | None = None
     phase: str | None = None
+    evidence: Evidence = Evidence.WORKS
 
     word = "transient_failure"
 
@@ -43,6 +58,7 @@ class PermanentFailure:
     targets: tuple[Target, ...] = ()
     reply: str | None = None
     phase: str | None = None
+    evidence: Evidence = Evidence.WORKS
 
     word = "permanent_failure"
 
@@ -54,6 +70,7 @@ class Uncertain:
     retry_after: timedelta | None = None
     reply: str | None = None
     phase: str | None = None
+    evidence: Evidence = Evidence.NONE
 
     word = "uncertain"
 
@@ -63,6 +80,10 @@ class Held:
     error: str
     reply: str | None = None
     phase: str | None = None
+    evidence: Evidence = Evidence.FAILS
+    kind: HoldKind = HoldKind.BREAKER
+    wait: timedelta | None = None
+    """How long a hold without a breaker lasts; None for the default of its kind."""
 
     word = "held"
 

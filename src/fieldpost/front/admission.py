@@ -65,6 +65,10 @@ class OpenConnection:
             self.is_site, self.is_reserved = True, False
             self._admission.site_count += 1
 
+    @property
+    def is_beyond_maximum(self) -> bool:
+        return self._admission.is_beyond_maximum
+
     def at_release(self, callback: Callable[[], None]) -> None:
         """Call this when the connection is closed."""
         self._on_release.append(callback)
@@ -115,6 +119,10 @@ class Admission:
         admitted.wait()
         return admitted
 
+    @property
+    def is_beyond_maximum(self) -> bool:
+        return self.open_count > self._options.connections_max
+
     def is_reserve_in_use(self, besides: int = 0) -> bool:
         """Whether connections other than sites fill all shared places, not counting `besides` of them."""
         return self.open_count - self.site_count - besides >= self._shared_max
@@ -163,6 +171,13 @@ def authenticated(state: Mapping[str, Any] | None, *, is_site: bool = False) -> 
     connection = _connection(state)
     if connection is not None:
         connection.authenticated(is_site=is_site)
+
+
+def check_room(state: Mapping[str, Any] | None) -> None:
+    """Raise Unavailable if a connection that stays open would exceed the maximum; bursts are for short requests."""
+    connection = _connection(state)
+    if connection is not None and connection.is_beyond_maximum:
+        raise busy()
 
 
 @contextmanager

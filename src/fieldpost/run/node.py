@@ -66,7 +66,7 @@ async def assemble(settings: CentralSettings, store: Store, folder: Path, origin
     ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror)
     commands = CommandSender(store, ingest.mirrors, settings.mirror.reconcile_interval_s, clock)
     rng = random.Random(secrets.randbits(64))
-    dispatcher = Dispatcher(store, loaded, node_id, clock, rng, settings.dispatch, keyring, metrics)
+    dispatcher = Dispatcher(store, loaded, node_id, clock, rng, settings.dispatch, keyring, metrics, settings.webhooks)
     sweep_interval_s = settings.dispatch.interval_s
     upkeep = CentralUpkeep.over(
         store,

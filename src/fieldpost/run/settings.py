@@ -17,7 +17,7 @@ import msgspec
 
 from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.oidc_options import OidcOptions
-from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
 from fieldpost.central.ingest.mirror import MirrorOptions
 from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.operate.intents import IntentOptions
@@ -81,6 +81,7 @@ class CentralSettings:
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     intents: IntentOptions = field(default_factory=IntentOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
+    webhooks: WebhookOptions = field(default_factory=WebhookOptions)
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
     watch: WatchOptions = field(default_factory=WatchOptions)
     outbound: OutboundOptions = field(default_factory=OutboundOptions)

@@ -17,7 +17,8 @@ SLACK_S = 20.0
 @pytest.mark.fault(59)
 @pytest.mark.req("DSP-12")
 async def test_a_stopping_node_claims_no_more_and_gives_back_what_it_cannot_finish(cluster: Cluster) -> None:
-    stopping = await cluster.start(environment=LONG_LEASE | SHORT_GRACE)
+    eight = {"FIELDPOST_DISPATCH__SLOTS": "8"}
+    stopping = await cluster.start(environment=LONG_LEASE | SHORT_GRACE | eight)
     await cluster.furnish("ops", "late")
     cluster.mail.on("data").hang().times(8)
     async with cluster.sender() as sender:

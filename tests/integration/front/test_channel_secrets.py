@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from fieldpost.central.operate.channels import ChannelActions
 from fieldpost.central.operate.secrets import Secrets, _reseal
-from fieldpost.central.secrets.keyring import Keyring, SecretKey, key_id_of
+from fieldpost.central.secrets.keyring import Keyring, SecretKey, SecretOwner, key_id_of
 from fieldpost.central.store.notifications import lists
 from fieldpost.core.errors import Conflict
 from fieldpost.core.secret import Secret
@@ -40,7 +40,7 @@ async def add(client: httpx2.AsyncClient, name: str = "mail", **body: Any) -> di
 async def password_of(front: Front, name: str = "mail") -> str | None:
     """What the adapter would be handed."""
     channel = await front.operate.channels.get(name)
-    password = front.centre.keyring.open_channel(channel).settings.get("password")
+    password = front.centre.keyring.open_owner(channel).settings.get("password")
     return password.reveal() if isinstance(password, Secret) else None
 
 
@@ -195,7 +195,7 @@ async def test_a_node_without_the_key_shows_which_secrets_it_cannot_read(front: 
     assert changed.settings["port"] == 2599, "what is no secret can be changed all the same"
     await channels.change(ADMIN, "mail", {}, 2, secrets={"password": "given anew"})
     assert (await secrets.state()).problems == ()
-    assert ring.open_channel(await channels.get("mail")).settings["password"] == Secret("given anew")
+    assert ring.open_owner(await channels.get("mail")).settings["password"] == Secret("given anew")
 
 
 @pytest.mark.threat(24)
@@ -213,7 +213,7 @@ async def test_rotation_seals_everything_under_the_new_key_and_the_old_one_can_g
     channels, secrets, ring = with_ring(front, NEW_KEY)
     assert (await secrets.state()).counts == {NEW_KEY.key_id: 120}
     found = await channels.all()
-    assert {ring.open_channel(c).settings["password"] for c in found} == {Secret(f"{CANARY}{n}") for n in range(120)}
+    assert {ring.open_owner(c).settings["password"] for c in found} == {Secret(f"{CANARY}{n}") for n in range(120)}
     assert {c.version for c in found} == {1}
 
 
@@ -232,7 +232,7 @@ async def test_rotation_leaves_alone_what_it_cannot_read_and_says_so(front: Fron
     async with front.client("admin") as client:
         await add(client)
         lost = Keyring([SecretKey.of(b"l" * 32)])
-        sealed = lost.seal(Secret("x"), "mail", "password", bytes(12))
+        sealed = lost.seal(Secret("x"), SecretOwner("channel", "mail", "mail"), "password", bytes(12))
         channel = await front.operate.channels.get("mail")
         await front.centre.store.write(
             lists.change_channel, replace(channel, secrets={"password": sealed}), front.clock.now()

@@ -204,7 +204,7 @@ async def test_metrics_tell_leases_breakers_and_nodes(front: Front, clock: Manua
     store = front.centre.store
     front.centre.adapter.always["ops"] = Held("connection refused", phase="connect")
     await front.centre.send_many(5)
-    await front.centre.deliver(slots_per_key=1)
+    await front.centre.deliver(slots=2, slots_per_key=1)
     await store.write(leases.take, leases.LEADER, "node-9", lease_s=15, now=store.now())
     await store.write(nodes.start, "node-9", "host", "1", now=store.now())
     clock.advance(5)

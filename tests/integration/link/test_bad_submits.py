@@ -328,7 +328,8 @@ async def test_fields_that_no_message_has_change_nothing(line: Line, clock: Manu
         assert isinstance(answer, Ack)
         assert [r.verdict for r in answer.results] == ["accepted"]
         row = await line.front.centre.get(sent["notification_id"])
-        assert (row.type, row.status, row.retry_count, row.version, row.cycle) == ("email", Status.PENDING, 0, 1, 1)
+        assert (row.type, row.status) == ("unresolved", Status.PENDING)
+        assert (row.retry_count, row.version, row.cycle) == (0, 1, 1)
         assert (row.created_at, row.due_at, row.delivered_at) == (clock.now(), clock.now(), None)
         assert (row.delivery_key, row.held_by, row.targets) == ("list:ops", None, ())
         assert row.provenance == Provenance(SITE)

@@ -1,7 +1,7 @@
 """The circuit breaker: every edge of its picture."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -13,12 +13,19 @@ from fieldpost.core.breaker import (
     give_back_probe,
     is_blocked,
     next_probe,
-    record,
     reset,
     take_probe,
-    verdict,
 )
-from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.core.breaker import record as record_evidence
+from fieldpost.core.outcome import (
+    Delivered,
+    Evidence,
+    Held,
+    Outcome,
+    PermanentFailure,
+    TransientFailure,
+    Uncertain,
+)
 from support.sample import NOW
 
 SECOND = timedelta(seconds=1)
@@ -27,6 +34,10 @@ CLOSED = Breaker("channel:mail", version=7)
 REFUSED = Held("connection refused")
 ANSWERS = [Delivered(), TransientFailure("451"), PermanentFailure("550")]
 LEASE_S = 90
+
+
+def record(breaker: Breaker, outcome: Outcome, policy: BreakerPolicy, now: datetime) -> Breaker:
+    return record_evidence(breaker, outcome.evidence, outcome.error or "", policy, now)
 
 
 def monitored(failures: int = 2) -> Breaker:
@@ -48,12 +59,27 @@ def probed(owner: str = "node-a") -> Breaker:
 
 @pytest.mark.req("DEC-10")
 @pytest.mark.parametrize(
-    ("outcome", "works"),
-    [*((answer, True) for answer in ANSWERS), (REFUSED, False), (Uncertain("no answer"), None)],
+    ("outcome", "evidence"),
+    [
+        *((answer, Evidence.WORKS) for answer in ANSWERS),
+        (REFUSED, Evidence.FAILS),
+        (Uncertain("no answer"), Evidence.NONE),
+    ],
     ids=lambda value: getattr(value, "word", str(value)),
 )
-def test_what_an_outcome_says_about_the_channel(outcome: Outcome, works: bool | None) -> None:
-    assert verdict(outcome) is works
+def test_an_outcome_has_evidence_unless_its_adapter_gives_other(outcome: Outcome, evidence: Evidence) -> None:
+    assert outcome.evidence is evidence
+
+
+def test_a_transient_failure_can_count_toward_the_block() -> None:
+    """Twenty 503s in a row use up retries and open the breaker at its threshold."""
+    unavailable = TransientFailure("503", evidence=Evidence.FAILS)
+    breaker = CLOSED
+    states = []
+    for _ in range(20):
+        breaker = record(breaker, unavailable, POLICY, NOW)
+        states.append(breaker.state)
+    assert states == [BreakerState.CLOSED] * 2 + [BreakerState.OPEN] * 18
 
 
 # Closed

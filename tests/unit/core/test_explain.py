@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
 from fieldpost.core.explain import ClaimState, explain, parts
+from fieldpost.core.holds import HoldKind, held_by
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
-from fieldpost.core.outcome import Held
+from fieldpost.core.outcome import Evidence
 from support.sample import FAILED, MINUTE, NOW, REACHED, a_notification
 
 NOBODY = ClaimState(None, None)
@@ -26,8 +27,8 @@ ATTEMPTING = (
 )
 ALONE = "the next free node attempts it while no other attempt runs there"
 
-MONITORED = record(Breaker("channel:mail"), Held("refused"), BreakerPolicy(), NOW)
-OPEN = record(MONITORED, Held("refused"), BreakerPolicy(failures_max=2, break_s=60), NOW)
+MONITORED = record(Breaker("channel:mail"), Evidence.FAILS, "refused", BreakerPolicy(), NOW)
+OPEN = record(MONITORED, Evidence.FAILS, "refused", BreakerPolicy(failures_max=2, break_s=60), NOW)
 PROBED = take_probe(OPEN, "node-b", NOW + MINUTE, 90)
 
 
@@ -59,6 +60,19 @@ SENTENCES: dict[str, tuple[Notification, ClaimState, Breaker | None, str]] = {
         "It was parked at 2026-11-15 07:59:00 UTC: 451 try later (delivered to 1 of 2 targets)."
         " It stays parked until an operator retries or discards it.",
     ),
+    **{
+        f"held: {kind.value}": (
+            pending(held_by=held_by(kind, "subscription:1"), held_reason="the reason", due_at=NOW + MINUTE),
+            NOBODY,
+            None,
+            f"{sentence} It is held until 2026-11-15 08:01:00 UTC without using an attempt: the reason.",
+        )
+        for kind, sentence in {
+            HoldKind.PAUSE: "Its delivery path is paused.",
+            HoldKind.RATE_LIMIT: "The rate limit of its delivery path is used up.",
+            HoldKind.OUR_SIDE: "Central cannot make the call at present.",
+        }.items()
+    },
     "due, never tried": (
         pending(),
         NOBODY,

@@ -5,10 +5,20 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.core.lists import ListChange, NotificationList, compare, refuse_site
+from fieldpost.core import routing
+from fieldpost.core.lists import Channel, ListChange, NotificationList, compare
+from fieldpost.core.notification import list_key
+from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.retry import Fixed
 
 OPS = NotificationList("ops", "email", targets=("a@x.example", "b@x.example"))
+
+
+def refuse_site(one: NotificationList, site: str) -> PermanentFailure | None:
+    directory = routing.Directory({one.name: one}, {"mail": Channel("mail", "email", {})})
+    path = routing.resolve(directory, list_key(one.name), routing.PathDefaults())
+    assert isinstance(path, routing.DeliveryPath)
+    return routing.refuse_site(path, site)
 
 
 @pytest.mark.threat(5)

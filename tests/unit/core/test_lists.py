@@ -1,9 +1,12 @@
-"""Resolving a list to its way out."""
+"""Resolving a delivery key to its path."""
 
 import pytest
 
-from fieldpost.core.lists import Channel, DeliveryPath, Directory, NotificationList, resolve
-from fieldpost.core.outcome import PermanentFailure
+from fieldpost.core.events.subscription import Subscription, subscription_key
+from fieldpost.core.lists import Channel, NotificationList
+from fieldpost.core.notification import list_key
+from fieldpost.core.outcome import Evidence, PermanentFailure
+from fieldpost.core.routing import DeliveryPath, Directory, PathDefaults, Pool, resolve
 
 OPS = NotificationList("ops", "email")
 MAIL = Channel("mail", "email", {})
@@ -14,7 +17,7 @@ CHAT = Channel("chat", "teams", {}, is_default=True)
 
 def route(notification_list: NotificationList, *channels: Channel) -> DeliveryPath | PermanentFailure:
     directory = Directory({notification_list.name: notification_list}, {c.name: c for c in channels})
-    return resolve(directory, notification_list.name)
+    return resolve(directory, list_key(notification_list.name), PathDefaults())
 
 
 def with_channel(name: str) -> NotificationList:
@@ -35,7 +38,10 @@ def with_channel(name: str) -> NotificationList:
 def test_a_list_goes_by_its_own_channel_else_the_default_else_the_only_one_of_its_type(
     notification_list: NotificationList, channels: tuple[Channel, ...], chosen: Channel
 ) -> None:
-    assert route(notification_list, *channels) == DeliveryPath(notification_list, chosen)
+    path = route(notification_list, *channels)
+    assert isinstance(path, DeliveryPath)
+    assert (path.via, path.breaker_key, path.type) == (chosen, f"channel:{chosen.name}", chosen.type)
+    assert (path.delivery_key, path.limits.pool) == ("list:ops", Pool.LISTS)
 
 
 @pytest.mark.req("ADP-11")
@@ -57,9 +63,23 @@ def test_a_list_goes_by_its_own_channel_else_the_default_else_the_only_one_of_it
 def test_a_list_without_a_way_out_fails_for_good_and_says_why(
     notification_list: NotificationList, channels: tuple[Channel, ...], reason: str
 ) -> None:
-    assert route(notification_list, *channels) == PermanentFailure(reason, phase="resolve")
+    assert route(notification_list, *channels) == PermanentFailure(reason, phase="resolve", evidence=Evidence.NONE)
 
 
 @pytest.mark.req("ADP-11")
 def test_a_list_that_is_not_there_fails_for_good_and_is_named() -> None:
-    assert resolve(Directory(), "ghosts") == PermanentFailure("there is no list named 'ghosts'", phase="resolve")
+    assert resolve(Directory(), list_key("ghosts"), PathDefaults()) == PermanentFailure(
+        "there is no list named 'ghosts'", phase="resolve", evidence=Evidence.NONE
+    )
+
+
+@pytest.mark.req("DEC-44")
+def test_a_subscription_is_its_own_path_whatever_lists_are_called() -> None:
+    subscription = Subscription(
+        subscription_id="1", name="ops", owner="team", filter=(), settings={"url": "https://hooks.example.org/x"}
+    )
+    directory = Directory({"ops": OPS}, {"mail": MAIL}, {"1": subscription})
+    path = resolve(directory, subscription_key("1"), PathDefaults())
+    assert isinstance(path, DeliveryPath)
+    assert (path.via, path.breaker_key, path.type) == (subscription, "subscription:1", "webhook")
+    assert (path.limits.pool, path.limits.host) == (Pool.SUBSCRIPTIONS, "hooks.example.org")

@@ -1,4 +1,4 @@
-"""One attempt to deliver one notification, from the claim to the outcome."""
+"""One attempt to deliver one notification, from the claim to an outcome."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,33 +11,35 @@ from fieldpost.central.secrets.keyring import Opened
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
-from fieldpost.core.breaker import Breaker, channel_key, is_blocked
-from fieldpost.core.lifecycle import Policy
-from fieldpost.core.lists import DeliveryPath, refuse_site
+from fieldpost.core.breaker import Breaker, is_blocked
 from fieldpost.core.notification import TargetStatus
-from fieldpost.core.outcome import Held, Outcome, PermanentFailure, Uncertain, scrubbed
+from fieldpost.core.outcome import Evidence, Held, Outcome, PermanentFailure, Uncertain, scrubbed
+from fieldpost.core.routing import DeliveryPath, refuse_site
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class RunningAttempt:
-    """A claimed notification in delivery: its path, its start and the last renewal of its lease."""
+    """A claimed notification in delivery: its path, its times and its outcome."""
 
     claimed: Claimed
-    route: DeliveryPath | PermanentFailure
-    policy: Policy
+    path: DeliveryPath | PermanentFailure
     clock: Clock
     lease_s: float
     is_probe: bool = False
     opened: Opened | Held | None = field(default=None, repr=False)
-    """The channel's settings with decrypted secrets; Held if the secrets cannot be read."""
+    """The settings for the adapter; held when the secrets cannot be read."""
     renewed_at: float = 0.0
     claimed_monotonic: float = 0.0
     outcome: Outcome | None = None
     duration_s: float = 0.0
     is_past_gate: bool = False
-    """The message may have been sent, with or without a reply."""
+    """From here on the notification may have been sent, even if no answer comes."""
+    is_sent: bool = False
+    """The adapter was called, and did not end by a bug: the outcome says something about the path."""
+    is_long: bool = False
+    """It has moved to the pool of long attempts and frees its slot."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -48,46 +50,48 @@ class RunningAttempt:
         return self.claimed.notification.notification_id, self.claimed.token
 
     @property
+    def delivery_key(self) -> str:
+        return self.claimed.notification.delivery_key
+
+    @property
     def breaker_key(self) -> str | None:
-        return channel_key(self.route.channel.name) if isinstance(self.route, DeliveryPath) else None
+        return self.path.breaker_key if isinstance(self.path, DeliveryPath) else None
 
     def now(self) -> datetime:
-        """The database's time: its time at the claim plus the time passed here since."""
+        """The database's time: as it was at the claim, plus the time that has passed here since."""
         return self.claimed.claimed_at + timedelta(seconds=self.clock.monotonic() - self.claimed_monotonic)
 
     def gate(self) -> None:
-        """Check the claim before the point of no return; half a lease after the last renewal it may soon expire."""
+        """Called before the point of no return: half a lease after the last renewal, another node may take the row."""
         if self.clock.monotonic() - self.renewed_at > self.lease_s / 2:
             raise ClaimLost(f"the claim was not renewed within {self.lease_s / 2:g} s")
         self.is_past_gate = True
 
 
-async def attempt(flight: RunningAttempt, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
-    """Run one attempt. Raises ClaimLost or CancelledError only if nothing was sent; all else is an outcome."""
-    n = flight.claimed.notification
-    if flight.claimed.is_orphan_of_lone:
-        return PermanentFailure(
-            "delivery crashed the node: twice alongside other attempts, then alone", phase="orphaned"
-        )
-    if isinstance(flight.route, PermanentFailure):
-        return flight.route
-    refusal = refuse_site(flight.route.notification_list, n.provenance.site)
+async def attempt(running: RunningAttempt, adapters: Mapping[str, Adapter], breakers: Mapping[str, Breaker]) -> Outcome:
+    """The outcome of one attempt. Raises ClaimLost and cancellation while nothing was sent; all else is an outcome."""
+    n, path = running.claimed.notification, running.path
+    if running.claimed.is_orphan_of_lone:
+        return _not_sent("delivery crashed the node: twice alongside other attempts, then alone", "orphaned")
+    if isinstance(path, PermanentFailure):
+        return path
+    refusal = refuse_site(path, n.provenance.site)
     if refusal is not None:
         return refusal
-    adapter = adapters.get(n.type)
+    adapter = adapters.get(path.type)
     if adapter is None:
-        log.error("attempt.no_adapter", notification_id=n.notification_id, type=n.type)
-        return PermanentFailure(f"no delivery adapter for type {n.type!r}", phase="resolve")
-    breaker = breakers.get(flight.breaker_key or "")
-    if breaker is not None and is_blocked(breaker) and not flight.is_probe:
-        return Held(
-            f"the breaker of channel {flight.route.channel.name!r} is open: {breaker.last_error}", phase="breaker"
-        )
+        log.error("attempt.no_adapter", notification_id=n.notification_id, type=path.type)
+        return _not_sent(f"no delivery adapter for type {path.type!r}", "resolve")
+    breaker = breakers.get(path.breaker_key)
+    if breaker is not None and is_blocked(breaker) and not running.is_probe:
+        error = f"the breaker of {path.label} is open: {breaker.last_error}"
+        return Held(error, phase="breaker", evidence=Evidence.NONE)
     owed = tuple(t.address for t in n.targets if t.status is TargetStatus.DUE)
     if not owed:
-        return PermanentFailure(f"list {n.list_name!r} has no targets", phase="resolve")
-    opened = flight.opened
-    assert opened is not None, "an attempt with a delivery path has opened its channel's secrets"
+        return _not_sent(f"list {n.list_name!r} has no targets", "resolve")
+    opened = running.opened
+    assert opened is not None, "a resolved path has its settings opened"
+    running.is_sent = True
     if isinstance(opened, Held):
         return opened
     envelope = Envelope(
@@ -98,28 +102,37 @@ async def attempt(flight: RunningAttempt, adapters: Mapping[str, Adapter], break
         targets=owed,
         settings=opened.settings,
         dated=n.created_at,
-        gate=flight.gate,
+        gate=running.gate,
     )
+    return await _deliver(running, adapter, envelope, opened)
+
+
+async def _deliver(running: RunningAttempt, adapter: Adapter, envelope: Envelope, opened: Opened) -> Outcome:
     try:
         async with asyncio.timeout(adapter.deadline_s) as deadline:
             outcome: object = await adapter.deliver(envelope)
         if isinstance(outcome, Outcome):
             return scrubbed(outcome, opened.scrub) if opened.scrub else outcome
-        raise TypeError(f"deliver() returned {type(outcome).__name__}, which is not an Outcome")
+        raise TypeError(f"deliver() returned {type(outcome).__name__} instead of an outcome")
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, TimeoutError) and deadline.expired():
             return Uncertain(f"no result within {adapter.deadline_s:g} s", phase="deadline")
         if isinstance(error, ClaimLost) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
-            if not flight.is_past_gate:
+            if not running.is_past_gate:
                 raise
-            return Uncertain("the node stopped before the reply arrived", phase="stopped")
-        # A bug in an adapter parks only this notification. The log gets the traceback, the row a short text.
-        log.exception("attempt.crashed", notification_id=n.notification_id, type=n.type)
-        failure = f"the {n.type} adapter failed: {type(error).__name__}: {error}"
-        return PermanentFailure(opened.scrub(failure), phase="bug")
+            return Uncertain("the node stopped before an answer came", phase="stopped")
+        # A bug in an adapter parks this one notification; the log gets the traceback, the row a short text.
+        log.exception("attempt.crashed", notification_id=envelope.notification_id, type=adapter.type)
+        running.is_sent = False
+        failure = f"the {adapter.type} adapter failed: {type(error).__name__}: {error}"
+        return _not_sent(opened.scrub(failure), "bug")
+
+
+def _not_sent(error: str, phase: str) -> PermanentFailure:
+    return PermanentFailure(error, phase=phase, evidence=Evidence.NONE)
 
 
 def _is_cancelled() -> bool:
-    """Whether this attempt was cancelled from outside, not by a CancelledError of the adapter itself."""
+    """Whether this attempt is to end; a cancellation that nobody requested is the adapter's own."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

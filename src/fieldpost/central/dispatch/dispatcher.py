@@ -1,12 +1,12 @@
-"""The dispatcher: claims due notifications, runs a bounded number of attempts and has their results written.
+"""The dispatcher: claims due notifications, runs their attempts within limits, and has the results written.
 
-Theory of operation. A sweep claims until nothing is due or no slot is free; deliveries run concurrently. Slots limit
-the attempts in flight per node and per delivery key; a slot is free again when the result of its attempt is written.
-Ingest, an operator's Retry, a closing breaker and a due time wake the dispatcher; `interval_s` is only the fallback.
-Every node dispatches; claims keep them apart.
+Theory of operation. A sweep claims until nothing is due or no slot is free; deliveries run beside it. Slots limit the
+attempts in progress on a node, per pool and per delivery key (`core.slots`); a slot is free again when the end of its
+attempt is written, or when the attempt takes long. Ingest, an operator's Retry, a closing breaker and a due time wake
+the dispatcher; `interval_s` is only the fallback. Every node dispatches; claims keep them apart.
 
-Invariants: a claim ends with a written result, a release or the expiry of its lease; nothing is sent under a claim
-that was not renewed for half a lease (`RunningAttempt.gate`); a stopping node claims nothing more.
+Invariants: a claim ends by a written result, by release, or when its lease expires; nothing is sent under a claim that
+was not renewed for half a lease (`RunningAttempt.gate`); a stopping node claims nothing more.
 """
 
 import asyncio
@@ -14,33 +14,36 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
+from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
 from fieldpost.central.dispatch.holds import Holds
-from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
+from fieldpost.central.dispatch.paths import Paths, load_directory
 from fieldpost.central.dispatch.results import Results
-from fieldpost.central.dispatch.view import DispatchView, load_view
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.notifications import claims, due, lists
-from fieldpost.central.store.notifications.claims import Claimed, Share
+from fieldpost.central.store.notifications import claims, due
+from fieldpost.central.store.notifications.claims import Claimed, Order
 from fieldpost.clock import Clock
 from fieldpost.core.adapter import Adapter, ClaimLost
 from fieldpost.core.breaker import Breaker
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.lanes import Lane, retry_first
+from fieldpost.core.lanes import Lane
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
+from fieldpost.core.routing import DeliveryPath, Pool, pool_of, resolve
+from fieldpost.core.slots import SlotLimits, SlotUse, plan_shares
 
 log = structlog.get_logger()
 
 
 class Dispatcher:
-    """The dispatcher of one central node."""
+    """One for a central node."""
 
     def __init__(
         self,
@@ -52,33 +55,43 @@ class Dispatcher:
         options: DispatchOptions | None = None,
         keyring: Keyring | None = None,
         meter: Meter | None = None,
+        webhooks: WebhookOptions | None = None,
     ) -> None:
         self._store = store
         self._adapters = adapters
         self._node_id = node_id
         self._clock = clock
         self._options = options or DispatchOptions()
-        self._keyring = keyring or Keyring()
+        self._webhooks = webhooks or WebhookOptions()
         self._meter = meter or Unmetered()
-        self._results = Results(store, node_id, clock, rng, self._options, self._ended, self._meter)
+        self._results = Results(store, node_id, clock, rng, self._ended, self._meter)
         self._holds = Holds(store, node_id, self._options)
-        self._view = DispatchView(is_stale=True)
-        self._flights: dict[tuple[str, int], RunningAttempt] = {}
-        self._busy: Counter[str] = Counter()
+        self._paths = Paths(self._options, keyring or Keyring())
+        self._limits = {
+            Pool.LISTS: SlotLimits(self._options.slots, self._options.slots_per_key),
+            Pool.SUBSCRIPTIONS: SlotLimits(self._webhooks.slots, self._options.slots_per_key),
+        }
+        self._running: dict[tuple[str, int], RunningAttempt] = {}
+        self._hosts: Counter[str] = Counter()
+        self._crowded: dict[str, str] = {}
+        """Delivery keys that wait for their host, which has as many deliveries as it may have."""
         self._freed = asyncio.Event()
-        self._after = dict.fromkeys(Lane, "")
-        self._warned: set[tuple[str, int, str]] = set()
+        self._after = {pool: dict.fromkeys(Lane, "") for pool in Pool}
+        self._timed_due: datetime | None = None
+        """When the next timed row becomes claimable, as far as this node knows."""
         self._is_stopping = False
 
     async def run(self) -> None:
-        """Sweep until cancelled or stopped. On cancellation, claims are released within the grace time."""
+        """Sweep until cancelled or stopped; when cancelled, give back all claims within the grace time."""
         async with self.running():
             while not self._is_stopping:
-                await self._store.wake.wait(await self._sweep_safely())
+                wait_s = await self._sweep_safely()
+                if not self._is_stopping:  # the sweep may have consumed the wake-up of `stop`
+                    await self._store.wake.wait(wait_s)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write results and renew leases in the background; on exit, release all claims."""
+        """Write results and renew leases beside the sweeps; at the end give everything back."""
         helpers = [asyncio.create_task(self._results.run()), asyncio.create_task(self._renew_all())]
         try:
             yield
@@ -92,26 +105,46 @@ class Dispatcher:
         self._store.wake.set()
 
     async def sweep(self) -> None:
-        """Claim and start due notifications until none is left; attempts are still in flight on return."""
+        """Claim and start due notifications until none is left; returns with attempts still in progress."""
+        await self._promote_due()
         while not self._is_stopping:
             await self._refresh()
-            if self._view.has_suspects:
+            if self._paths.snapshot.has_suspects:
                 await self._attempt_suspects()
-            free = await self._free_slots()
-            if await self._claim(free) < free:
+            self._freed.clear()  # before the slots are counted, so that none that becomes free meanwhile is missed
+            use = self._slot_use()
+            is_more = is_full = False
+            for pool, limits in self._limits.items():
+                free = min(use[pool].free(limits), self._options.batch_size)
+                is_full |= free == 0
+                if free > 0 and not self._is_stopping:
+                    is_more |= await self._claim(pool, use[pool], free) >= free
+            if not is_more and not is_full:
                 return
+            if not is_more:
+                await self._freed_or_woken(self._next_long_s())
 
     async def idle(self) -> None:
-        """Wait until no attempt is in flight."""
-        while self._flights:
+        """Wait until nothing is in progress."""
+        while self._running:
             await self._freed_or_stopping()
 
     async def _freed_or_stopping(self) -> None:
         self._freed.clear()
         await self._freed.wait()
 
+    async def _freed_or_woken(self, timeout_s: float) -> None:
+        """Wait for a free slot since `_freed` was cleared, or for other work."""
+        waits = [asyncio.ensure_future(self._freed.wait()), asyncio.ensure_future(self._store.wake.wait(timeout_s))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
     async def _sweep_safely(self) -> float:
-        """Sweep, logging any failure; returns how long to wait for the next sweep."""
+        """A sweep whose failure is logged and ends nothing else; returns how long to wait for the next one."""
         began = self._clock.monotonic()
         try:
             await self.sweep()
@@ -124,153 +157,181 @@ class Dispatcher:
         return min(self._options.interval_s, 1.0)
 
     async def _refresh(self) -> None:
-        """Reload lists, channels and breakers and handle held notifications, if the view is too old."""
-        age_s = self._clock.monotonic() - self._view.seen_at
-        if age_s < self._options.refresh_s and not self._view.is_stale:
+        """Learn of changed paths and breakers, and tend held rows, if the last refresh is too old."""
+        age_s = self._clock.monotonic() - self._paths.seen_at
+        if age_s < self._options.refresh_s and not self._paths.is_stale:
             return
         seen_at = self._clock.monotonic()
-        self._view = await self._store.read(load_view, seen_at, now=self._store.now())
-        self._view.warn_of_clamped(log, self._warned)
-        for probe in await self._holds.tend(self._view, self._clock.monotonic(), self._mine()):
-            self._start(probe, is_probe=True)
+        self._paths.take(await self._store.read(self._paths.load, now=self._store.now()), seen_at)
+        for probe in await self._holds.tend(self._paths, self._clock.monotonic(), self._mine()):
+            await self._start_all([probe], is_probe=True)
 
-    async def _free_slots(self) -> int:
-        while (free := self._options.slots - len(self._flights)) <= 0 and not self._is_stopping:
-            await self._freed_or_stopping()
-        return 0 if self._is_stopping else min(free, self._options.batch_size)
+    async def _promote_due(self) -> None:
+        since_refresh = self._clock.monotonic() - self._paths.seen_at
+        is_old = since_refresh >= self._options.refresh_s
+        if is_old or (self._timed_due is not None and self._timed_due <= self._database_time()):
+            await self._holds.promote()
 
-    async def _claim(self, free: int) -> int:
-        """Claim and start at most `free` notifications; returns how many."""
-        if free <= 0:
-            return 0
-        taken = await self._store.write(
-            claims.claim_lanes,
-            self._node_id,
-            self._shares(free),
+    def _database_time(self) -> datetime:
+        return self._paths.now + timedelta(seconds=self._clock.monotonic() - self._paths.seen_at)
+
+    def _slot_use(self) -> dict[Pool, SlotUse]:
+        """The slots in use now. Attempts that have become long free theirs, as far as their pool has room."""
+        use = {pool: SlotUse() for pool in Pool}
+        now = self._clock.monotonic()
+        for running in self._running.values():
+            key = running.delivery_key
+            mine, limits = use[pool_of(key)], self._limits[pool_of(key)]
+            if running.is_long or now - running.claimed_monotonic >= self._options.long_s:
+                mine.slow.add(key)
+                running.is_long = running.is_long or mine.may_move(key, limits)
+            if running.is_long:
+                mine.long[key] += 1
+            else:
+                mine.busy[key] += 1
+                if running.claimed.notification.status is Status.RETRYING:
+                    mine.retrying[key] += 1
+        return use
+
+    def _next_long_s(self) -> float:
+        """How long until the next attempt in progress becomes long."""
+        now = self._clock.monotonic()
+        waits = (running.claimed_monotonic + self._options.long_s - now for running in self._running.values())
+        return max(0.01, min((wait for wait in waits if wait > 0), default=self._options.interval_s))
+
+    async def _claim(self, pool: Pool, use: SlotUse, free: int) -> int:
+        """Claim and start at most `free` notifications of the pool; returns how many there were."""
+        limits = self._limits[pool]
+        blocked = {key for key in self._paths.blocked() if key.startswith(pool.prefix)} | self._crowded.keys()
+        order = Order(
+            pool=pool,
+            shares=plan_shares(use, limits, free, blocked=blocked, single=self._paths.single()),
             free=free,
-            after=dict(self._after),
+            after=dict(self._after[pool]),
+            use=use,
+            limits=limits,
+            blocked=blocked,
+        )
+        taken = await self._store.write(
+            claims.claim_order,
+            self._node_id,
+            order,
             lease_s=self._options.lease_s,
             now=self._store.now(),
             mine=self._mine(),
         )
         count = sum(map(len, taken.values()))
         for lane, claimed in taken.items():
-            # Continue after the last key served, so that no key starves; start over when all keys were visited.
-            self._after[lane] = claimed[-1].notification.delivery_key if claimed and count == free else ""
-            for one in claimed:
-                self._start(one)
+            # The walk continues behind the last key served, so that no key starves; from the start when it saw all.
+            self._after[pool][lane] = claimed[-1].notification.delivery_key if claimed and count == free else ""
             if claimed:
+                await self._start_all(claimed)
                 self._meter.claimed(lane.value, len(claimed))
         return count
 
-    def _shares(self, free: int) -> list[Share]:
-        """The retry lane's reserved share comes first, of the node's slots and of each key's: with a single list, its
-        retries would otherwise leave no slots to first attempts. Either lane may use the remaining slots."""
-        per_key = self._options.slots_per_key
-        retrying = Counter(
-            n.delivery_key for f in self._flights.values() if (n := f.claimed.notification).status is Status.RETRYING
-        )
-        first = retry_first(per_key, per_key, 0)
-        used = {k: first - retry_first(per_key, per_key - n, retrying[k]) for k, n in self._busy.items()}
-        # A key behind an open breaker counts as full: its notifications are held in batches, not claimed one by one.
-        blocked = self._view.blocked_keys
-        busy = dict(self._busy) | dict.fromkeys(blocked, per_key)
-        own = retry_first(self._options.slots, free, retrying.total())
-        return [
-            Share(lane=Lane.RETRY, limit=own, per_key=first, busy=used | dict.fromkeys(blocked, first)),
-            Share(lane=Lane.FRESH, limit=free, per_key=per_key, busy=busy),
-            Share(lane=Lane.RETRY, limit=free, per_key=per_key, busy=busy),
-        ]
-
     async def _attempt_suspects(self) -> None:
-        """Attempt notifications whose node stopped during two attempts, one at a time with no other attempt running."""
+        """Rows whose attempts ended twice with their node are attempted one at a time, with nothing beside them."""
         while not self._is_stopping and await self._store.read(due.has_suspects, now=self._store.now()):
             await self._refresh()
-            if self._flights:  # reloading the view may have started a probe
+            if self._running:  # the refresh may have started a probe
                 await self._freed_or_stopping()
                 continue
             for one in await self._store.write(
                 claims.claim_lone, self._node_id, lease_s=self._options.lease_s, now=self._store.now()
             ):
                 log.warning("attempt.lone", notification_id=one.notification.notification_id)
-                self._start(one)
-            while self._flights and not self._is_stopping:
+                await self._start_all([one])
+            while self._running and not self._is_stopping:
                 await self._freed_or_stopping()
-        self._view.has_suspects = False
+        self._paths.snapshot.has_suspects = False
 
-    def _start(self, claimed: Claimed, *, is_probe: bool = False) -> None:
-        n = claimed.notification
-        self._busy[n.delivery_key] += 1
-        route = self._view.route(n.list_name)
-        policy = self._view.policy(route, self._options.hold_max)
-        opened = self._view.opened(route, self._keyring)
-        flight = RunningAttempt(claimed, route, policy, self._clock, self._options.lease_s, is_probe, opened)
-        self._flights[flight.key] = flight
-        self._meter.flying(len(self._flights))
-        flight.task = asyncio.create_task(self._run_attempt(flight))
+    async def _start_all(self, claimed: Sequence[Claimed], *, is_probe: bool = False) -> None:
+        """Start an attempt for each; those whose host is at its limit are given back."""
+        keys = self._paths.missing(one.notification.delivery_key for one in claimed)
+        if keys:
+            self._paths.add(await self._store.read(load_directory, keys), keys)
+        surplus = []
+        for one in claimed:
+            path = self._paths.get(one.notification.delivery_key)
+            running = RunningAttempt(one, path, self._clock, self._options.lease_s, is_probe, self._paths.opened(path))
+            host = path.limits.host if isinstance(path, DeliveryPath) else None
+            if host is not None and self._hosts[host] >= self._webhooks.host_max and not is_probe:
+                self._crowded[running.delivery_key] = host
+                surplus.append(running)
+                continue
+            if host is not None:
+                self._hosts[host] += 1
+            self._running[running.key] = running
+            running.task = asyncio.create_task(self._deliver(running))
+        self._meter.flying(len(self._running))
+        if surplus:
+            await self._give_back(surplus, "as many deliveries to this host are in progress as there may be")
 
-    async def _run_attempt(self, flight: RunningAttempt) -> None:
+    async def _deliver(self, running: RunningAttempt) -> None:
         try:
-            if isinstance(flight.route, PermanentFailure):
-                await self._resolve_again(flight)
-            flight.outcome = await attempt(flight, self._adapters, self._view.breakers)
+            if isinstance(running.path, PermanentFailure):
+                await self._resolve_again(running)
+            running.outcome = await attempt(running, self._adapters, self._paths.breakers)
         except ClaimLost as error:
-            log.warning("attempt.abandoned", notification_id=flight.key[0], error=str(error))
-            await self._give_back([flight], str(error))
+            log.warning("attempt.abandoned", notification_id=running.key[0], error=str(error))
+            await self._give_back([running], str(error))
         else:
-            flight.duration_s = self._clock.monotonic() - flight.claimed_monotonic
-            self._results.add(flight)
+            running.duration_s = self._clock.monotonic() - running.claimed_monotonic
+            self._results.add(running)
 
-    async def _resolve_again(self, flight: RunningAttempt) -> None:
-        """Resolve again with fresh data: the list may be newer than the view."""
+    async def _resolve_again(self, running: RunningAttempt) -> None:
+        """A list may be newer than the cache: read it before parking a notification for a missing one."""
+        key = running.delivery_key
         try:
-            fresh = DispatchView(directory=await self._store.read(lists.directory))
+            directory = await self._store.read(load_directory, [key])
         except Unavailable as error:
             raise ClaimLost(error.message) from error
-        flight.route = fresh.route(flight.claimed.notification.list_name)
-        flight.policy = fresh.policy(flight.route, self._options.hold_max)
-        flight.opened = fresh.opened(flight.route, self._keyring)
+        running.path = resolve(directory, key, self._options.path_defaults)
+        running.opened = self._paths.opened(running.path)
 
-    def _ended(self, flights: Sequence[RunningAttempt], breakers: dict[str, Breaker]) -> None:
-        for flight in flights:
-            if self._flights.pop(flight.key, None) is not None:
-                key = flight.claimed.notification.delivery_key
-                if self._busy[key] >= self._options.slots_per_key:
-                    # More notifications of this key may be due that found no slot.
-                    self._store.wake.nudge()
-                self._busy[key] -= 1
-        self._busy = +self._busy
-        self._meter.flying(len(self._flights))
-        if any(not isinstance(flight.outcome, Delivered) for flight in flights):
-            # They may be due before the planned wake-up, which was computed while they were in flight.
+    def _ended(self, ended: Sequence[RunningAttempt], breakers: dict[str, Breaker]) -> None:
+        busy = Counter(running.delivery_key for running in self._running.values())
+        for running in ended:
+            if self._running.pop(running.key, None) is not None:
+                host = running.path.limits.host if isinstance(running.path, DeliveryPath) else None
+                if host is not None:
+                    self._hosts[host] -= 1
+        if self._crowded:
+            full = {host for host, count in self._hosts.items() if count >= self._webhooks.host_max}
+            self._crowded = {key: host for key, host in self._crowded.items() if host in full}
+        self._hosts = +self._hosts
+        self._meter.flying(len(self._running))
+        per_key = self._options.slots_per_key
+        if any(busy[one.delivery_key] >= per_key or not isinstance(one.outcome, Delivered) for one in ended):
+            # More rows of its key may have been due all the while without a slot, or the row itself is due again soon.
             self._store.wake.nudge()
-        if self._view.take_in(breakers):
+        if self._paths.take_in(breakers):
             self._store.wake.set()
         self._freed.set()
 
     def _mine(self) -> list[str]:
-        """Ids in flight on this node, which must not be claimed again even if their lease has expired.
+        """The ids in progress here, which must not be claimed again should their lease have expired.
 
-        If this machine's clock decides on leases, a clock step may expire any; PostgreSQL's clock is trusted.
+        Where this machine's clock judges leases, a step of the clock may end any; PostgreSQL's clock is trusted.
         """
         now = self._clock.monotonic()
         is_ours = self._store.now() is not None
         half_s = self._options.lease_s / 2
-        return [f.key[0] for f in self._flights.values() if is_ours or now - f.renewed_at > half_s]
+        return [f.key[0] for f in self._running.values() if is_ours or now - f.renewed_at > half_s]
 
-    async def _give_back(self, flights: Sequence[RunningAttempt], reason: str) -> None:
+    async def _give_back(self, running: Sequence[RunningAttempt], reason: str) -> None:
         try:
             await self._store.write(
-                claims.release, self._node_id, [f.key for f in flights], reason, now=self._store.now()
+                claims.release, self._node_id, [one.key for one in running], reason, now=self._store.now()
             )
-            await self._holds.give_back_probes(flights)
-        except Unavailable as error:  # the leases expire, since they are no longer renewed
-            log.error("release.failed", count=len(flights), error=error.message)
+            await self._holds.give_back_probes(running)
+        except Unavailable as error:  # then the leases expire, since nothing renews them any more
+            log.error("release.failed", count=len(running), error=error.message)
         finally:
-            self._ended(flights, {})
+            self._ended(running, {})
 
     async def _renew_all(self) -> None:
-        """Renew the leases of attempts in flight; an attempt without renewal is stopped by its gate."""
+        """Keep the leases of what is in flight; what could not be renewed is stopped by its gate."""
         while True:
             await self._clock.sleep(self._options.renew_s)
             try:
@@ -281,7 +342,7 @@ class Dispatcher:
                 log.exception("renewal.faulted")
 
     async def renew(self) -> None:
-        flights = list(self._flights.values())
+        flights = list(self._running.values())
         if not flights:
             return
         at = self._clock.monotonic()
@@ -298,21 +359,23 @@ class Dispatcher:
         await self._holds.renew_probes(flights)
 
     async def _wait_s(self) -> float:
-        """Seconds until the next notification is due, at most the interval."""
-        due_at = await self._store.read(due.next_due, now=self._store.now())
+        """How long to wait for the next sweep: until a row becomes due, at most the interval."""
+        self._timed_due, is_waiting = await self._store.read(_next_work, now=self._store.now())
         waits = [self._options.interval_s]
-        moments = [m for m in (due_at, self._view.next_hold_end()) if m is not None]
-        since_look = timedelta(seconds=self._clock.monotonic() - self._view.seen_at)
-        for moment in moments:
-            seconds = (moment - self._view.now - since_look).total_seconds()
-            # Notifications already due wait for a slot of their key or for a breaker; either wakes the dispatcher.
-            waits.append(seconds if seconds > 0 else min(self._options.refresh_s, self._options.interval_s))
+        if is_waiting:
+            # Rows that wait for a slot or a breaker: the end of either wakes the dispatcher, in most cases.
+            waits.append(self._options.refresh_s)
+        now = self._database_time()
+        for moment in (self._timed_due, self._paths.next_hold_end()):
+            if moment is not None:
+                seconds = (moment - now).total_seconds()
+                waits.append(seconds if seconds > 0 else self._options.refresh_s)
         return max(min(waits), 0.001)
 
     async def _wind_up(self, helpers: Sequence[asyncio.Task[None]]) -> None:
-        """Finish attempts within the grace time and release the others."""
+        """Finish within the grace time what is in flight, give back the rest."""
         self._is_stopping = True
-        tasks = [f.task for f in self._flights.values() if f.task is not None and not f.task.done()]
+        tasks = [f.task for f in self._running.values() if f.task is not None and not f.task.done()]
         if tasks:
             await asyncio.wait(tasks, timeout=self._options.grace_s)
         for task in tasks:
@@ -322,7 +385,11 @@ class Dispatcher:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await self._results.apply_waiting()
-        # Do not release a claim whose outcome could not be written: it was sent. Its lease expires as after a crash.
-        unsent = [f for f in self._flights.values() if f.outcome is None]
+        # An outcome that could not be written even now is no unsent claim: its lease runs out as after a crash.
+        unsent = [f for f in self._running.values() if f.outcome is None]
         if unsent:
             await self._give_back(unsent, "the node stopped")
+
+
+def _next_work(conn: Connection, *, now: datetime | None) -> tuple[datetime | None, bool]:
+    return due.next_due(conn, now=now), due.has_waiting(conn, now=now)

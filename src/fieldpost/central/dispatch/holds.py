@@ -1,34 +1,37 @@
-"""Held notifications: hold them in batches, probe the channel with one, release gradually, park the old ones."""
+"""Rows behind breakers: held in sets, probed one per breaker, released in batches, parked when too old."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import RunningAttempt
 from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.central.dispatch.view import DispatchView
+from fieldpost.central.dispatch.paths import Paths
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.notifications import audit, claims, records
+from fieldpost.central.store.notifications import audit, claims, due, records
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
 from fieldpost.core.breaker import Breaker, BreakerState, give_back_probe, is_blocked, next_probe, take_probe
 from fieldpost.core.ids import new_ids
 from fieldpost.core.lifecycle import parked
+from fieldpost.core.routing import DeliveryPath
 
 log = structlog.get_logger()
 
 HOLD_BATCH = 2000
+PROMOTE_BATCH = 2000
 PARK_BATCH = 200
 PARK_EVERY_S = 60.0
 
 
 class Holds:
-    """Handles notifications behind breakers; called by the dispatcher whenever it reloads its view."""
+    """Used by the dispatcher at each refresh."""
 
     def __init__(self, store: Store, node_id: str, options: DispatchOptions) -> None:
         self._store = store
@@ -36,94 +39,116 @@ class Holds:
         self._options = options
         self._parked_at = float("-inf")
 
-    async def tend(self, view: DispatchView, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
-        """Hold, release and park notifications as needed; returns the claimed probes of open breakers."""
-        probes = []
-        for breaker in tuple(view.breakers.values()):  # a result written concurrently may add one
-            if is_blocked(breaker):
-                await self._hold_due(view, breaker)
-        for key in view.held:
-            breaker = view.breakers.get(key, Breaker(key))
-            if is_blocked(breaker):
-                probes += await self._probe(breaker, view.now, mine)
-            else:
-                await self._release(breaker)
-        if view.held and monotonic - self._parked_at >= PARK_EVERY_S:
+    async def tend(self, paths: Paths, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
+        """Hold, release and park rows as the breakers require; returns rows claimed to probe open breakers with."""
+        await self._hold_due(paths)
+        held = {key: paths.breakers.get(key, Breaker(key)) for key in paths.snapshot.held}
+        probes = await self._probe([b for b in held.values() if _is_probe_due(b, paths.now)], paths.now, mine)
+        await self._release([breaker for breaker in held.values() if not is_blocked(breaker)])
+        if held and monotonic - self._parked_at >= PARK_EVERY_S:
             self._parked_at = monotonic
-            await self._park_old(view.now)
+            await self._park_old(paths.now)
         return probes
 
-    async def give_back_probes(self, flights: Sequence[RunningAttempt]) -> None:
-        """Return unsent probes, so that the next node may probe."""
-        for flight in flights:
-            if flight.is_probe and flight.breaker_key is not None:
-                await self._give_back(flight.breaker_key, flight.now())
+    async def promote(self) -> None:
+        """Make timed rows claimable whose time has come."""
+        while await self._store.write(due.promote, PROMOTE_BATCH, now=self._store.now()) == PROMOTE_BATCH:
+            pass
 
-    async def renew_probes(self, flights: Sequence[RunningAttempt]) -> None:
-        """Renew running probes together with their claims."""
-        for flight in flights:
-            if flight.is_probe and flight.breaker_key is not None:
-                await self._renew(flight.breaker_key, flight.now() + timedelta(seconds=self._options.lease_s))
+    async def give_back_probes(self, running: Sequence[RunningAttempt]) -> None:
+        """A probe that was not sent leaves its breaker open for the next."""
+        rules = {
+            one.breaker_key: partial(give_back_probe, owner=self._node_id, now=one.now())
+            for one in running
+            if one.is_probe and one.breaker_key is not None
+        }
+        if rules:
+            await self._store.write(breaker_rows.change_many, rules)
 
-    async def _give_back(self, key: str, now: datetime) -> None:
-        await self._store.write(breaker_rows.change, key, lambda b: give_back_probe(b, self._node_id, now))
+    async def renew_probes(self, running: Sequence[RunningAttempt]) -> None:
+        """A probe in progress keeps its breaker's only probe for as long as its claim."""
+        rules = {
+            one.breaker_key: partial(self._renewed, until=one.now() + timedelta(seconds=self._options.lease_s))
+            for one in running
+            if one.is_probe and one.breaker_key is not None
+        }
+        if rules:
+            await self._store.write(breaker_rows.change_many, rules)
 
-    async def _renew(self, key: str, until: datetime) -> None:
-        await self._store.write(
-            breaker_rows.change,
-            key,
-            lambda b: replace(b, probe_until=until) if b.probe_owner == self._node_id else b,
-        )
+    def _renewed(self, breaker: Breaker, until: datetime) -> Breaker:
+        return replace(breaker, probe_until=until) if breaker.probe_owner == self._node_id else breaker
 
-    async def _hold_due(self, view: DispatchView, breaker: Breaker) -> None:
-        """Hold one batch per call: these keys are not claimed anyway, and other work should not wait."""
-        keys = view.keys_behind(breaker.key)
-        if not keys:
-            return
-        reason = f"the breaker is open: {breaker.last_error}"
-        until = next_probe(breaker, self._options.breaker, view.now)
-        held = await self._store.write(
-            breaker_rows.hold_keys, keys, breaker.key, reason, until, HOLD_BATCH, now=self._store.now()
-        )
-        if held:
-            log.info("rows.held", breaker=breaker.key, count=held)
+    async def _hold_due(self, paths: Paths) -> None:
+        """A batch at each refresh: claims skip these keys anyway, and other work should not wait for more."""
+        holds = []
+        for key in sorted(paths.blocked()):
+            path = paths.get(key)
+            assert isinstance(path, DeliveryPath), "only a resolved path has a breaker"
+            breaker = paths.breakers[path.breaker_key]
+            until = next_probe(breaker, path.breaker_policy, paths.now)
+            holds.append((key, breaker.key, f"the breaker is open: {breaker.last_error}", until))
+        if holds and (
+            count := await self._store.write(breaker_rows.hold_rows, holds, HOLD_BATCH, now=self._store.now())
+        ):
+            log.info("rows.held", breakers=len({hold[1] for hold in holds}), count=count)
 
-    async def _probe(self, breaker: Breaker, now: datetime, mine: Sequence[str]) -> list[Claimed]:
-        taken = await self._store.write(
-            breaker_rows.change, breaker.key, lambda b: take_probe(b, self._node_id, now, self._options.lease_s)
-        )
-        if taken is None or taken.state is not BreakerState.HALF_OPEN:
+    async def _probe(self, breakers: Sequence[Breaker], now: datetime, mine: Sequence[str]) -> list[Claimed]:
+        if not breakers:
             return []
-        claimed = await self._store.write(
-            claims.claim_probe,
+        rule = partial(take_probe, owner=self._node_id, now=now, lease_s=self._options.lease_s)
+        probes: list[Claimed] = await self._store.write(
+            _take_probes,
             self._node_id,
-            breaker.key,
+            {breaker.key: rule for breaker in breakers},
+            now,
             lease_s=self._options.lease_s,
-            now=self._store.now(),
             mine=mine,
+            db_now=self._store.now(),
         )
-        if claimed:
-            log.info("breaker.probed", breaker=breaker.key, notification_id=claimed[0].notification.notification_id)
-        else:
-            await self._give_back(breaker.key, now)
-        return claimed
+        for one in probes:
+            n = one.notification
+            log.info("breaker.probed", breaker=n.held_by, notification_id=n.notification_id)
+        return probes
 
-    async def _release(self, breaker: Breaker) -> None:
+    async def _release(self, breakers: Sequence[Breaker]) -> None:
+        if not breakers:
+            return
         count = await self._store.write(
-            breaker_rows.release_held,
-            breaker.key,
-            breaker.failures == 0,
-            self._options.release_batch,
-            now=self._store.now(),
+            breaker_rows.release_held, breakers, self._options.release_batch, now=self._store.now()
         )
         if count:
-            log.info("rows.released", breaker=breaker.key, count=count)
+            log.info("rows.released", breakers=len(breakers), count=count)
 
     async def _park_old(self, now: datetime) -> None:
         event_ids = new_ids(now, os.urandom(10 * PARK_BATCH))
         count = await self._store.write(_park_old, self._node_id, now, self._options.hold_max, event_ids)
         if count:
             log.warning("rows.parked_after_hold", count=count)
+
+
+def _is_probe_due(breaker: Breaker, now: datetime) -> bool:
+    return is_blocked(breaker) and take_probe(breaker, "", now, 0) is not None
+
+
+def _take_probes(
+    conn: Connection,
+    node_id: str,
+    rules: Mapping[str, partial[Breaker | None]],
+    now: datetime,
+    *,
+    lease_s: float,
+    mine: Sequence[str],
+    db_now: datetime | None,
+) -> list[Claimed]:
+    """Take the probes of these breakers and one held row for each; a probe without a row is given back."""
+    taken = [key for key, b in breaker_rows.change_many(conn, rules).items() if b.state is BreakerState.HALF_OPEN]
+    if not taken:
+        return []
+    claimed = claims.claim_probes(conn, node_id, taken, lease_s=lease_s, now=db_now, mine=mine)
+    unused = set(taken) - {one.notification.held_by for one in claimed}
+    back = partial(give_back_probe, owner=node_id, now=now)
+    breaker_rows.change_many(conn, {str(key): back for key in unused})
+    return claimed
 
 
 def _park_old(conn: Connection, node_id: str, now: datetime, hold_max: timedelta, event_ids: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from fieldpost.core.breaker import BreakerPolicy
 from fieldpost.core.errors import ConfigError
+from fieldpost.core.routing import PathDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +17,12 @@ class DispatchOptions:
     batch_size: int = 100
     """Maximum number of notifications per claim."""
     slots: int = 64
-    """Maximum number of concurrent deliveries per node."""
+    """How many deliveries to lists a node runs at once."""
     slots_per_key: int = 8
-    """Maximum number of concurrent deliveries per node to one list or subscription."""
+    """The share of a list or subscription: it may use more only while nothing else is due."""
+    long_s: float = 5.0
+    """An attempt that takes longer frees its slot, up to `slots_per_key` of a list or subscription; it gets no more
+    than its share meanwhile."""
     lease_s: float = 90.0
     """How long a claim is valid without renewal; then other nodes take over the notifications of a dead node."""
     renew_s: float = 30.0
@@ -41,7 +45,7 @@ class DispatchOptions:
     """How long a notification waits after a failure of its channel that did not open the breaker."""
 
     def __post_init__(self) -> None:
-        for name in ("interval_s", "batch_size", "slots", "slots_per_key", "lease_s", "renew_s", "refresh_s"):
+        for name in ("interval_s", "batch_size", "slots", "slots_per_key", "long_s", "lease_s", "renew_s", "refresh_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError("settings.range", f"dispatch.{name} must be greater than 0", field=f"dispatch.{name}")
         if self.lease_s < 3 * self.renew_s:
@@ -52,9 +56,27 @@ class DispatchOptions:
             )
 
     @property
-    def breaker(self) -> BreakerPolicy:
-        return BreakerPolicy(self.breaker_failures_max, self.breaker_break_s, self.breaker_lapse_s, self.breaker_hold_s)
+    def path_defaults(self) -> PathDefaults:
+        breaker = BreakerPolicy(
+            self.breaker_failures_max, self.breaker_break_s, self.breaker_lapse_s, self.breaker_hold_s
+        )
+        return PathDefaults(channel_breaker=breaker, hold_max=self.hold_max)
 
     @property
     def hold_max(self) -> timedelta:
         return timedelta(seconds=self.hold_max_s)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """[webhooks]"""
+
+    slots: int = 200
+    """How many deliveries to subscriptions a node runs at once."""
+    host_max: int = 32
+    """How many of them may go to one host, over all subscriptions."""
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "host_max"):
+            if not getattr(self, name) > 0:
+                raise ConfigError("settings.range", f"webhooks.{name} must be greater than 0", field=f"webhooks.{name}")

@@ -1,31 +1,34 @@
-"""Writes outcomes in batches.
+"""Outcomes gathered and applied in batches.
 
-While one batch is written the next one collects, so that a burst of outcomes needs few transactions and a single
-outcome does not wait. An outcome that cannot be written stays in memory, its lease renewed, until it can.
+While one batch is being written the next one gathers, so that a burst of outcomes costs few transactions and a single
+slow one is never held back. An outcome that cannot be written now stays here, its lease renewed, until it can.
 """
 
 import asyncio
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import RunningAttempt
-from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.clock import Clock
-from fieldpost.core.breaker import Breaker, BreakerPolicy, give_back_probe, next_probe, record
+from fieldpost.core.breaker import Breaker, give_back_probe, next_probe, record
 from fieldpost.core.errors import Unavailable
+from fieldpost.core.holds import held_by
 from fieldpost.core.ids import new_ids
-from fieldpost.core.lifecycle import Hold, decide
+from fieldpost.core.lifecycle import Hold, Policy, decide
 from fieldpost.core.meter import Meter
-from fieldpost.core.outcome import Held, Outcome
+from fieldpost.core.outcome import Evidence, Held
+from fieldpost.core.retry import Fixed
+from fieldpost.core.routing import DeliveryPath
 from fieldpost.core.text import truncate
 
 log = structlog.get_logger()
@@ -34,7 +37,7 @@ AGAIN_S = 1.0
 
 
 class Results:
-    """Writes the results of attempts; `on_ended` is called with the attempts whose claims have ended."""
+    """Writes the ends of attempts; `on_ended` is called for attempts whose claims have ended."""
 
     def __init__(
         self,
@@ -42,7 +45,6 @@ class Results:
         node_id: str,
         clock: Clock,
         rng: random.Random,
-        options: DispatchOptions,
         on_ended: Callable[[Sequence[RunningAttempt], dict[str, Breaker]], None],
         meter: Meter,
     ) -> None:
@@ -50,19 +52,18 @@ class Results:
         self._node_id = node_id
         self._clock = clock
         self._rng = rng
-        self._options = options
         self._on_ended = on_ended
         self._meter = meter
         self._waiting: list[RunningAttempt] = []
         self._news = asyncio.Event()
 
     def add(self, flight: RunningAttempt) -> None:
-        """Queue a finished attempt, whose `outcome` is set."""
+        """Queue a finished attempt."""
         self._waiting.append(flight)
         self._news.set()
 
     async def run(self) -> None:
-        """Write queued outcomes until cancelled."""
+        """Apply what gathers, until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -71,7 +72,7 @@ class Results:
                     await self._clock.sleep(AGAIN_S)
 
     async def apply_waiting(self) -> bool:
-        """Write all queued outcomes as one batch; returns False if some could not be written."""
+        """Write all that has gathered as one batch; False when something of it could not be written now."""
         left, self._waiting = self._waiting, []
         try:
             if left:
@@ -80,15 +81,15 @@ class Results:
         except Unavailable as error:
             log.error("result.kept", count=len(left), error=error.message)
         except Exception:
-            # One of them cannot be written; write the others.
+            # Something about one of them cannot be written: that must not keep the others from it.
             await self._write_each(left)
         finally:
-            # A cancelled write may have been committed; writing the same result again changes nothing.
+            # A write that was cancelled may have gone through; writing the same end again changes nothing.
             self._waiting = left + self._waiting
         return not left
 
     async def _write_each(self, left: list[RunningAttempt]) -> None:
-        """Write one by one and remove the written ones from the list."""
+        """Write one by one and take what is written out of the list."""
         for flight in tuple(left):
             try:
                 await self._write([flight])
@@ -102,14 +103,12 @@ class Results:
     async def _write(self, batch: Sequence[RunningAttempt]) -> None:
         chances = [self._rng.random() for _ in batch]
         event_ids = new_ids(self._clock.now(), os.urandom(10 * 2 * len(batch)))
-        late, breakers, finished = await self._store.write(
-            _apply, self._node_id, batch, chances, event_ids, self._options.breaker
-        )
+        late, breakers, finished = await self._store.write(_apply, self._node_id, batch, chances, event_ids)
         self._on_ended(batch, breakers)
-        await asyncio.sleep(0)  # let the dispatcher claim the freed slots before logging
-        self._log_results(batch, finished, late)
+        await asyncio.sleep(0)  # what has come free is claimed while the log is written
+        self._report(batch, finished, late)
 
-    def _log_results(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
+    def _report(self, batch: Sequence[RunningAttempt], finished: Sequence[Finished], late: set[str]) -> None:
         for flight, f in zip(batch, finished, strict=True):
             n = flight.claimed.notification
             if f.notification_id in late:
@@ -136,76 +135,81 @@ def _apply(
     batch: Sequence[RunningAttempt],
     chances: Sequence[float],
     event_ids: Sequence[str],
-    policy: BreakerPolicy,
 ) -> tuple[set[str], dict[str, Breaker], list[Finished]]:
-    """Write breakers, then rows, targets, attempts and audit entries that depend on them, in one transaction."""
-    moments = [flight.now() for flight in batch]
-    breakers = _give_back_unsent(conn, node_id, batch) | _record_all(conn, batch, moments, policy)
+    """One transaction: breakers, then rows, targets, attempts and audit entries decided with them."""
+    moments = [running.now() for running in batch]
+    breakers = _record_all(conn, node_id, batch, moments)
     finished = [
-        _finish(flight, now, chance, breakers, policy)
-        for flight, now, chance in zip(batch, moments, chances, strict=True)
+        _finish(running, now, chance, breakers) for running, now, chance in zip(batch, moments, chances, strict=True)
     ]
     return finishing.apply(conn, node_id, finished, event_ids), breakers, finished
 
 
 def _record_all(
-    conn: Connection, batch: Sequence[RunningAttempt], moments: Sequence[datetime], policy: BreakerPolicy
+    conn: Connection, node_id: str, batch: Sequence[RunningAttempt], moments: Sequence[datetime]
 ) -> dict[str, Breaker]:
-    by_key: dict[str, list[tuple[Outcome, datetime]]] = {}
-    for flight, now in zip(batch, moments, strict=True):
-        key, outcome = flight.breaker_key, flight.outcome
-        if key is not None and outcome is not None and outcome.phase not in _NOT_SENT:
-            by_key.setdefault(key, []).append((outcome, now))
-    seen = breaker_rows.load(conn, by_key) if by_key else {}
-    after = {}
-    for key, outcomes in by_key.items():
-        before = seen.get(key, Breaker(key))
-        after[key] = _record(before, outcomes, policy)
-        if after[key] is not before:
-            changed = breaker_rows.change(conn, key, lambda b, o=outcomes: _record(b, o, policy))  # type: ignore[misc]
-            assert changed is not None, "recording always gives a breaker"
-            after[key] = changed
-    return after
+    """Record the evidence of all attempts in a set, with the breakers locked in the order of their keys."""
+    steps: dict[str, list[Callable[[Breaker], Breaker]]] = {}
+    for running, now in zip(batch, moments, strict=True):
+        if (step := _step(running, node_id, now)) is not None and running.breaker_key is not None:
+            steps.setdefault(running.breaker_key, []).append(step)
+    seen = breaker_rows.load(conn, steps) if steps else {}
+    rules = {key: partial(_follow, of_key) for key, of_key in steps.items()}
+    # Most evidence says that a healthy path works, which changes nothing and needs no lock.
+    changing = {key: rule for key, rule in rules.items() if rule(before := seen.get(key, Breaker(key))) is not before}
+    return {**{key: seen.get(key, Breaker(key)) for key in rules}, **breaker_rows.change_many(conn, changing)}
 
 
-def _give_back_unsent(conn: Connection, node_id: str, batch: Sequence[RunningAttempt]) -> dict[str, Breaker]:
-    """Return probes that never reached their channel, so that the next probe may start."""
-    after = {}
-    for flight in batch:
-        key, outcome = flight.breaker_key, flight.outcome
-        if flight.is_probe and key is not None and outcome is not None and outcome.phase in _NOT_SENT:
-            at = flight.now()
-            changed = breaker_rows.change(conn, key, lambda b, at=at: give_back_probe(b, node_id, at))  # type: ignore[misc]
-            assert changed is not None, "giving back always gives a breaker"
-            after[key] = changed
-    return after
+def _step(running: RunningAttempt, node_id: str, now: datetime) -> Callable[[Breaker], Breaker] | None:
+    """What the attempt does to its breaker; None when it was not sent and says nothing."""
+    path, outcome = running.path, running.outcome
+    if not isinstance(path, DeliveryPath) or outcome is None:
+        return None
+    if not running.is_sent:
+        # A probe that was never sent leaves the breaker open for the next one.
+        return partial(give_back_probe, owner=node_id, now=now) if running.is_probe else _unchanged
+    if outcome.evidence is Evidence.NONE and not running.is_probe:
+        return _unchanged
+    return partial(record, evidence=outcome.evidence, error=outcome.error or "", policy=path.breaker_policy, now=now)
 
 
-# Phases in which the channel was not contacted, so they are no evidence about it.
-_NOT_SENT = {"breaker", "resolve", "orphaned", "bug"}
-
-
-def _record(breaker: Breaker, outcomes: Sequence[tuple[Outcome, datetime]], policy: BreakerPolicy) -> Breaker:
-    for outcome, at in outcomes:
-        breaker = record(breaker, outcome, policy, at)
+def _unchanged(breaker: Breaker) -> Breaker:
     return breaker
 
 
-def _finish(
-    flight: RunningAttempt, now: datetime, chance: float, breakers: Mapping[str, Breaker], policy: BreakerPolicy
-) -> Finished:
-    assert flight.outcome is not None, "only flights with an outcome are added"
-    n, outcome, key = flight.claimed.notification, flight.outcome, flight.breaker_key or ""
-    # Only held notifications wait for the breaker.
-    until = next_probe(breakers.get(key, Breaker(key)), policy, now) if isinstance(outcome, Held) else now
+def _follow(steps: Sequence[Callable[[Breaker], Breaker]], breaker: Breaker) -> Breaker:
+    for step in steps:
+        breaker = step(breaker)
+    return breaker
+
+
+def _hold(running: RunningAttempt, outcome: Held, now: datetime, breakers: Mapping[str, Breaker]) -> Hold:
+    assert isinstance(running.path, DeliveryPath), "only a resolved path can hold"
+    path = running.path
+    if outcome.kind.is_timed:
+        wait = outcome.wait or timedelta(seconds=path.breaker_policy.hold_s)
+        return Hold(held_by(outcome.kind, path.delivery_key), now + wait)
+    breaker = breakers.get(path.breaker_key, Breaker(path.breaker_key))
+    return Hold(path.breaker_key, next_probe(breaker, path.breaker_policy, now))
+
+
+_UNRESOLVED_POLICY = Policy(Fixed(timedelta(seconds=60), 1))
+"""Of a notification without a path: it is parked."""
+
+
+def _finish(running: RunningAttempt, now: datetime, chance: float, breakers: Mapping[str, Breaker]) -> Finished:
+    assert running.outcome is not None, "only attempts with an outcome are added"
+    n, outcome, path = running.claimed.notification, running.outcome, running.path
+    hold = _hold(running, outcome, now, breakers) if isinstance(outcome, Held) else Hold("", now)
+    policy = path.policy if isinstance(path, DeliveryPath) else _UNRESOLVED_POLICY
     return Finished(
         n.notification_id,
-        flight.claimed.token,
-        decide(n, outcome, flight.policy, Hold(key, until), now, chance),
+        running.claimed.token,
+        decide(n, outcome, policy, hold, now, chance),
         outcome.word,
         truncate(outcome.error) if outcome.error else None,
         outcome.phase,
         truncate(outcome.reply) if outcome.reply else None,
-        round(flight.duration_s * 1000),
+        round(running.duration_s * 1000),
         now,
     )

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring
+from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, owner_of
 from fieldpost.core.adapter import Adapter, AttemptPhase, Described, HostChecker, SettingField
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel
@@ -56,7 +56,7 @@ def apply_changes(
     # The check needs only the presence of a kept secret, which may be unreadable.
     merged |= dict.fromkeys(kept, _KEPT) | new
     checked = {n: v for n, v in _check_settings(adapter, merged).items() if n not in adapter.secrets}
-    sealed = {n: keyring.seal(s, base.name, n, os.urandom(NONCE_BYTES)) for n, s in new.items()}
+    sealed = {n: keyring.seal(s, owner_of(base), n, os.urandom(NONCE_BYTES)) for n, s in new.items()}
     return replace(base, settings=checked, secrets=kept | sealed)
 
 

@@ -37,6 +37,7 @@ from fieldpost.core.ids import NotificationId
 from fieldpost.core.lists import Channel
 from fieldpost.core.outcome import Outcome, PermanentFailure, Uncertain, scrubbed
 from fieldpost.core.retry import parse
+from fieldpost.core.routing import lists_of
 from fieldpost.core.text import check_label, check_path_name
 
 TEST_S = 120.0
@@ -143,7 +144,7 @@ class ChannelActions(Actions):
             target = adapter.check_target(to)
         except InvalidInput as error:
             raise InvalidInput(error.code, f"to: {error.message}", hint=error.hint, field="to") from None
-        opened = self._keyring.open_channel(channel)
+        opened = self._keyring.open_owner(channel)
         now = self._clock.now()
         await self._store.write(audit.add, [record(actor, "channel.test", name, now, {"to": target})])
         said: list[str] = []
@@ -211,11 +212,7 @@ def _change(conn: Connection, wanted: Channel, entry: AuditEntry, *, now: dateti
 
 def _remove(conn: Connection, name: str, entry: AuditEntry) -> None:
     directory = rows.directory(conn)
-    users = sorted(
-        found.name
-        for found in directory.lists.values()
-        if found.channel_name == name or ((used := directory.channel_of(found)) is not None and used.name == name)
-    )
+    users = lists_of(directory, name)
     if users:
         raise Conflict(
             "channel.in_use",

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from fieldpost.core.adapter import Adapter
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.lists import Directory, NotificationList
+from fieldpost.core.lists import NotificationList
 from fieldpost.core.retry import RetryPolicy, parse
+from fieldpost.core.routing import Directory
 from fieldpost.core.text import check_label, check_list_name, check_path_name
 
 TARGETS_MAX = 10_000

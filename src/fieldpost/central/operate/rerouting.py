@@ -8,22 +8,13 @@ from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import lists as rows
 from fieldpost.core.breaker import channel_key, probe_now
-from fieldpost.core.lists import Directory
-from fieldpost.core.notification import list_key
+from fieldpost.core.routing import Directory, moved_keys
 
 
 def release_rerouted(conn: Connection, before: Directory, *, now: datetime | None) -> None:
     """Release notifications held behind the breaker of a channel that their list no longer uses."""
-    after = rows.directory(conn)
-    moved: dict[str, list[str]] = {}
-    for name, notification_list in after.lists.items():
-        old = before.lists.get(name)
-        old_channel = before.channel_of(old) if old is not None else None
-        channel = after.channel_of(notification_list)
-        if old_channel is not None and channel is not None and old_channel.name != channel.name:
-            moved.setdefault(channel.name, []).append(list_key(name))
-    for channel_name, keys in moved.items():
-        breaker_rows.free_keys(conn, keys, channel_key(channel_name), now=now)
+    for breaker_key, keys in moved_keys(before, rows.directory(conn)).items():
+        breaker_rows.free_keys(conn, keys, breaker_key, now=now)
 
 
 def probe_soon(conn: Connection, channel_name: str, *, now: datetime | None) -> None:

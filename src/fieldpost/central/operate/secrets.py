@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from fieldpost.central.access.audit_trail import Actions, record, require
-from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of
+from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, SecretUnreadable, key_id_of, owner_of
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
@@ -89,10 +89,10 @@ def _reseal(conn: Connection, keyring: Keyring, key_id: str, after: str) -> _Bat
         resealed = {}
         for name, sealed in stale.items():
             try:
-                secret = keyring.open(sealed, channel.name, name)
+                secret = keyring.open(sealed, owner_of(channel), name)
             except SecretUnreadable:
                 continue  # stays as it is and is reported at the end
-            resealed[name] = keyring.seal(secret, channel.name, name, os.urandom(NONCE_BYTES))
+            resealed[name] = keyring.seal(secret, owner_of(channel), name, os.urandom(NONCE_BYTES))
         # A channel changed at the same time was sealed with this key by that change, or remains for the next rotation.
         if resealed and rows.reseal_channel(conn, replace(channel, secrets={**channel.secrets, **resealed})):
             count += len(resealed)

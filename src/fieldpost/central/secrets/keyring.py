@@ -15,19 +15,37 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
+from fieldpost.core.events.subscription import Subscription
 from fieldpost.core.lists import Channel
+from fieldpost.core.log_scrubber import LogScrubber
 from fieldpost.core.secret import Scrubber, Secret
 
 KEY_BYTES = 32
 KEYS_MAX = 16
 NONCE_BYTES = 12
 _FORMAT = "1"
-_KNOWN_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SecretOwner:
+    """The channel or subscription that a secret belongs to; a sealed secret opens for its owner only."""
+
+    kind: Literal["channel", "subscription"]
+    id: str
+    name: str
+    """For messages."""
+
+
+def owner_of(owner: Channel | Subscription) -> SecretOwner:
+    if isinstance(owner, Subscription):
+        return SecretOwner("subscription", owner.subscription_id, owner.name)
+    return SecretOwner("channel", owner.name, owner.name)
 
 
 class SecretUnreadable(Unavailable):
@@ -62,8 +80,7 @@ class Keyring:
         self._keys = {key.key_id: key for key in keys}
         self._first = keys[0] if keys else None
         self.problem = problem
-        self._known: dict[Secret, None] = {}
-        self._scrub = Scrubber()
+        self._scrub = LogScrubber()
 
     @property
     def key_ids(self) -> tuple[str, ...]:
@@ -80,40 +97,41 @@ class Keyring:
             )
         return self._first
 
-    def seal(self, secret: Secret, channel_name: str, name: str, nonce: bytes) -> str:
+    def seal(self, secret: Secret, owner: SecretOwner, name: str, nonce: bytes) -> str:
         """The secret in the form that is stored. Use each nonce once."""
         key = self.require_key()
-        self._learn(secret)
-        sealed = nonce + key.cipher.encrypt(nonce, secret.reveal().encode(), _binding(channel_name, name))
+        self._scrub.add(secret)
+        sealed = nonce + key.cipher.encrypt(nonce, secret.reveal().encode(), _binding(owner, name))
         return f"{_FORMAT}.{key.key_id}.{base64.urlsafe_b64encode(sealed).decode('ascii')}"
 
-    def open(self, sealed: object, channel_name: str, name: str) -> Secret:
+    def open(self, sealed: object, owner: SecretOwner, name: str) -> Secret:
         """Open a sealed secret. Raises SecretUnreadable."""
         key_id = key_id_of(sealed)
         key = self._keys.get(key_id or "")
         if key_id is None:
-            raise _unreadable(channel_name, name, "the stored text is not a sealed secret")
+            raise _unreadable(owner, name, "the stored text is not a sealed secret")
         if key is None:
             mine = f"this node has {', '.join(self._keys)}" if self._keys else f"this node has no keys: {self.problem}"
-            raise _unreadable(channel_name, name, f"it was sealed with the key {key_id}; {mine}")
+            raise _unreadable(owner, name, f"it was sealed with the key {key_id}; {mine}")
         try:
             data = base64.urlsafe_b64decode(str(sealed).rpartition(".")[2])
-            plain = key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _binding(channel_name, name)).decode()
+            plain = key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _binding(owner, name)).decode()
         except (InvalidTag, binascii.Error, ValueError):
-            raise _unreadable(channel_name, name, "the stored text is damaged, or belongs to another setting") from None
+            raise _unreadable(owner, name, "the stored text is damaged, or belongs to another setting") from None
         secret = Secret(plain)
-        self._learn(secret)
+        self._scrub.add(secret)
         return secret
 
-    def open_channel(self, channel: Channel) -> Opened:
-        """The channel's settings, with its secrets opened. Raises SecretUnreadable."""
-        opened = {name: self.open(sealed, channel.name, name) for name, sealed in channel.secrets.items()}
-        return Opened({**channel.settings, **opened}, Scrubber(opened.values()))
+    def open_owner(self, owner: Channel | Subscription) -> Opened:
+        """The settings of a channel or subscription, including its secrets. Raises SecretUnreadable."""
+        bound = owner_of(owner)
+        opened = {name: self.open(sealed, bound, name) for name, sealed in owner.secrets.items()}
+        return Opened({**owner.settings, **opened}, Scrubber(opened.values()))
 
-    def problem_of(self, channel: Channel) -> str | None:
+    def problem_of(self, owner: Channel | Subscription) -> str | None:
         """Why the channel's secrets cannot be read; None when they can."""
         try:
-            self.open_channel(channel)
+            self.open_owner(owner)
         except SecretUnreadable as error:
             return error.message
         return None
@@ -121,14 +139,6 @@ class Keyring:
     def scrub(self, text: str) -> str:
         """The text without any secret that this process has seen: the last guard of the logs."""
         return self._scrub(text)
-
-    def _learn(self, secret: Secret) -> None:
-        if secret in self._known:
-            return
-        if len(self._known) >= _KNOWN_MAX:
-            del self._known[next(iter(self._known))]
-        self._known[secret] = None
-        self._scrub = Scrubber(self._known)
 
 
 def key_id_of(sealed: object) -> str | None:
@@ -166,11 +176,11 @@ _SEALED = re.compile(rf"{_FORMAT}\.([0-9a-f]{{12}})\.[A-Za-z0-9_-]+=*", re.ASCII
 _URLSAFE = str.maketrans("-_", "+/")
 
 
-def _binding(channel_name: str, name: str) -> bytes:
+def _binding(owner: SecretOwner, name: str) -> bytes:
     """The channel and setting that a sealed text is bound to. Length prefixes keep any two apart."""
-    parts = [b"fieldpost channel", channel_name.encode(), name.encode()]
+    parts = [f"fieldpost {owner.kind}".encode(), owner.id.encode(), name.encode()]
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-def _unreadable(channel_name: str, name: str, reason: str) -> SecretUnreadable:
-    return SecretUnreadable("secret.unreadable", f"the {name} of channel {channel_name!r} cannot be read: {reason}")
+def _unreadable(owner: SecretOwner, name: str, reason: str) -> SecretUnreadable:
+    return SecretUnreadable("secret.unreadable", f"the {name} of {owner.kind} {owner.name!r} cannot be read: {reason}")

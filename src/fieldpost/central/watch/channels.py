@@ -12,6 +12,7 @@ from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers, lists
 from fieldpost.core.breaker import Breaker, BreakerState, channel_key
 from fieldpost.core.lists import Channel
+from fieldpost.core.routing import channel_of
 
 HELD_MAX = 10_000
 """Held notifications are counted up to this number."""
@@ -64,7 +65,7 @@ def _overview(conn: Connection, *, now: datetime | None) -> ChannelOverview:
     found, held = breakers.load(conn), breakers.held_counts(conn, HELD_MAX)
     users: dict[str | None, list[str]] = {}
     for name in sorted(directory.lists):
-        channel = directory.channel_of(directory.lists[name])
+        channel = channel_of(directory, directory.lists[name])
         users.setdefault(channel.name if channel else None, []).append(name)
     states = [
         ChannelState(channel, found.get(key, Breaker(key)), held.get(key, 0), users.get(channel.name, ()))

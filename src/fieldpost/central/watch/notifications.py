@@ -22,8 +22,8 @@ from fieldpost.core.errors import NotFound
 from fieldpost.core.explain import explain
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds, is_stuck
-from fieldpost.core.lists import DeliveryPath, resolve
 from fieldpost.core.notification import Notification, Summary
+from fieldpost.core.routing import DeliveryPath, PathDefaults, resolve
 from fieldpost.core.search.fingerprint import fingerprint, fingerprint_key
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey
@@ -211,5 +211,5 @@ def _detail(conn: Connection, notification_id: str, by: Thresholds, *, now: date
 
 
 def _channel_of(conn: Connection, n: Notification) -> str | None:
-    route = resolve(lists.directory(conn), n.list_name)
-    return route.channel.name if isinstance(route, DeliveryPath) else None
+    path = resolve(lists.directory_of(conn, [n.delivery_key]), n.delivery_key, PathDefaults())
+    return path.channel_name if isinstance(path, DeliveryPath) else None

@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 import fieldpost
 from fieldpost.core.errors import Denied, FieldpostError, InvalidInput, Unavailable
 from fieldpost.front import auth
-from fieldpost.front.admission import authenticated, until_closed
+from fieldpost.front.admission import authenticated, check_room, until_closed
 from fieldpost.front.allowance import LinkKind, TooMuch
 from fieldpost.front.backend import Backend
 from fieldpost.front.guard import internal_refusal, report_bug
@@ -42,6 +42,7 @@ async def welcome(
     try:
         site = await auth.site(websocket.headers, backend.operate.accounts)
         authenticated(websocket.scope.get("state"), is_site=True)
+        check_room(websocket.scope.get("state"))
         with until_closed(websocket.scope.get("state"), backend.allowances.take_connection(site, kind)):
             await websocket.accept()
             with suppress(WebSocketDisconnect):

@@ -90,7 +90,7 @@ async def test_a_hold_leaves_a_retrying_row_as_it_was(mailing: Centre, clock: Ma
 async def test_the_breaker_opens_at_its_threshold_and_no_further_call_is_made(
     mailing: Centre, clock: ManualClock
 ) -> None:
-    async with node(mailing, slots_per_key=1) as dispatcher:
+    async with node(mailing, slots=2, slots_per_key=1) as dispatcher:
         sent = await open_breaker(mailing, dispatcher)
         assert mailing.adapter.count == 3
         breaker = await mailing.breaker()
@@ -110,7 +110,7 @@ async def test_the_breaker_opens_at_its_threshold_and_no_further_call_is_made(
 async def test_another_channel_is_not_held(mailing: Centre) -> None:
     await mailing.add_channel("other", default=False)
     await mailing.add_list("healthy", channel_name="other")
-    async with node(mailing, slots_per_key=1) as dispatcher:
+    async with node(mailing, slots=2, slots_per_key=1) as dispatcher:
         await open_breaker(mailing, dispatcher)
         sent = await mailing.send("healthy")
         await mailing.deliver(dispatcher)
@@ -121,7 +121,10 @@ async def test_another_channel_is_not_held(mailing: Centre) -> None:
 async def test_when_the_block_is_over_all_nodes_make_one_probe_between_them(
     mailing: Centre, clock: ManualClock
 ) -> None:
-    async with node(mailing, "one", slots_per_key=1) as one, node(mailing, "other", slots_per_key=1) as other:
+    async with (
+        node(mailing, "one", slots=2, slots_per_key=1) as one,
+        node(mailing, "other", slots=2, slots_per_key=1) as other,
+    ):
         await open_breaker(mailing, one)
         hanging = Hanging(DOWN)
         mailing.adapter.always["ops"] = hanging
@@ -145,7 +148,7 @@ async def test_when_the_block_is_over_all_nodes_make_one_probe_between_them(
 
 @pytest.mark.req("DEC-22", "DEC-10")
 async def test_a_good_probe_closes_it_and_the_held_come_free_gradually(mailing: Centre, clock: ManualClock) -> None:
-    async with node(mailing, slots_per_key=1, release_batch=4) as dispatcher:
+    async with node(mailing, slots=2, slots_per_key=1, release_batch=4) as dispatcher:
         sent = await open_breaker(mailing, dispatcher, 13)
         mailing.adapter.always["ops"] = Delivered()
         clock.advance(60)
@@ -164,7 +167,7 @@ async def test_a_good_probe_closes_it_and_the_held_come_free_gradually(mailing: 
 
 @pytest.mark.req("DEC-22")
 async def test_an_operators_reset_lets_the_held_go_at_once(mailing: Centre, clock: ManualClock) -> None:
-    async with node(mailing, slots_per_key=1) as dispatcher:
+    async with node(mailing, slots=2, slots_per_key=1) as dispatcher:
         sent = await open_breaker(mailing, dispatcher)
         mailing.adapter.always["ops"] = Delivered()
         await mailing.deliver(dispatcher)
@@ -177,7 +180,7 @@ async def test_an_operators_reset_lets_the_held_go_at_once(mailing: Centre, cloc
 
 @pytest.mark.req("DEC-22")
 async def test_the_probe_of_a_node_that_died_lapses_and_another_probes(mailing: Centre, clock: ManualClock) -> None:
-    async with node(mailing, "one", slots_per_key=1) as one:
+    async with node(mailing, "one", slots=2, slots_per_key=1) as one:
         await open_breaker(mailing, one)
         mailing.adapter.always["ops"] = Delivered()
         clock.advance(60)
@@ -196,7 +199,7 @@ async def test_the_probe_of_a_node_that_died_lapses_and_another_probes(mailing: 
 
 @pytest.mark.req("DEC-22")
 async def test_a_probe_that_was_not_sent_leaves_it_to_the_next(mailing: Centre, clock: ManualClock) -> None:
-    async with node(mailing, slots_per_key=1, grace_s=0.01) as dispatcher:
+    async with node(mailing, slots=2, slots_per_key=1, grace_s=0.01) as dispatcher:
         await open_breaker(mailing, dispatcher)
         mailing.adapter.always["ops"] = Hanging()
         clock.advance(60)
@@ -212,7 +215,7 @@ async def test_a_probe_that_was_not_sent_leaves_it_to_the_next(mailing: Centre, 
 
 @pytest.mark.req("DEC-10")
 async def test_a_row_held_past_its_maximum_age_parks_and_says_why(mailing: Centre, clock: ManualClock) -> None:
-    async with node(mailing, slots_per_key=1, hold_max_s=3600.0) as dispatcher:
+    async with node(mailing, slots=2, slots_per_key=1, hold_max_s=3600.0) as dispatcher:
         sent = await open_breaker(mailing, dispatcher)
         clock.advance(3590)
         mailing.adapter.always["ops"] = DOWN
@@ -255,7 +258,7 @@ async def test_the_age_of_a_hold_counts_from_the_start_of_the_cycle(mailing: Cen
 async def test_a_probe_that_is_answered_closes_the_breaker_whatever_the_answer(
     mailing: Centre, clock: ManualClock, outcome: Any, state: BreakerState
 ) -> None:
-    async with node(mailing, slots_per_key=1) as dispatcher:
+    async with node(mailing, slots=2, slots_per_key=1) as dispatcher:
         await open_breaker(mailing, dispatcher)
         mailing.adapter.always["ops"] = outcome
         clock.advance(60)
@@ -281,7 +284,7 @@ async def test_a_probe_that_never_reached_its_channel_leaves_the_probe_to_the_ne
     """A bug parks the one row that was to probe; the breaker does not wait for a lease to lapse."""
     mailing.adapter.answer("ops", Held("connection refused"))
     first, second = await mailing.send(), await mailing.send()
-    dispatcher = mailing.dispatcher(breaker_failures_max=1, breaker_break_s=30, slots_per_key=1)
+    dispatcher = mailing.dispatcher(breaker_failures_max=1, breaker_break_s=30, slots=2, slots_per_key=1)
     async with dispatcher.running():
         await mailing.deliver(dispatcher)
         assert (await mailing.breaker()).health == "blocked"

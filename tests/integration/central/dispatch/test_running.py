@@ -21,7 +21,7 @@ async def test_wake_ups_while_a_sweep_runs_start_no_second_one(store_url: str) -
         await centre.add_list()
         hanging = Hanging()
         centre.adapter.always["ops"] = hanging
-        dispatcher = centre.dispatcher(slots_per_key=4)
+        dispatcher = centre.dispatcher(slots=4, slots_per_key=4)
         running = asyncio.create_task(dispatcher.run())
         sent = await centre.send_many(12)
         for _ in range(200):

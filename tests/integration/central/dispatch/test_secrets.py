@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from fieldpost.central.secrets.keyring import Keyring, SecretKey
+from fieldpost.central.secrets.keyring import Keyring, SecretKey, SecretOwner
 from fieldpost.central.store.notifications import lists
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status, Target, TargetStatus
@@ -19,7 +19,7 @@ async def add_channel(
     centre: Centre, name: str = "mail", key: SecretKey | None = None, *, default: bool = True
 ) -> None:
     ring = Keyring([key]) if key else centre.keyring
-    sealed = {"password": ring.seal(Secret(CANARY), name, "password", bytes(12))}
+    sealed = {"password": ring.seal(Secret(CANARY), SecretOwner("channel", name, name), "password", bytes(12))}
     channel = Channel(name, "email", {"max_retries": 3, "retry_delay_s": 60}, default, secrets=sealed)
     await centre.store.write(lists.add_channel, channel, centre.clock.now())
 

@@ -13,7 +13,7 @@ from fieldpost.central.store.notifications import breakers, claims
 from fieldpost.core.adapter import Envelope
 from fieldpost.core.breaker import BreakerPolicy, channel_key, record
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, Held, Outcome, TransientFailure
+from fieldpost.core.outcome import Delivered, Evidence, Outcome, TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import LEASE_S, Centre, Hanging, open_centre
 
@@ -146,7 +146,9 @@ async def test_a_lone_attempt_has_no_probe_beside_it(mailing: Centre, clock: Man
     suspect = await mailing.send()
     await crash(mailing, clock, times=2)
     await mailing.store.write(
-        breakers.change, key, lambda b: record(b, Held("down"), BreakerPolicy(failures_max=1, break_s=0), clock.now())
+        breakers.change,
+        key,
+        lambda b: record(b, Evidence.FAILS, "down", BreakerPolicy(failures_max=1, break_s=0), clock.now()),
     )
     probe = await mailing.send("behind")
     await mailing.execute(f"update notifications set held_by = '{key}' where notification_id = '{probe}'")

@@ -230,12 +230,12 @@ async def test_the_sites_time_is_kept_as_a_time_or_as_its_text(
     assert n.created_at == n.due_at == clock.now()
 
 
-@pytest.mark.req("TBL-03", "RES-08", "TOP-06")
+@pytest.mark.req("TBL-03", "RES-08", "DEC-65", "TOP-06")
 async def test_type_and_delivery_key_come_from_the_list_as_it_stands(centre: Centre) -> None:
     await centre.add_list("chat", type="teams")
     known, unknown = await centre.get(await centre.send("chat")), await centre.get(await centre.send("nobody"))
     assert (known.type, known.delivery_key) == ("teams", "list:chat")
-    assert (unknown.type, unknown.delivery_key) == ("email", "list:nobody")
+    assert (unknown.type, unknown.delivery_key) == ("unresolved", "list:nobody")
     await centre.store.write(lists.remove_list, "chat")
     assert (await centre.get(known.notification_id)).type == "teams"
 

@@ -57,7 +57,7 @@ async def test_a_row_holds_all_that_was_submitted_and_begins_pending_and_due(
     assert await insert(centre, one) == {one.notification_id}
     assert await centre.get(one.notification_id) == Notification(
         notification_id=one.notification_id,
-        type="email",
+        type="unresolved",
         list_name="ops",
         subject="Pump 3 stopped",
         body="No flow — seit 08:14 Uhr.\n\t€ 𝄞",

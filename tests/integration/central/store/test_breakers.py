@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.outcome import Held
+from fieldpost.core.outcome import Evidence
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 
@@ -24,7 +24,9 @@ def count_one(breaker: Breaker) -> Breaker:
 
 async def test_a_breaker_comes_back_as_the_rule_made_it(centre: Centre, clock: ManualClock) -> None:
     opened = await centre.store.write(
-        breakers.change, KEY, lambda b: record(b, Held("no route"), BreakerPolicy(failures_max=1), clock.now())
+        breakers.change,
+        KEY,
+        lambda b: record(b, Evidence.FAILS, "no route", BreakerPolicy(failures_max=1), clock.now()),
     )
     assert opened is not None
     until = clock.now() + timedelta(seconds=60)
@@ -66,7 +68,7 @@ async def test_changes_at_the_same_time_are_all_counted(centre: Centre, clock: M
 @pytest.mark.req("DEC-22")
 async def test_of_all_nodes_one_gets_the_probe(centre: Centre, clock: ManualClock) -> None:
     await centre.store.write(
-        breakers.change, KEY, lambda b: record(b, Held("down"), BreakerPolicy(failures_max=1), clock.now())
+        breakers.change, KEY, lambda b: record(b, Evidence.FAILS, "down", BreakerPolicy(failures_max=1), clock.now())
     )
     clock.advance(60)
 
@@ -86,7 +88,7 @@ async def test_due_rows_of_the_keys_are_held_in_a_set_without_an_attempt(centre:
 
     async def hold(limit: int) -> int:
         return await centre.store.write(
-            breakers.hold_keys, ["list:ops"], KEY, "down", until, limit, now=centre.store.now()
+            breakers.hold_rows, [("list:ops", KEY, "down", until)], limit, now=centre.store.now()
         )
 
     assert [await hold(3), await hold(3)] == [3, 1]
@@ -106,11 +108,13 @@ async def test_due_rows_of_the_keys_are_held_in_a_set_without_an_attempt(centre:
 async def test_held_rows_come_free_in_bounded_batches(centre: Centre, clock: ManualClock) -> None:
     behind = await centre.send_many(5)
     until = clock.now() + timedelta(seconds=600)
-    await centre.store.write(breakers.hold_keys, ["list:ops"], KEY, "down", until, 100, now=centre.store.now())
+    await centre.store.write(breakers.hold_rows, [("list:ops", KEY, "down", until)], 100, now=centre.store.now())
     clock.advance(10)
 
     async def release(is_healthy: bool) -> int:
-        return await centre.store.write(breakers.release_held, KEY, is_healthy, 2, now=centre.store.now())
+        return await centre.store.write(
+            breakers.release_held, [Breaker(KEY, failures=0 if is_healthy else 1)], 2, now=centre.store.now()
+        )
 
     assert await release(False) == 0, "behind a breaker that only counts, a row waits for the end of its hold"
     assert [await release(True) for _ in range(4)] == [2, 2, 1, 0]
@@ -126,9 +130,9 @@ async def test_rows_behind_a_counting_breaker_come_free_when_their_hold_is_over(
 ) -> None:
     sent = await centre.send()
     until = clock.now() + timedelta(seconds=10)
-    await centre.store.write(breakers.hold_keys, ["list:ops"], KEY, "down", until, 100, now=centre.store.now())
+    await centre.store.write(breakers.hold_rows, [("list:ops", KEY, "down", until)], 100, now=centre.store.now())
     clock.advance(10)
-    assert await centre.store.write(breakers.release_held, KEY, False, 10, now=centre.store.now()) == 1
+    assert await centre.store.write(breakers.release_held, [Breaker(KEY, failures=1)], 10, now=centre.store.now()) == 1
     assert (await centre.get(sent)).due_at == until
 
 
@@ -139,7 +143,7 @@ async def test_held_keys_tells_each_breaker_with_its_earliest_row(centre: Centre
         until = start + timedelta(seconds=60 - number)
         held_by = f"channel:{name}"
         await centre.store.write(
-            breakers.hold_keys, [f"list:{name}"], held_by, "down", until, 100, now=centre.store.now()
+            breakers.hold_rows, [(f"list:{name}", held_by, "down", until)], 100, now=centre.store.now()
         )
     assert await centre.store.read(breakers.held_keys) == {
         "channel:a": start + timedelta(seconds=58),
@@ -151,7 +155,9 @@ async def test_rows_of_a_key_that_has_another_breaker_now_come_free(centre: Cent
     moved, stays = await centre.send("moved"), await centre.send("stays")
     until = clock.now() + timedelta(seconds=600)
     for name in ("moved", "stays"):
-        await centre.store.write(breakers.hold_keys, [f"list:{name}"], KEY, "down", until, 100, now=centre.store.now())
+        await centre.store.write(
+            breakers.hold_rows, [(f"list:{name}", KEY, "down", until)], 100, now=centre.store.now()
+        )
     await centre.store.write(breakers.free_keys, ["list:stays"], KEY, now=centre.store.now())
     await centre.store.write(breakers.free_keys, [], "channel:new", now=centre.store.now())
     assert (await centre.get(moved)).held_by == (await centre.get(stays)).held_by == KEY

@@ -9,11 +9,12 @@ import pytest
 
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import claims, due, lists, targets
-from fieldpost.central.store.notifications.claims import Claimed, Share
+from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, Target, TargetStatus
+from fieldpost.core.slots import Share
 from fieldpost.testing import ManualClock
-from support.centre import LEASE_S, Centre
+from support.centre import LEASE_S, Centre, order
 
 
 async def claim_lone(centre: Centre, owner: str = "a") -> list[Claimed]:
@@ -270,7 +271,7 @@ async def test_a_probe_takes_one_held_row_of_its_breaker(centre: Centre, clock: 
 
     async def probe(**more: Any) -> list[str]:
         given = {"lease_s": LEASE_S, "now": centre.store.now()} | more
-        return ids(await centre.store.write(claims.claim_probe, "a", "channel:mail", **given))
+        return ids(await centre.store.write(claims.claim_probes, "a", ["channel:mail"], **given))
 
     found = [await probe(), await probe(), await probe()]
     assert sorted(i for taken in found for i in taken) == sorted([first, second])
@@ -279,32 +280,34 @@ async def test_a_probe_takes_one_held_row_of_its_breaker(centre: Centre, clock: 
     assert len(await probe()) == 1
 
 
-async def test_next_due_is_the_earliest_over_lanes_and_keys_that_nobody_holds(
+async def test_next_due_is_the_time_of_the_first_timed_row_and_promotion_makes_it_claimable(
     centre: Centre, clock: ManualClock
 ) -> None:
     async def next_due() -> Any:
         return await centre.store.read(due.next_due, now=centre.store.now())
 
+    async def promoted() -> int:
+        return await centre.store.write(due.promote, 100, now=centre.store.now())
+
     assert await next_due() is None
     start = clock.now()
-    held = await centre.send("a")
-    claimed = await centre.send("b")
+    held, claimed, retrying = [await centre.send(name) for name in "abc"]
     await hold(centre, held)
-    assert ids(await centre.claim()) == [claimed]
-    assert await next_due() is None
-    clock.advance(10)
-    retrying = await centre.send("c")
     soon = "due_at + interval '60 seconds'" if centre.is_postgresql else "due_at + 60000000"
     await centre.execute(
-        f"update notifications set status = 'retrying', last_error = 'x', next_attempt_at = {soon}, due_at = {soon}"
-        f" where notification_id = '{retrying}'"
+        f"update notifications set status = 'retrying', last_error = 'x', next_attempt_at = {soon}, due_at = {soon},"
+        f" is_timed = true where notification_id = '{retrying}'"
     )
-    assert await next_due() == start + timedelta(seconds=70)
-    clock.advance(5)
-    await centre.send("d")
-    assert await next_due() == start + timedelta(seconds=15)
-    clock.advance(LEASE_S)
-    assert await next_due() == start, "a claim that ran out is due since it was due"
+    assert await next_due() == start + timedelta(seconds=60)
+    assert await centre.store.read(due.has_waiting, now=centre.store.now())
+    assert ids(await centre.claim()) == [claimed]
+    assert not await centre.store.read(due.has_waiting, now=centre.store.now())
+    assert await promoted() == 0
+    clock.advance(60)
+    assert ids(await centre.claim(lane=Lane.RETRY)) == [], "a timed row is claimed once it was promoted"
+    assert await promoted() == 1
+    assert await next_due() is None
+    assert ids(await centre.claim(lane=Lane.RETRY)) == [retrying]
 
 
 @pytest.mark.req("DEC-06", "DEC-07")
@@ -340,11 +343,9 @@ async def test_lanes_are_claimed_by_shares_that_know_of_each_other(centre: Centr
 
     async def take(free: int) -> dict[Lane, Counter[str]]:
         taken = await centre.store.write(
-            claims.claim_lanes,
+            claims.claim_order,
             "a",
-            shares,
-            free=free,
-            after=dict.fromkeys(Lane, ""),
+            order(shares, free),
             lease_s=LEASE_S,
             now=centre.store.now(),
         )

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fieldpost.central.store.notifications import finishing
+from fieldpost.central.store.notifications import due, finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core import lifecycle
@@ -51,6 +51,7 @@ async def test_a_row_that_another_node_took_over_and_gave_back_is_not_taken_a_se
     clock.advance(LEASE_S)
     [taken] = await claim(mailing, "b")
     await apply(mailing, "b", retrying(taken, clock))
+    assert await mailing.store.write(due.promote, 10, now=mailing.store.now()) == 1
     assert await claim(mailing, "a", sent, lane=Lane.RETRY) == []
     assert [one.token for one in await claim(mailing, "a", lane=Lane.RETRY)] == [3]
 

@@ -24,6 +24,14 @@ def next_due(conn: Connection, centre: Centre) -> Any:
     return due.next_due(conn, now=centre.store.now())
 
 
+def promote(conn: Connection, centre: Centre) -> Any:
+    return due.promote(conn, 100, now=centre.store.now())
+
+
+def has_waiting(conn: Connection, centre: Centre) -> Any:
+    return due.has_waiting(conn, now=centre.store.now())
+
+
 def has_suspects(conn: Connection, centre: Centre) -> Any:
     return due.has_suspects(conn, now=centre.store.now())
 
@@ -32,18 +40,18 @@ def claim_lone(conn: Connection, centre: Centre) -> Any:
     return claims.claim_lone(conn, "a", lease_s=90, now=centre.store.now())
 
 
-def claim_probe(conn: Connection, centre: Centre) -> Any:
-    return claims.claim_probe(conn, "a", "channel:down", lease_s=90, now=centre.store.now())
+def claim_probes(conn: Connection, centre: Centre) -> Any:
+    return claims.claim_probes(conn, "a", ["channel:down"], lease_s=90, now=centre.store.now())
 
 
 def held_keys(conn: Connection, centre: Centre) -> Any:
     return breakers.held_keys(conn)
 
 
-def hold_keys(conn: Connection, centre: Centre) -> Any:
+def hold_rows(conn: Connection, centre: Centre) -> Any:
     until = datetime(2027, 1, 1, tzinfo=UTC)
-    keys = ["list:few-1", "list:many"]
-    return breakers.hold_keys(conn, keys, "channel:other", "down", until, 20, now=centre.store.now())
+    holds = [(key, "channel:other", "down", until) for key in ("list:few-1", "list:many")]
+    return breakers.hold_rows(conn, holds, 20, now=centre.store.now())
 
 
 def held_too_long(conn: Connection, centre: Centre) -> Any:
@@ -52,12 +60,14 @@ def held_too_long(conn: Connection, centre: Centre) -> Any:
 
 HOT = {
     claim: "ix_notifications_claim",
-    next_due: "ix_notifications_claim",
+    next_due: "ix_notifications_timed",
+    promote: "ix_notifications_timed",
+    has_waiting: "ix_notifications_claim",
     has_suspects: "ix_notifications_suspect",
     claim_lone: "ix_notifications_suspect",
-    claim_probe: "ix_notifications_held",
+    claim_probes: "ix_notifications_held",
     held_keys: "ix_notifications_held",
-    hold_keys: "ix_notifications_claim",
+    hold_rows: "ix_notifications_claim",
     held_too_long: "ix_notifications_held_since",
 }
 READS_MAX = {"postgresql": 400, "sqlite": 20}

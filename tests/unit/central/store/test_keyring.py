@@ -6,18 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.central.secrets.keyring import Keyring, SecretKey, SecretUnreadable, key_id_of, key_text, parse_keys
+from fieldpost.central.secrets.keyring import (
+    Keyring,
+    SecretKey,
+    SecretOwner,
+    SecretUnreadable,
+    key_id_of,
+    key_text,
+    parse_keys,
+)
 from fieldpost.core.errors import ConfigError, Conflict
 from fieldpost.core.lists import Channel
 from fieldpost.core.secret import Secret
 
 OLD, NEW = SecretKey.of(b"o" * 32), SecretKey.of(b"n" * 32)
+MAIL = SecretOwner("channel", "mail", "mail")
 NONCE = bytes(range(12))
 CANARY = "kanarie-4711"
 
 
 def sealed_by(key: SecretKey, secret: str = CANARY, channel: str = "mail", name: str = "password") -> str:
-    return Keyring([key]).seal(Secret(secret), channel, name, NONCE)
+    return Keyring([key]).seal(Secret(secret), SecretOwner("channel", channel, channel), name, NONCE)
 
 
 @pytest.mark.threat(24)
@@ -28,8 +37,8 @@ def test_what_is_sealed_opens_in_its_place_and_tells_nothing(secret: str, channe
     except UnicodeEncodeError:
         return
     ring = Keyring([NEW])
-    sealed = ring.seal(Secret(secret), channel, "password", nonce)
-    assert ring.open(sealed, channel, "password") == Secret(secret)
+    sealed = ring.seal(Secret(secret), SecretOwner("channel", channel, channel), "password", nonce)
+    assert ring.open(sealed, SecretOwner("channel", channel, channel), "password") == Secret(secret)
     assert len(secret) < 8 or secret not in sealed
 
 
@@ -39,21 +48,21 @@ def test_what_is_sealed_opens_in_its_place_and_tells_nothing(secret: str, channe
 )
 def test_what_is_sealed_does_not_open_elsewhere(channel: str, name: str) -> None:
     with pytest.raises(SecretUnreadable, match="belongs to another setting"):
-        Keyring([NEW]).open(sealed_by(NEW), channel, name)
+        Keyring([NEW]).open(sealed_by(NEW), SecretOwner("channel", channel, channel), name)
 
 
 @pytest.mark.threat(24)
 def test_the_same_secret_is_sealed_differently_each_time() -> None:
     ring = Keyring([NEW])
-    assert ring.seal(Secret(CANARY), "mail", "password", b"a" * 12) != ring.seal(
-        Secret(CANARY), "mail", "password", b"b" * 12
+    assert ring.seal(Secret(CANARY), MAIL, "password", b"a" * 12) != ring.seal(
+        Secret(CANARY), MAIL, "password", b"b" * 12
     )
 
 
 def test_the_first_key_seals_and_all_of_them_open() -> None:
     ring = Keyring([NEW, OLD])
-    assert ring.open(sealed_by(OLD), "mail", "password") == Secret(CANARY)
-    assert key_id_of(ring.seal(Secret(CANARY), "mail", "password", NONCE)) == NEW.key_id
+    assert ring.open(sealed_by(OLD), MAIL, "password") == Secret(CANARY)
+    assert key_id_of(ring.seal(Secret(CANARY), MAIL, "password", NONCE)) == NEW.key_id
     assert ring.key_ids == (NEW.key_id, OLD.key_id)
 
 
@@ -64,7 +73,7 @@ def test_every_bit_of_a_sealed_secret_counts() -> None:
         bent = bytearray(raw)
         bent[position] ^= 1
         with pytest.raises(SecretUnreadable):
-            Keyring([NEW]).open(f"{head}.{base64.urlsafe_b64encode(bent).decode()}", "mail", "password")
+            Keyring([NEW]).open(f"{head}.{base64.urlsafe_b64encode(bent).decode()}", MAIL, "password")
 
 
 @pytest.mark.fault(67)
@@ -81,7 +90,7 @@ def test_every_bit_of_a_sealed_secret_counts() -> None:
 )
 def test_a_secret_that_cannot_be_read_says_where_it_stands_and_why(ring: Keyring, sealed: object, says: str) -> None:
     with pytest.raises(SecretUnreadable) as refused:
-        ring.open(sealed, "mail", "password")
+        ring.open(sealed, MAIL, "password")
     assert "the password of channel 'mail' cannot be read" in refused.value.message
     assert says in refused.value.message
     assert CANARY not in str(refused.value)
@@ -89,14 +98,14 @@ def test_a_secret_that_cannot_be_read_says_where_it_stands_and_why(ring: Keyring
 
 def test_a_ring_without_keys_seals_nothing() -> None:
     with pytest.raises(Conflict, match="the file is gone") as refused:
-        Keyring(problem="the file is gone").seal(Secret(CANARY), "mail", "password", NONCE)
+        Keyring(problem="the file is gone").seal(Secret(CANARY), MAIL, "password", NONCE)
     assert refused.value.code == "secret.no_key"
 
 
 def test_a_channels_settings_come_with_its_secrets_and_what_takes_them_out_of_texts() -> None:
     ring = Keyring([NEW])
     channel = Channel("mail", "email", {"host": "mx"}, secrets={"password": sealed_by(NEW)})
-    opened = ring.open_channel(channel)
+    opened = ring.open_owner(channel)
     assert opened.settings == {"host": "mx", "password": Secret(CANARY)}
     assert opened.scrub(f"535 {CANARY}") == "535 ***"
     assert ring.problem_of(channel) is None
@@ -107,8 +116,8 @@ def test_a_channels_settings_come_with_its_secrets_and_what_takes_them_out_of_te
 def test_a_ring_takes_every_secret_it_has_seen_out_of_a_text() -> None:
     ring = Keyring([NEW])
     assert ring.scrub(CANARY) == CANARY
-    ring.open(sealed_by(NEW), "mail", "password")
-    ring.seal(Secret("other-secret"), "mail", "password", NONCE)
+    ring.open(sealed_by(NEW), MAIL, "password")
+    ring.seal(Secret("other-secret"), MAIL, "password", NONCE)
     assert ring.scrub(f"{CANARY} other-secret") == "*** ***"
 
 

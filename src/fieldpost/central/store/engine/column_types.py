@@ -16,6 +16,8 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from fieldpost.core.times import from_microseconds, to_microseconds
 
 Json = JSON().with_variant(JSONB(), "postgresql")
+Key = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that is compared byte by byte, whatever the database's locale."""
 
 
 class Id(TypeDecorator[str]):

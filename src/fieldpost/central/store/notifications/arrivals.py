@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.core.lists import DEFAULT_TYPE
+from fieldpost.core.lists import UNRESOLVED_TYPE
 from fieldpost.core.notification import LIST_KEY, Submission
 from fieldpost.core.times import from_text, to_microseconds
 
@@ -56,7 +56,7 @@ _insert_postgresql = Statement(
     with moment as materialized (select {{now}} as at),
     inserted as (
         insert into notifications ({_COLUMNS})
-        select {", ".join(f"u.{name}" for name in _ROWS)}, :site, coalesce(l.type, :default_type),
+        select {", ".join(f"u.{name}" for name in _ROWS)}, :site, coalesce(l.type, :unresolved),
             :key_prefix || u.list_name, 'pending', moment.at, moment.at, moment.at
         from {{rows}} cross join moment left join lists l on l.list_name = u.list_name
         where not exists (select 1 from tombstones t where t.notification_id = u.notification_id)
@@ -114,7 +114,7 @@ def insert_if_absent(
         conn,
         [_row(*a) for a in arrived],
         site=site,
-        default_type=DEFAULT_TYPE,
+        unresolved=UNRESOLVED_TYPE,
         key_prefix=LIST_KEY,
         count=len(arrived),
         now=now,
@@ -139,7 +139,7 @@ def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submissi
     for s, digest in fresh:
         row = _row(s, digest)
         given = [to_microseconds(v) if isinstance(v, datetime) else v for v in row]
-        rows.append((*given, site, s.list_name, DEFAULT_TYPE, LIST_KEY + s.list_name, at, at, at))
+        rows.append((*given, site, s.list_name, UNRESOLVED_TYPE, LIST_KEY + s.list_name, at, at, at))
     conn.exec_driver_sql(_insert_sqlite_rows, rows)
     ids = [s.notification_id for s, _ in fresh]
     _audit_sqlite.run(conn, ids=ids)

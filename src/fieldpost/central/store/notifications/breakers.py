@@ -1,46 +1,61 @@
-"""Breakers, changed by compare-and-set on their version, and the notifications held behind them."""
+"""Breakers, changed in sets under row locks, and the notifications held behind them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Text, update
-from sqlalchemy.dialects.postgresql import insert as insert_postgresql
-from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+from sqlalchemy import BigInteger, Connection, Text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
-from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, breakers
 from fieldpost.core.breaker import Breaker, BreakerState
 
-CHANGES_MAX = 20
+HELD_KEYS_MAX = 1000
 
-# PostgreSQL takes the ids as an array: joined as a set it may read the whole table to find a batch of them.
-_HOLD = """
-    with moment as (select {now} as at)
-    update notifications set held_by = :held_by, held_reason = :reason, due_at = :until, version = version + 1
-    where notification_id
-"""
 _IS_TO_HOLD = f"""
     {IS_CLAIMABLE} and due_at <= (select at from moment)
     and (lease_until is null or lease_until <= (select at from moment)) and orphan_count = 0
 """
-_hold_keys = Statement(
-    # By lane and key, like the index of claimable rows.
-    f"""{_HOLD} = any(array(
-        select due.notification_id
-        from unnest(cast(:keys as text[])) as given(k) cross join (values ('pending'), ('retrying')) as lane(status)
+_HOLDS: Mapping[str, ParameterKind] = {"of_key": "text", "hold": "text", "reason": "text", "until": "moment"}
+_hold = Statement(
+    # Lane by lane and key by key, as the index of claimable rows has them. Rows are locked in the order of their ids.
+    f"""
+    with moment as (select {{now}} as at),
+    found as materialized (
+        select due.notification_id, u.hold, u.reason, u.until
+        from {{rows}} cross join (values ('pending'), ('retrying')) as lane(status)
         cross join lateral (
             select notification_id from notifications n
-            where {_IS_TO_HOLD} and n.status = lane.status and n.delivery_key = given.k
+            where {_IS_TO_HOLD} and n.status = lane.status and n.delivery_key = u.of_key
             order by n.due_at limit :limit for update skip locked
         ) as due
         limit :limit
-    )) returning notification_id""",
-    sqlite=f"""{_HOLD} in (
+    )
+    update notifications set held_by = found.hold, held_reason = found.reason, due_at = found.until,
+        is_timed = :is_timed, version = version + 1
+    from found
+    where notifications.notification_id = any(array(select notification_id from found))
+        and notifications.notification_id = found.notification_id
+    returning notifications.notification_id
+    """,
+    # SQLite would read the whole table to join a set of rows with it: see _hold_sqlite.
+    sqlite="select 1",
+    rows=_HOLDS,
+    result={"notification_id": Id},
+)
+
+_hold_sqlite = Statement(
+    f"""
+    with moment as (select {{now}} as at)
+    update notifications set held_by = :hold, held_reason = :reason, due_at = :until, is_timed = :is_timed,
+        version = version + 1
+    where notification_id in (
         select notification_id from notifications
-        where {_IS_TO_HOLD} and status in ('pending', 'retrying') and delivery_key {{any:keys}} limit :limit
-    ) returning notification_id""",
-    lists={"keys": "text"},
+        where {_IS_TO_HOLD} and status in ('pending', 'retrying') and delivery_key = :of_key limit :limit
+    ) returning notification_id
+    """,
     result={"notification_id": Id},
 )
 
@@ -50,14 +65,22 @@ _RELEASE = """
         due_at = case when due_at > {now} then {now} else due_at end
     where notification_id
 """
-_TO_RELEASE = """
-    select n.notification_id from notifications n
-    where n.held_by = :key and (:is_healthy or n.due_at <= {now})
-    order by n.due_at limit :limit {locked}
-"""
+_RELEASES: Mapping[str, ParameterKind] = {"key": "text", "is_healthy": "bool"}
 _release_held = Statement(
-    f"{_RELEASE} = any(array({_TO_RELEASE})) returning notification_id",
-    sqlite=f"{_RELEASE} in ({_TO_RELEASE}) returning notification_id",
+    f"""{_RELEASE} = any(array(
+        select held.notification_id from {{rows}}
+        cross join lateral (
+            select n.notification_id from notifications n
+            where n.held_by = u.key and not n.is_timed and (u.is_healthy or n.due_at <= {{now}})
+            order by n.due_at limit :limit for update skip locked
+        ) as held
+    )) returning notification_id""",
+    sqlite=f"""{_RELEASE} in (
+        select n.notification_id from {{rows}} join notifications n on n.held_by = u.key
+        where not n.is_timed and (u.is_healthy or n.due_at <= {{now}})
+        order by n.due_at limit :limit
+    ) returning notification_id""",
+    rows=_RELEASES,
     result={"notification_id": Id},
 )
 
@@ -66,12 +89,44 @@ _free_keys = Statement(
     """
     update notifications set held_by = null, held_reason = null, version = version + 1,
         due_at = case when due_at > {now} then {now} else due_at end
-    where held_by is not null and delivery_key {any:keys} and held_by <> :held_by
+    where held_by is not null and not is_timed and delivery_key {any:keys} and held_by <> :held_by
     """,
     lists={"keys": "text"},
 )
 
 _COLUMNS = {column.name: column.type for column in breakers.c}
+_ROW: Mapping[str, ParameterKind] = {
+    "key": "text",
+    "state": "text",
+    "failures": "int",
+    "first_failure_at": "moment",
+    "last_failure_at": "moment",
+    "last_error": "text",
+    "open_until": "moment",
+    "probe_owner": "text",
+    "probe_until": "moment",
+    "version": "int",
+}
+_add = Statement(
+    """
+    insert into breakers (key, state, failures, version) select key, 'closed', 0, 0 from {rows} where true order by key
+    on conflict (key) do nothing
+    """,
+    rows={"key": "text"},
+)
+_locked = Statement(
+    f"select {', '.join(_COLUMNS)} from breakers where key {{any:keys}} order by key for update",
+    sqlite=f"select {', '.join(_COLUMNS)} from breakers where key {{any:keys}} order by key",
+    lists={"keys": "text"},
+    result=_COLUMNS,
+)
+_update = Statement(
+    f"""
+    update breakers set {", ".join(f"{name} = u.{name}" for name in _ROW if name != "key")}
+    from {{rows}} where breakers.key = u.key
+    """,
+    rows=_ROW,
+)
 _all = Statement(f"select {', '.join(_COLUMNS)} from breakers", result=_COLUMNS)
 _these = Statement(
     f"select {', '.join(_COLUMNS)} from breakers where key {{any:keys}}", lists={"keys": "text"}, result=_COLUMNS
@@ -79,17 +134,25 @@ _these = Statement(
 
 _KEYS = """
     with recursive keys as (
-        select (select held_by from notifications where held_by is not null order by held_by limit 1) as k
+        select (
+            select held_by from notifications where held_by is not null and not is_timed and held_by > :after
+            order by held_by limit 1
+        ) as k
         union all
-        select (select held_by from notifications where held_by > keys.k order by held_by limit 1)
+        select (
+            select held_by from notifications where held_by is not null and not is_timed and held_by > keys.k
+            order by held_by limit 1
+        )
         from keys where keys.k is not null
     )
 """
 _held_keys = Statement(
     f"""
     {_KEYS}
-    select k, (select due_at from notifications where held_by = keys.k order by due_at limit 1) as due_at
-    from keys where k is not null
+    select k, (
+        select due_at from notifications where held_by = keys.k and not is_timed order by due_at limit 1
+    ) as due_at
+    from keys where k is not null limit :limit
     """,
     result={"k": Text, "due_at": Moment},
 )
@@ -97,7 +160,9 @@ _held_counts = Statement(
     f"""
     {_KEYS}
     select k, (
-        select count(*) from (select 1 from notifications n where n.held_by = keys.k limit :count_max) as found
+        select count(*) from (
+            select 1 from notifications n where n.held_by = keys.k and not n.is_timed limit :count_max
+        ) as found
     ) as held
     from keys where k is not null
     """,
@@ -112,58 +177,82 @@ def load(conn: Connection, keys: Collection[str] | None = None) -> dict[str, Bre
 
 
 def change(conn: Connection, key: str, rule: Callable[[Breaker], Breaker | None]) -> Breaker | None:
-    """Apply a rule of `core.breaker` to the row, by compare-and-set; the breaker after it, or the rule's None."""
-    for _ in range(CHANGES_MAX):
-        seen = load(conn, [key]).get(key, Breaker(key))
-        wanted = rule(seen)
-        if wanted is None or wanted is seen or _write(conn, seen, wanted):
-            return wanted
-    raise RuntimeError(f"breaker {key} was changed concurrently {CHANGES_MAX} times")
+    """Apply a rule of `core.breaker` to one breaker; the breaker after it, or the rule's None."""
+    return change_many(conn, {key: rule}).get(key)
 
 
-def hold_keys(
+def change_many(conn: Connection, rules: Mapping[str, Callable[[Breaker], Breaker | None]]) -> dict[str, Breaker]:
+    """Apply a rule to each of these breakers, in one set; the breakers after it, without those whose rule is None.
+
+    The rows are locked in the order of their keys, so that nodes that change the same breakers wait for each other and
+    never deadlock. A breaker without a row is added first where its rule changes it.
+    """
+    keys = sorted(rules)
+    seen = load(conn, keys)
+    new = [key for key in keys if key not in seen and rules[key](Breaker(key)) not in (None, Breaker(key))]
+    if new:
+        _add.run(conn, [(key,) for key in new])
+    locked = {row.key: _breaker(row._asdict()) for row in _locked.run(conn, keys=keys)} if keys else {}
+    after: dict[str, Breaker] = {}
+    changed = []
+    for key in keys:
+        before = locked.get(key, Breaker(key))
+        wanted = rules[key](before)
+        if wanted is None:
+            continue
+        if wanted is not before and wanted != before:
+            wanted = replace(wanted, version=before.version + 1)
+            changed.append(wanted)
+        after[key] = wanted
+    if changed:
+        _update.run(conn, [_row(breaker) for breaker in changed])
+    return after
+
+
+def hold_rows(
     conn: Connection,
-    keys: Collection[str],
-    held_by: str,
-    reason: str,
-    until: datetime,
+    holds: Sequence[tuple[str, str, str, datetime]],
     limit: int,
     *,
+    is_timed: bool = False,
     now: datetime | None,
 ) -> int:
-    """Put due rows of these delivery keys behind a breaker that is open, without an attempt; how many."""
-    return len(_hold_keys.run(conn, keys=list(keys), held_by=held_by, reason=reason, until=until, limit=limit, now=now))
+    """Hold due rows without an attempt, a bounded batch: (delivery key, held_by, reason, until); how many."""
+    if not holds:
+        return 0
+    if conn.dialect.name != "sqlite":
+        return len(_hold.run(conn, sorted(holds), limit=limit, is_timed=is_timed, now=now))
+    count = 0
+    for hold in sorted(holds):
+        given: dict[str, Any] = dict(zip(_HOLDS, hold, strict=True))
+        count += len(_hold_sqlite.run(conn, **given, limit=limit - count, is_timed=is_timed, now=now))
+    return count
 
 
-def release_held(conn: Connection, key: str, is_healthy: bool, limit: int, *, now: datetime | None) -> int:
-    """Release a bounded batch of rows behind a breaker that no longer blocks; how many."""
-    return len(_release_held.run(conn, key=key, is_healthy=is_healthy, limit=limit, now=now))
+def release_held(conn: Connection, breakers: Collection[Breaker], limit: int, *, now: datetime | None) -> int:
+    """Make rows behind breakers that do not block claimable, at most `limit` for each; how many."""
+    rows = sorted((breaker.key, breaker.failures == 0) for breaker in breakers)
+    return len(_release_held.run(conn, rows, limit=limit, now=now)) if rows else 0
 
 
 def free_keys(conn: Connection, keys: Collection[str], held_by: str, *, now: datetime | None) -> None:
-    """Release rows of these delivery keys that are held behind any other breaker than their present one."""
+    """Let rows of these delivery keys come free that are held behind another breaker than this, which is theirs now."""
     if keys:
         _free_keys.run(conn, keys=list(keys), held_by=held_by, now=now)
 
 
-def held_keys(conn: Connection) -> dict[str, datetime]:
-    """The breakers behind which rows are held, each with the earliest due time behind it."""
-    return {row.k: row.due_at for row in _held_keys.run(conn)}
+def held_keys(conn: Connection, after: str = "", limit: int = HELD_KEYS_MAX) -> dict[str, datetime]:
+    """The breakers behind which rows are held, in order of their keys, each with the earliest due time behind it."""
+    return {row.k: row.due_at for row in _held_keys.run(conn, after=after, limit=limit)}
 
 
 def held_counts(conn: Connection, count_max: int) -> dict[str, int]:
-    """The number of rows behind each breaker that holds any, counted up to `count_max`."""
-    return {row.k: row.held for row in _held_counts.run(conn, count_max=count_max)}
+    """How many rows are held behind each breaker that holds any; none is counted beyond `count_max`."""
+    return {row.k: row.held for row in _held_counts.run(conn, count_max=count_max, after="")}
 
 
-def _write(conn: Connection, seen: Breaker, wanted: Breaker) -> bool:
-    values = {name: getattr(wanted, name) for name in Breaker.__dataclass_fields__}
-    values |= {"state": wanted.state.value, "version": seen.version + 1}
-    if seen.version == 0:
-        add = insert_postgresql if conn.dialect.name == "postgresql" else insert_sqlite
-        return conn.execute(add(breakers).values(values).on_conflict_do_nothing()).rowcount == 1
-    changed = update(breakers).where(breakers.c.key == seen.key, breakers.c.version == seen.version).values(values)
-    return conn.execute(changed).rowcount == 1
+def _row(breaker: Breaker) -> tuple[Any, ...]:
+    return tuple(breaker.state.value if name == "state" else getattr(breaker, name) for name in _ROW)
 
 
 def _breaker(row: dict[str, object]) -> Breaker:

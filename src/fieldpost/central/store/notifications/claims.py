@@ -1,16 +1,16 @@
 """Claims: a node's time-limited right to work on due rows.
 
-Theory of operation. A claim is taken in one short transaction: owner, token + 1, lease end by the database's clock,
-and the attempt row ("started") beside it. No transaction is open while an adapter sends. A claim ends with
-`finishing.apply` or `release`; a crashed node's claims end when their lease runs out, and the next claim takes such
-rows like any other, so no leader is needed. A token only grows: the holder of an older one changes nothing.
+Theory of operation. A claim is taken in one short transaction: owner, token + 1, lease end by the database's clock, and
+the attempt row ("started") beside it. Nothing is open while an adapter talks. A claim ends with `apply` (attempts.py)
+or `release`; a crashed node's claims end when their lease runs out, and the next claim takes such rows like any other,
+so no leader is needed. A token only ever grows: whoever holds an older one changes nothing.
 
-`due.py` finds the rows to take. A row orphaned twice is claimed only to be
+Which rows there are to take is another question, answered by `due.py`. A row orphaned twice is claimed only to be
 attempted while the node does nothing else; only the orphan of such a lone attempt is parked.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,8 +24,11 @@ from fieldpost.central.store.notifications import due
 from fieldpost.central.store.notifications.targets import targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
-from fieldpost.core.lanes import Lane
-from fieldpost.core.notification import Notification, Target, TargetStatus
+from fieldpost.core.lanes import RETRY_SHARE, Lane
+from fieldpost.core.lists import UNRESOLVED_TYPE
+from fieldpost.core.notification import LIST_KEY, Notification, Target, TargetStatus
+from fieldpost.core.routing import Pool
+from fieldpost.core.slots import Share, SlotLimits, SlotUse, extra_keys, extra_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Claimed:
     claimed_at: datetime
     """By the database's clock. With the monotonic time since then a node knows the database's time without a query."""
     is_lone: bool
-    """To be attempted while the node does nothing else."""
+    """Attempt it while the node does nothing else."""
     is_orphan_of_lone: bool
     """The node died in the lone attempt: do not attempt it again."""
 
@@ -47,7 +50,10 @@ _TAKE = f"""
         claim_owner = :owner,
         claim_token = claim_token + 1,
         lease_until = {{now+lease_s}},
-        orphan_count = {due.ORPHANS}
+        orphan_count = {due.ORPHANS},
+        type = case when type = '{UNRESOLVED_TYPE}' then coalesce((
+            select l.type from lists l where l.list_name = substr(notifications.delivery_key, 6)
+        ), type) else type end
     where notification_id {{which}}
     returning {NOTIFICATION_COLUMNS}, claim_token, orphan_count, {{now}} as claimed_at
 """
@@ -56,10 +62,14 @@ _THESE = "{any:ids}"
 _TAKEN = """
     resolved as materialized (
         select taken.*, array(
-            select l.address from list_targets l
-            where l.list_name = taken.list_name
-                and not exists (select 1 from targets t where t.notification_id = taken.notification_id)
-            order by l.address
+            select address from (
+                select l.address from list_targets l where l.list_name = substr(taken.delivery_key, 6)
+                    and taken.delivery_key like 'list:%'
+                union all
+                select taken.delivery_key where taken.delivery_key not like 'list:%'
+            ) as found
+            where not exists (select 1 from targets t where t.notification_id = taken.notification_id)
+            order by address
         ) as fixed
         from taken
     ),
@@ -109,9 +119,10 @@ _start_attempts = Statement(
 _fix_targets = Statement(
     """
     insert into targets (notification_id, address, status)
-    select n.notification_id, l.address, 'due'
-    from notifications n join list_targets l on l.list_name = n.list_name
-    where n.notification_id {any:ids}
+    select n.notification_id, coalesce(l.address, n.delivery_key), 'due'
+    from notifications n left join list_targets l
+        on n.delivery_key like 'list:%' and l.list_name = substr(n.delivery_key, 6)
+    where n.notification_id {any:ids} and (l.address is not null or n.delivery_key not like 'list:%')
         and not exists (select 1 from targets t where t.notification_id = n.notification_id)
     """,
     lists={"ids": "id"},
@@ -165,12 +176,13 @@ def claim_due(
     lease_s: float,
     now: datetime | None,
     mine: Collection[str] = (),
+    prefix: str = LIST_KEY,
 ) -> list[Claimed]:
     """Take at most `limit` due rows of the lane, and at most `per_key` of a key less its busy ones.
 
-    `mine` are the ids that this node already works on.
+    `mine` are the ids in this node's hands already.
     """
-    wanted = due.wanted(lane, limit=limit, per_key=per_key, busy=busy, after=after, mine=mine)
+    wanted = due.wanted(lane, limit=limit, per_key=per_key, busy=busy, after=after, mine=mine, prefix=prefix)
     if conn.dialect.name == "sqlite":
         return _take_all(conn, owner, due.find_due(conn, wanted, busy, now=now), lease_s, now)
     taken = _take_due.run(conn, **wanted, owner=owner, lease_s=lease_s, lone=False, now=now)
@@ -178,32 +190,29 @@ def claim_due(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """How much of a lane may be taken: in total and per key, with the rows of each key that are already taken."""
+class Order:
+    """A node's request for rows of one pool."""
 
-    lane: Lane
-    limit: int
-    per_key: int
-    busy: Mapping[str, int]
+    pool: Pool
+    shares: Sequence[Share]
+    free: int
+    """At most this many rows in total."""
+    after: Mapping[Lane, str]
+    use: SlotUse
+    limits: SlotLimits
+    blocked: Collection[str] = ()
 
 
-def claim_lanes(
-    conn: Connection,
-    owner: str,
-    shares: Sequence[Share],
-    *,
-    free: int,
-    after: Mapping[Lane, str],
-    lease_s: float,
-    now: datetime | None,
-    mine: Collection[str] = (),
+def claim_order(
+    conn: Connection, owner: str, order: Order, *, lease_s: float, now: datetime | None, mine: Collection[str] = ()
 ) -> dict[Lane, list[Claimed]]:
-    """Take at most `free` rows by these shares, one after the other, in one transaction."""
+    """Claim within the shares, one after the other, then beyond its share for the only key that has more; one
+    transaction."""
     taken: dict[Lane, list[Claimed]] = {lane: [] for lane in Lane}
     keys: Counter[str] = Counter()
     empty: set[Lane] = set()
-    for share in shares:
-        limit = min(share.limit, free - keys.total())
+    for share in order.shares:
+        limit = min(share.limit, order.free - keys.total())
         if limit > 0 and share.lane not in empty:
             claimed = claim_due(
                 conn,
@@ -212,16 +221,41 @@ def claim_lanes(
                 limit=limit,
                 per_key=share.per_key,
                 busy=keys + Counter(share.busy),
-                after=after[share.lane],
+                after=order.after[share.lane],
                 lease_s=lease_s,
                 now=now,
                 mine=mine,
+                prefix=order.pool.prefix,
             )
             keys.update(one.notification.delivery_key for one in claimed)
             taken[share.lane] += claimed
             if not claimed and all(count < share.per_key for count in share.busy.values()):
-                empty.add(share.lane)  # every key had a free slot, so another query would find nothing
+                empty.add(share.lane)  # every key had a free slot: a second query would find nothing either
+    for lane, claimed in _claim_extra(conn, owner, order, keys, lease_s, now, mine):
+        taken[lane] += claimed
     return taken
+
+
+def _claim_extra(
+    conn: Connection,
+    owner: str,
+    order: Order,
+    keys: Counter[str],
+    lease_s: float,
+    now: datetime | None,
+    mine: Collection[str],
+) -> Iterator[tuple[Lane, list[Claimed]]]:
+    candidates = extra_keys(order.use, order.limits, keys, excluded=order.blocked)
+    if not candidates or order.free <= keys.total():
+        return
+    waiting = due.waiting_keys(conn, candidates, mine=mine, now=now)
+    limit = extra_limit(order.use, order.limits, keys.total(), order.free, waiting)
+    for lane, most in ((Lane.RETRY, limit // RETRY_SHARE), (Lane.FRESH, limit), (Lane.RETRY, limit)):
+        if (most := min(most, limit)) > 0:
+            ids = due.find_of_key(conn, lane, next(iter(waiting)), limit=most, mine=mine, now=now)
+            claimed = _take_all(conn, owner, ids, lease_s, now)
+            limit -= len(claimed)
+            yield lane, claimed
 
 
 def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | None) -> list[Claimed]:
@@ -229,17 +263,17 @@ def claim_lone(conn: Connection, owner: str, *, lease_s: float, now: datetime | 
     return _take_all(conn, owner, due.find_lone(conn, now=now), lease_s, now, lone=True)
 
 
-def claim_probe(
+def claim_probes(
     conn: Connection,
     owner: str,
-    breaker_key: str,
+    breaker_keys: Collection[str],
     *,
     lease_s: float,
     now: datetime | None,
     mine: Collection[str] = (),
 ) -> list[Claimed]:
-    """Take one row that is held behind this breaker, as its probe."""
-    return _take_all(conn, owner, due.find_probe(conn, breaker_key, mine=mine, now=now), lease_s, now)
+    """Take one row held behind each of these breakers, where there is one, to probe it."""
+    return _take_all(conn, owner, due.find_probes(conn, breaker_keys, mine=mine, now=now), lease_s, now)
 
 
 def renew(

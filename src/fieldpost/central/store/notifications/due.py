@@ -1,16 +1,16 @@
-"""Due rows: which ones a claim may take, and when the next is due.
+"""Due rows: which rows a claim may take, and when there will be more.
 
-Theory of operation. The query walks the delivery keys that have live rows (one index probe each) and takes at most the
-free slots of each key, so that two hundred thousand rows of one saturated key cost the other keys nothing. The walk
-starts after the last key served, so that no key starves. Rows held behind a breaker are in another index; only
-`find_probe` reads them.
+Theory of operation. A claim walks the delivery keys that have claimable rows (one index probe each) and takes at most
+the free slots of each, so that two hundred thousand rows of one saturated key cost the others nothing. The walk starts
+behind the last key served, so that no key starves. Timed rows, which wait for a time, are in another index and become
+claimable in sets (`promote`). Rows held behind a breaker are in a third index; only `find_probes` reads it.
 
-A row whose claim expired is an orphan. A row orphaned twice is a suspect: the ordinary query skips it, and `find_lone`
+A row whose claim expired is an orphan. A row orphaned twice is a suspect: ordinary claims skip it, and `find_lone`
 takes it when the node does nothing else.
 
-On PostgreSQL one plan serves tables of any size (see `postgres_store.py`), so each statement is written such that only
-its own index fits: it repeats the condition of that index literally, and has no condition on the status from which the
-planner could prove that another partial index applies.
+On PostgreSQL plans are kept for any size of the tables (ADR 0022), so each statement is written such that only its own
+index fits: it repeats the index's condition literally, and contains no condition on the status from which the planner
+could prove another partial index.
 """
 
 import json
@@ -23,38 +23,38 @@ from sqlalchemy import Connection, Text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
-from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, IS_SUSPECT
+from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, IS_FREE, IS_SUSPECT, IS_TIMED
 from fieldpost.core.lanes import Lane
 
 IS_OVERDUE = f"""due_at < :overdue_before and (created_at <= due_at or created_at < :overdue_before)
-    and {IS_CLAIMABLE} and (lease_until is null or lease_until < :overdue_before)"""
-"""Claimable since before a time, by the rule in `core.kpi`: a row whose lease expired became claimable then. The
-condition on the arrival is written such that no planner uses the index on arrivals for it."""
+    and {IS_FREE} and (lease_until is null or lease_until < :overdue_before)"""
+"""Claimable or timed since before a moment, by the rule in `core.kpi`: the end of an expired lease counts as the start.
+The condition on the arrival is written such that no database picks the index on arrivals."""
 
-# An expired lease is an orphan not yet counted; two make a suspect.
+# An expired lease is an orphan that is not counted yet; two orphans make a suspect.
 ORPHANS = "(orphan_count + case when lease_until is null then 0 else 1 end)"
-# The time is read once: an index condition needs a constant, which clock_timestamp() is not.
+# One time for the whole statement: an index cannot be used with a clock that may differ from row to row.
 _MOMENT = "moment as (select {now} as at)"
 _NOW = "(select at from moment)"
 _NOT_CLAIMED = f"(lease_until is null or lease_until <= {_NOW})"
 _IN_LANE = f"{IS_CLAIMABLE} and status = :status"
-# A node does not take a row again that it still works on: neither when the lease expired by a step of the clock, nor
-# when another node has taken the row over and finished it.
+# A node does not take its own running attempts again: neither when their lease expired by a step of the clock, nor
+# when another node has taken over the row and finished with it.
 _NOT_MINE = "not notification_id {any:mine}"
 
 WALK = f"""
     with recursive {_MOMENT},
     forward as (
         select (select delivery_key from notifications where {_IN_LANE}
-                and delivery_key > :after order by delivery_key limit 1) as k
+                and delivery_key > :after and delivery_key < :end order by delivery_key limit 1) as k
         union all
         select (select delivery_key from notifications where {_IN_LANE}
-                and delivery_key > forward.k order by delivery_key limit 1)
+                and delivery_key > forward.k and delivery_key < :end order by delivery_key limit 1)
         from forward where forward.k is not null
     ),
     wrapped as (
         select (select delivery_key from notifications where {_IN_LANE}
-                and delivery_key <= :after order by delivery_key limit 1) as k
+                and delivery_key >= :begin and delivery_key <= :after order by delivery_key limit 1) as k
         union all
         select (select delivery_key from notifications where {_IN_LANE}
                 and delivery_key > wrapped.k and delivery_key <= :after order by delivery_key limit 1)
@@ -79,8 +79,8 @@ DUE = f"""
     ) as due
     limit :limit
 """
-"""The rows that a claim takes on PostgreSQL, locked; follows WALK within the statement that takes them."""
-# SQLite has no lateral join and no column in a limit: each key returns its ids as one text, and ids beyond the key's
+"""The rows that a claim takes on PostgreSQL, locked; it follows WALK in the statement that takes them."""
+# SQLite has no lateral join and no column in a limit: each key returns its ids as one text, and ids beyond a key's
 # share are dropped afterwards. The walk ends when there are enough rows.
 _due_sqlite = Statement(
     f"""{WALK}
@@ -98,7 +98,7 @@ _due_sqlite = Statement(
     result=_FOUND,
 )
 
-# "Not held" is written such that only the small index of suspects fits.
+# The condition on the hold is written such that only the small index of suspects fits.
 _IS_FREE_SUSPECT = f"""
     {IS_SUSPECT} and {ORPHANS} >= 2 and coalesce(held_by, '') = '' and due_at <= {_NOW} and {_NOT_CLAIMED}
 """
@@ -113,40 +113,111 @@ _suspects = Statement(
     f"with {_MOMENT} select 1 as found from notifications where {_IS_FREE_SUSPECT} order by due_at limit 1"
 )
 
-_probe = Statement(
+_HELD_FREE = f"held_by = {{key}} and not is_timed and {_NOT_CLAIMED} and {ORPHANS} < 2 and {_NOT_MINE}"
+_probes = Statement(
+    f"""
+    with {_MOMENT}
+    select held.notification_id, held.delivery_key from unnest(cast(:keys as text[])) as keys(k)
+    cross join lateral (
+        select notification_id, delivery_key from notifications where {_HELD_FREE.replace("{key}", "keys.k")}
+        order by due_at limit 1 for update skip locked
+    ) as held
+    """,
+    sqlite=f"""
+    with {_MOMENT}
+    select (
+        select notification_id from notifications where {_HELD_FREE.replace("{key}", "keys.value")}
+        order by due_at limit 1
+    ) as notification_id, '' as delivery_key
+    from json_each(:keys) as keys
+    """,
+    lists={"mine": "id", "keys": "text"},
+    result=_FOUND,
+)
+
+_next_timed = Statement(
+    f"select due_at from notifications where {IS_TIMED} and due_at is not null order by due_at limit 1",
+    result={"due_at": Moment},
+)
+# A row that waits for a slot. Rows that were claimed keep their place in the index, so it may pass some of these.
+_waits = Statement(
+    f"""
+    with {_MOMENT}
+    select 1 as found from notifications where {IS_CLAIMABLE} and status = :status and {_NOT_CLAIMED} limit 1
+    """
+)
+# One index probe per key: written as EXISTS it may become a join that reads every claimable row.
+_ONE_WAITING = f"""
+    select 1 as one from notifications n where {IS_CLAIMABLE} and status = :status and n.delivery_key = {{key}}
+        and due_at <= {_NOW} and {_NOT_CLAIMED} and {ORPHANS} < 2 and {_NOT_MINE}
+    order by due_at limit 1
+"""
+_waiting_keys = Statement(
+    f"""
+    with {_MOMENT}
+    select keys.k as delivery_key from unnest(cast(:keys as text[])) as keys(k)
+    cross join lateral ({_ONE_WAITING.replace("{key}", "keys.k")}) as waiting
+    """,
+    sqlite=f"""
+    with {_MOMENT}
+    select delivery_key from (
+        select keys.value as delivery_key, ({_ONE_WAITING.replace("{key}", "keys.value")}) as one
+        from json_each(:keys) as keys
+    ) where one is not null
+    """,
+    lists={"mine": "id", "keys": "text"},
+    result={"delivery_key": Text},
+)
+_of_one_key = Statement(
     f"""
     with {_MOMENT}
     select notification_id, delivery_key from notifications
-    where held_by = :breaker_key and {_NOT_CLAIMED} and {ORPHANS} < 2 and {_NOT_MINE}
-    order by due_at limit 1 {{locked}}
+    where {_IN_LANE} and delivery_key = :key and due_at <= {_NOW} and {_NOT_CLAIMED} and {ORPHANS} < 2 and {_NOT_MINE}
+    order by due_at limit :limit {{locked}}
     """,
     lists={"mine": "id"},
     result=_FOUND,
 )
+_ready_keys = Statement(
+    f"{WALK} select k as delivery_key from keys order by pass, k limit :limit", result={"delivery_key": Text}
+)
 
-# The earliest due row of each key, walked like a claim; claimed rows do not count.
-_next_due = Statement(
-    f"""{WALK}
-    select min((select due_at from notifications
-                where {_IN_LANE} and delivery_key = keys.k and {_NOT_CLAIMED}
-                order by due_at limit 1)) as due_at
-    from keys
-    """,
-    result={"due_at": Moment},
+# Timed rows become claimable in sets, by any node.
+_PROMOTE = """
+    with moment as (select {now} as at)
+    update notifications set is_timed = false, held_reason = null, held_by = null,
+        version = version + case when held_by is null then 0 else 1 end
+    where notification_id
+"""
+_TO_PROMOTE = f"""
+    select notification_id from notifications where {IS_TIMED} and due_at <= {_NOW}
+    order by due_at limit :limit {{locked}}
+"""
+_promote = Statement(
+    f"{_PROMOTE} = any(array({_TO_PROMOTE})) returning notification_id",
+    sqlite=f"{_PROMOTE} in ({_TO_PROMOTE}) returning notification_id",
+    result={"notification_id": Id},
 )
 
 
 def wanted(
-    lane: Lane, *, limit: int, per_key: int, busy: Mapping[str, int], after: str, mine: Collection[str]
+    lane: Lane, *, limit: int, per_key: int, busy: Mapping[str, int], after: str, mine: Collection[str], prefix: str
 ) -> dict[str, Any]:
-    """The parameters of WALK and DUE: at most `limit` rows of the lane, and at most `per_key` of a key less its busy
-    ones."""
-    given: dict[str, Any] = {"status": lane.status.value, "after": after, "per_key": per_key, "limit": limit}
-    return given | {"busy": json.dumps(busy), "mine": mine}
+    """Parameters of WALK and DUE: rows of the lane in keys with this prefix, per key its share less its busy ones."""
+    return {
+        "status": lane.status.value,
+        "after": after or prefix,
+        "begin": prefix,
+        "end": _end(prefix),
+        "per_key": per_key,
+        "limit": limit,
+        "busy": json.dumps(busy),
+        "mine": mine,
+    }
 
 
 def find_due(conn: Connection, given: Mapping[str, Any], busy: Mapping[str, int], *, now: datetime | None) -> list[str]:
-    """The due rows on SQLite, where one statement finds the rows and another takes them."""
+    """The ids of due rows on SQLite, where another statement takes them."""
     taken: list[str] = []
     with closing(_due_sqlite.each(conn, **given, now=now)) as found:
         for row in found:
@@ -161,17 +232,60 @@ def find_lone(conn: Connection, *, now: datetime | None) -> list[str]:
     return [row.notification_id for row in _lone.run(conn, now=now)]
 
 
-def find_probe(conn: Connection, breaker_key: str, *, mine: Collection[str], now: datetime | None) -> list[str]:
-    """One row that is held behind this breaker, locked."""
-    return [row.notification_id for row in _probe.run(conn, breaker_key=breaker_key, mine=mine, now=now)]
+def find_probes(
+    conn: Connection, breaker_keys: Collection[str], *, mine: Collection[str], now: datetime | None
+) -> list[str]:
+    """One row held behind each of these breakers, where there is one, locked."""
+    found = _probes.run(conn, keys=list(breaker_keys), mine=mine, now=now)
+    return [row.notification_id for row in found if row.notification_id is not None]
 
 
 def has_suspects(conn: Connection, *, now: datetime | None) -> bool:
-    """Whether a row waits to be attempted alone."""
+    """Whether a suspect waits for its lone attempt."""
     return bool(_suspects.run(conn, now=now))
 
 
 def next_due(conn: Connection, *, now: datetime | None) -> datetime | None:
-    """When the next unclaimed row is due; in the past if it is due already."""
-    found = [_next_due.run(conn, status=lane.status.value, after="", now=now)[0].due_at for lane in Lane]
-    return min((due_at for due_at in found if due_at is not None), default=None)
+    """When the next row will become claimable by its time; None when none waits for that."""
+    found = _next_timed.run(conn)
+    return found[0].due_at if found else None
+
+
+def has_waiting(conn: Connection, *, now: datetime | None) -> bool:
+    """Whether a claimable row waits for a free slot."""
+    return any(_waits.run(conn, status=lane.status.value, now=now) for lane in Lane)
+
+
+def waiting_keys(conn: Connection, keys: Collection[str], *, mine: Collection[str], now: datetime | None) -> set[str]:
+    """Those of these delivery keys that have due rows without a claim."""
+    found = (_waiting_keys.run(conn, keys=list(keys), mine=mine, status=lane.status.value, now=now) for lane in Lane)
+    return {row.delivery_key for rows in found for row in rows}
+
+
+def find_of_key(
+    conn: Connection, lane: Lane, key: str, *, limit: int, mine: Collection[str], now: datetime | None
+) -> list[str]:
+    """Due rows of one delivery key, locked."""
+    found = _of_one_key.run(conn, status=lane.status.value, key=key, limit=limit, mine=mine, now=now)
+    return [row.notification_id for row in found]
+
+
+def ready_keys(conn: Connection, prefix: str, after: str, limit: int, *, now: datetime | None) -> list[str]:
+    """Delivery keys with claimable rows, after `after` and then from the start; claimed rows count too."""
+    bounds = {"begin": prefix, "end": _end(prefix), "after": after or prefix}
+    found = [
+        row.delivery_key
+        for lane in Lane
+        for row in _ready_keys.run(conn, status=lane.status.value, **bounds, limit=limit, now=now)
+    ]
+    return list(dict.fromkeys(found))[:limit]
+
+
+def promote(conn: Connection, limit: int, *, now: datetime | None) -> int:
+    """Make timed rows claimable whose time has come, at most `limit`; how many."""
+    return len(_promote.run(conn, limit=limit, now=now))
+
+
+def _end(prefix: str) -> str:
+    """The first text behind every delivery key with this prefix: keys are compared byte by byte."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)

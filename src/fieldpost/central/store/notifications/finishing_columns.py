@@ -24,6 +24,7 @@ TRANSITION: Mapping[str, ParameterKind] = {
     "terminal_at": "moment",
     "held_by": "text",
     "held_reason": "text",
+    "is_timed": "bool",
 }
 END: Mapping[str, ParameterKind] = {
     "finished_at": "moment",

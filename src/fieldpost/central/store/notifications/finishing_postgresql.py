@@ -96,7 +96,7 @@ _write_delivered = _writing(
     },
     """
     status = 'delivered', last_attempt_at = u.finished_at, delivered_at = u.finished_at, terminal_at = u.finished_at,
-    next_attempt_at = null, due_at = null, held_by = null, held_reason = null
+    next_attempt_at = null, due_at = null, held_by = null, held_reason = null, is_timed = false
     """,
     """
     finished_at = u.finished_at, outcome = 'delivered', phase = u.phase, reply = u.reply, error = null,

@@ -7,10 +7,13 @@ import structlog
 from sqlalchemy import Connection, delete, insert, null, select, update
 
 from fieldpost.central.store.engine.statement import Statement
+from fieldpost.central.store.schema import catalogue
 from fieldpost.central.store.schema.list_tables import channels, list_targets, lists
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.lists import Channel, Directory, NotificationList
+from fieldpost.core.lists import Channel, NotificationList
+from fieldpost.core.notification import LIST_KEY
 from fieldpost.core.retry import RetryPolicy, parse, to_text
+from fieldpost.core.routing import Directory
 
 log = structlog.get_logger()
 
@@ -25,6 +28,15 @@ def directory(conn: Connection) -> Directory:
         {n.name: n for n in (_list(dict(row)) for row in conn.execute(select(lists)).mappings())},
         {c.name: c for c in all_channels(conn)},
     )
+
+
+def directory_of(conn: Connection, keys: Collection[str]) -> Directory:
+    """The lists of these delivery keys (without their targets), and all channels."""
+    if not keys:
+        return Directory()
+    wanted = select(lists).where(lists.c.list_name.in_([key.removeprefix(LIST_KEY) for key in keys]))
+    found = (_list(dict(row)) for row in conn.execute(wanted).mappings())
+    return Directory({n.name: n for n in found}, {c.name: c for c in all_channels(conn)})
 
 
 def all_lists(conn: Connection) -> list[NotificationList]:
@@ -52,6 +64,7 @@ def get_list(conn: Connection, name: str) -> NotificationList | None:
 
 
 def add_list(conn: Connection, notification_list: NotificationList, now: datetime) -> None:
+    catalogue.count_change(conn, catalogue.PATHS)
     conn.execute(
         insert(lists).values(
             list_name=notification_list.name,
@@ -66,6 +79,7 @@ def add_list(conn: Connection, notification_list: NotificationList, now: datetim
 
 def change_list(conn: Connection, wanted: NotificationList, now: datetime) -> bool:
     """Write all fields except name and type, unless the list has changed since `wanted.version`."""
+    catalogue.count_change(conn, catalogue.PATHS)
     changed = (
         update(lists)
         .where(lists.c.list_name == wanted.name, lists.c.version == wanted.version)
@@ -84,6 +98,7 @@ def change_list(conn: Connection, wanted: NotificationList, now: datetime) -> bo
 
 def remove_list(conn: Connection, name: str) -> bool:
     """Remove a list; its notifications keep the targets fixed at their first attempt."""
+    catalogue.count_change(conn, catalogue.PATHS)
     conn.execute(delete(list_targets).where(list_targets.c.list_name == name))
     return conn.execute(delete(lists).where(lists.c.list_name == name)).rowcount == 1
 
@@ -100,6 +115,7 @@ def get_channel(conn: Connection, name: str) -> Channel | None:
 
 def add_channel(conn: Connection, channel: Channel, now: datetime) -> None:
     """Add a channel; a new default replaces the present default of its type."""
+    catalogue.count_change(conn, catalogue.PATHS)
     if channel.is_default:
         conn.execute(update(channels).where(channels.c.type == channel.type).values(is_default=False))
     conn.execute(
@@ -121,6 +137,7 @@ def change_channel(conn: Connection, channel: Channel, now: datetime) -> bool:
 
     A new default replaces the present default of its type.
     """
+    catalogue.count_change(conn, catalogue.PATHS)
     if channel.is_default:
         others = channels.c.channel_name != channel.name
         conn.execute(update(channels).where(channels.c.type == channel.type, others).values(is_default=False))
@@ -140,6 +157,7 @@ def change_channel(conn: Connection, channel: Channel, now: datetime) -> bool:
 
 
 def remove_channel(conn: Connection, name: str) -> bool:
+    catalogue.count_change(conn, catalogue.PATHS)
     return conn.execute(delete(channels).where(channels.c.channel_name == name)).rowcount == 1
 
 
@@ -153,6 +171,7 @@ def channels_after(conn: Connection, name: str, limit: int) -> Sequence[Channel]
 
 def reseal_channel(conn: Connection, channel: Channel) -> bool:
     """Write the same secrets under another key, unless the channel has changed; its version stays."""
+    catalogue.count_change(conn, catalogue.PATHS)
     changed = (
         update(channels)
         .where(channels.c.channel_name == channel.name, channels.c.version == channel.version)

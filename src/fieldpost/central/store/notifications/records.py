@@ -5,7 +5,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
@@ -38,6 +38,7 @@ _CHANGE: Mapping[str, ParameterKind] = {
     "terminal_at": "moment",
     "held_by": "text",
     "held_reason": "text",
+    "is_timed": "bool",
 }
 _of_transition = attrgetter(*(name for name in _CHANGE if name != "status"))
 _change_many = Statement(
@@ -85,7 +86,7 @@ def held_since_before(conn: Connection, cutoff: datetime, limit: int) -> list[No
     n = notifications.c
     found = conn.execute(
         select(*_COLUMNS)
-        .where(n.held_by.is_not(None), n.cycle_started_at < cutoff, n.claim_owner.is_(None))
+        .where(n.held_by.is_not(None), text("not is_timed"), n.cycle_started_at < cutoff, n.claim_owner.is_(None))
         .order_by(n.cycle_started_at)
         .limit(limit)
     ).all()

@@ -19,11 +19,14 @@ from sqlalchemy import (
     text,
 )
 
-from fieldpost.central.store.engine.column_types import Id, Json, Moment
+from fieldpost.central.store.engine.column_types import Id, Json, Key, Moment
 from fieldpost.central.store.schema.base import metadata, partial_index
 
-IS_CLAIMABLE = "due_at is not null and held_by is null"
-IS_HELD = "held_by is not null"
+IS_FREE = "due_at is not null and held_by is null"
+IS_CLAIMABLE = f"{IS_FREE} and not is_timed"
+IS_TIMED = "is_timed"
+IS_HELD = "held_by is not null and not is_timed"
+IS_OF_EVENT = "event_id is not null"
 IS_SUSPECT = "due_at is not null and orphan_count > 0"
 IS_UNDELIVERED = "status <> 'delivered'"
 IS_TERMINAL = "terminal_at is not null"
@@ -54,7 +57,7 @@ notifications = Table(
     Column("delivered_at", Moment),
     Column("terminal_at", Moment),
     Column("due_at", Moment),
-    Column("delivery_key", Text, nullable=False),
+    Column("delivery_key", Key, nullable=False),
     Column("held_by", Text),
     Column("held_reason", Text),
     Column("claim_owner", Text),
@@ -65,6 +68,9 @@ notifications = Table(
     Column("cycle_started_at", Moment, nullable=False),
     Column("version", BigInteger, nullable=False, server_default="1"),
     Column("digest", LargeBinary, nullable=False),
+    # Waits for due_at: its retry time, or the end of a hold without a breaker. Once that has passed any node clears it.
+    Column("is_timed", Boolean, nullable=False, server_default=text("false")),
+    Column("event_id", Id),
     CheckConstraint("status in ('pending', 'retrying', 'delivered', 'parked', 'discarded')", "status"),
     CheckConstraint("retry_count >= 0 and cycle >= 1 and version >= 1 and orphan_count >= 0", "counts"),
     CheckConstraint("(status = 'retrying') = (next_attempt_at is not null)", "next_attempt"),
@@ -78,6 +84,8 @@ notifications = Table(
     partial_index("ix_notifications_claim", "status", "delivery_key", "due_at", where=IS_CLAIMABLE),
     partial_index("ix_notifications_held", "held_by", "due_at", where=IS_HELD),
     partial_index("ix_notifications_held_since", "cycle_started_at", where=IS_HELD),
+    partial_index("ix_notifications_timed", "due_at", where=IS_TIMED),
+    partial_index("ix_notifications_event_id", "event_id", where=IS_OF_EVENT),
     partial_index("ix_notifications_suspect", "due_at", where=IS_SUSPECT),
     Index("ix_notifications_created", "created_at", "notification_id"),
     partial_index(

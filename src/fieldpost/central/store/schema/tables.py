@@ -3,6 +3,7 @@
 from fieldpost.central.store.schema import (  # noqa: F401
     account_tables,
     audit_tables,
+    event_tables,
     list_tables,
     node_tables,
     notification_tables,

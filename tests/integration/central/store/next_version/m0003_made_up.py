@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "m0002"
-down_revision = "m0001"
+revision = "m0003"
+down_revision = "m0002"
 
 
 def upgrade() -> None:

@@ -1,0 +1,1 @@
+"""SQL of events: topics, subscriptions, recorded events and their fan-out."""

@@ -1,0 +1,75 @@
+"""Tables of events: topics, subscriptions, recorded events and their tombstones; versions of cached catalogues."""
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text
+
+from fieldpost.central.store.engine.column_types import Id, Json, Moment
+from fieldpost.central.store.schema.base import metadata
+
+catalogues = Table(
+    "catalogues",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+topics = Table(
+    "topics",
+    metadata,
+    Column("topic", Text, primary_key=True),
+    Column("description", Text, nullable=False),
+    Column("attributes", Json, nullable=False),
+    Column("schema", Text),
+    Column("example", Text),
+    Column("archived_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+)
+
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("subscription_id", Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("owner", Text, nullable=False),
+    Column("filter", Json, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("settings", Json, nullable=False),
+    Column("secrets", Json, nullable=False),
+    Column("retry", Text),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+    CheckConstraint("state in ('active', 'paused', 'disabled', 'removed')", "state"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("event_id", Id, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("action", Text),
+    Column("resource", Text),
+    Column("attributes", Json, nullable=False),
+    Column("occurred_at", Moment),
+    Column("correlation_id", Text),
+    Column("payload", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("match_count", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Index("ix_events_created_at", "created_at", "event_id"),
+    Index("ix_events_topic", "topic", "created_at", "event_id"),
+    Index("ix_events_source", "source", "created_at", "event_id"),
+    Index("ix_events_correlation_id", "correlation_id"),
+)
+
+event_tombstones = Table(
+    "event_tombstones",
+    metadata,
+    Column("event_id", Id, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("purged_at", Moment, nullable=False),
+    Index("ix_event_tombstones_purged_at", "purged_at"),
+)

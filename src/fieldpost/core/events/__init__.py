@@ -1,0 +1,1 @@
+"""Rules about events: topics, filters, subscriptions and matching."""

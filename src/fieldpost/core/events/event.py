@@ -1,0 +1,119 @@
+"""Events: something that happened at an application, recorded once with its payload."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+
+from fieldpost.core.errors import InvalidInput
+from fieldpost.core.events.topic import ATTRIBUTES_MAX, check_attribute_name, check_topic_name
+from fieldpost.core.ids import derived_id, is_id
+from fieldpost.core.text import check_label
+from fieldpost.core.times import from_text, to_text
+
+PAYLOAD_BYTES_MAX = 256 * 1024
+EVENTS_MAX = 500
+"""Events per request."""
+REQUEST_BYTES_MAX = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event. Its id is its idempotency key: the same id with other content or from another source is a conflict."""
+
+    event_id: str
+    topic: str
+    source: str
+    """The publisher: `app:NAME`."""
+    payload: str
+    """A JSON object, byte for byte as it was published."""
+    action: str | None = None
+    resource: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Values to filter by; names are case-sensitive, values compare case-insensitively."""
+    occurred_at: datetime | None = None
+    """As the publisher reported it; for display only."""
+    correlation_id: str | None = None
+
+
+def check_event(
+    *,
+    event_id: object,
+    topic: object,
+    source: str,
+    payload: bytes,
+    action: str | None = None,
+    resource: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    occurred_at: str | None = None,
+    correlation_id: str | None = None,
+) -> Event:
+    """The event, or InvalidInput naming the field and the rule. `payload` is the JSON text as it arrived."""
+    if not is_id(event_id):
+        raise InvalidInput(
+            "event.bad_id", "event_id must be a UUID of 36 lower-case characters with dashes", field="event_id"
+        )
+    attributes = attributes or {}
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise InvalidInput(
+            "event.attributes",
+            f"attributes has {len(attributes)} entries, at most {ATTRIBUTES_MAX}",
+            field="attributes",
+        )
+    return Event(
+        event_id=str(event_id),
+        topic=check_topic_name(topic),
+        source=source,
+        payload=_check_payload(payload),
+        action=_optional(action, "action"),
+        resource=_optional(resource, "resource"),
+        attributes={
+            check_attribute_name(name): check_label(value, f"attributes.{name}") for name, value in attributes.items()
+        },
+        occurred_at=_check_time(occurred_at),
+        correlation_id=_optional(correlation_id, "correlation_id"),
+    )
+
+
+def event_digest(event: Event) -> bytes:
+    """The identity of an event's content: SHA-256 over the length-prefixed UTF-8 of its fields."""
+    parts = [event.source, event.topic, event.action or "", event.resource or ""]
+    parts += [event.correlation_id or "", to_text(event.occurred_at) if event.occurred_at else ""]
+    for name in sorted(event.attributes):
+        parts += [name, event.attributes[name]]
+    parts.append(event.payload)
+    encoded = [part.encode() for part in parts]
+    return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).digest()
+
+
+def notification_id_of(event_id: str, subscription_id: str) -> str:
+    """The id of the notification that an event causes for a subscription, the same at every publication."""
+    return derived_id("event", event_id, subscription_id)
+
+
+def _check_payload(payload: bytes) -> str:
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise InvalidInput(
+            "event.payload_too_long",
+            f"payload is {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX}",
+            field="payload",
+        )
+    text = payload.decode()
+    if not text.lstrip(" \t\r\n").startswith("{"):
+        raise InvalidInput("event.payload", "payload must be a JSON object", field="payload")
+    return text
+
+
+def _check_time(text: str | None) -> datetime | None:
+    moment = from_text(text) if text is not None else None
+    if text is not None and moment is None:
+        raise InvalidInput(
+            "event.occurred_at",
+            "occurred_at must be an RFC 3339 time such as 2026-11-15T08:00:00Z",
+            field="occurred_at",
+        )
+    return moment
+
+
+def _optional(value: str | None, name: str) -> str | None:
+    return None if value is None else check_label(value, name)

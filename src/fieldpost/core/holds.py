@@ -1,0 +1,41 @@
+"""Kinds of holds, and the text by which a held notification names its hold.
+
+A hold defers a due notification without counting an attempt. Behind a breaker it waits for the breaker; the other kinds
+have an end time. `held_by` is the breaker's key, or the kind and the delivery key: `pause:subscription:…`.
+"""
+
+from enum import StrEnum
+
+
+class HoldKind(StrEnum):
+    BREAKER = "breaker"
+    """The path fails; released when its breaker closes."""
+    PAUSE = "pause"
+    """Somebody paused the path."""
+    RATE_LIMIT = "rate_limit"
+    """The path's rate limit is used up, or the receiver asked to wait."""
+    OUR_SIDE = "our_side"
+    """Central cannot make the call: name resolution, address guard, secret or token."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the hold ends by time instead of by its breaker."""
+        return self is not HoldKind.BREAKER
+
+    @property
+    def ages(self) -> bool:
+        """Whether a notification held past its maximum age is parked."""
+        return self in (HoldKind.BREAKER, HoldKind.OUR_SIDE)
+
+
+_TIMED = {kind.value: kind for kind in HoldKind if kind.is_timed}
+
+
+def held_by(kind: HoldKind, delivery_key: str) -> str:
+    """The `held_by` of a notification that is held for a time."""
+    return f"{kind.value}:{delivery_key}"
+
+
+def kind_of(held_by: str) -> HoldKind:
+    """The kind of hold that a `held_by` names."""
+    return _TIMED.get(held_by.partition(":")[0], HoldKind.BREAKER)

@@ -1,0 +1,149 @@
+"""Publishing events: recording, fan-out, verdicts, and subscriptions that change meanwhile."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from fieldpost.central.ingest.fair_queue import Pace
+from fieldpost.central.ingest.publish import EventOptions, Publisher
+from fieldpost.central.store.events import events, subscriptions, topics
+from fieldpost.core.events.event import Event, notification_id_of
+from fieldpost.core.events.filter import FilterEntry
+from fieldpost.core.events.subscription import Subscription, SubscriptionState, subscription_key
+from fieldpost.core.events.topic import Topic
+from fieldpost.core.ids import new_id
+from fieldpost.core.notification import Status
+from fieldpost.testing import ManualClock
+from support.centre import Centre
+
+SOURCE = "app:shop"
+PAYLOAD = '{ "order" : 17,  "euro": "€" }'
+
+
+@pytest.fixture
+async def publisher(centre: Centre) -> Publisher:
+    await centre.store.write(topics.add, Topic(name="orders.created"), centre.clock.now())
+    return make_publisher(centre)
+
+
+def make_publisher(centre: Centre, *, open_topics: bool = False) -> Publisher:
+    return Publisher(centre.store, Pace(2000, centre.clock.monotonic), EventOptions(open_topics=open_topics))
+
+
+def make_id(centre: Centre) -> str:
+    return new_id(centre.clock.now(), os.urandom(10))
+
+
+def make_event(centre: Centre, **more: object) -> Event:
+    fields = {"event_id": make_id(centre), "topic": "orders.created", "source": SOURCE, "payload": PAYLOAD}
+    return Event(**{**fields, **more})  # type: ignore[arg-type]
+
+
+async def subscribe(centre: Centre, name: str = "billing", *entries: FilterEntry) -> Subscription:
+    subscription = Subscription(
+        subscription_id=make_id(centre), name=name, owner="team", filter=entries or (FilterEntry(),)
+    )
+    await centre.store.write(subscriptions.add, subscription, centre.clock.now())
+    return subscription
+
+
+async def notifications_of(centre: Centre, event: Event) -> list[str]:
+    return await centre.store.read(events.notifications_of, event.event_id, 10_000)
+
+
+async def test_an_event_is_recorded_byte_for_byte_even_if_nobody_wants_it(centre: Centre, publisher: Publisher) -> None:
+    event = make_event(centre, action="create", resource="order/17", attributes={"region": "North"})
+    [verdict] = await publisher.publish(SOURCE, [event])
+    assert verdict.verdict == "accepted"
+    recorded = await centre.store.read(events.get, event.event_id)
+    assert recorded is not None
+    assert (recorded.event, recorded.match_count) == (event, 0)
+    assert await notifications_of(centre, event) == []
+
+
+@pytest.mark.req("DEC-43", "DEC-44")
+async def test_each_matching_subscription_gets_one_notification_that_refers_to_the_event(
+    centre: Centre, publisher: Publisher
+) -> None:
+    north = await subscribe(centre, "north", FilterEntry(attributes={"region": "north"}))
+    everything = await subscribe(centre, "everything")
+    await subscribe(centre, "south", FilterEntry(attributes={"region": "south"}))
+    event = make_event(centre, attributes={"region": "North"})
+    await publisher.publish(SOURCE, [event])
+    expected = {notification_id_of(event.event_id, one.subscription_id): one for one in (north, everything)}
+    assert set(await notifications_of(centre, event)) == set(expected)
+    for notification_id, subscription in expected.items():
+        n = await centre.get(notification_id)
+        assert (n.type, n.status, n.list_name) == ("webhook", Status.PENDING, subscription.name)
+        assert (n.delivery_key, n.body) == (subscription_key(subscription.subscription_id), "")
+        assert n.provenance.site == SOURCE
+    recorded = await centre.store.read(events.get, event.event_id)
+    assert recorded is not None
+    assert recorded.match_count == 2
+
+
+@pytest.mark.req("DEC-43")
+async def test_the_same_event_again_is_a_duplicate_and_adds_nothing(centre: Centre, publisher: Publisher) -> None:
+    await subscribe(centre)
+    event = make_event(centre)
+    verdicts = await publisher.publish(SOURCE, [event, replace(event)])
+    assert [v.verdict for v in verdicts] == ["accepted", "duplicate"]
+    await subscribe(centre, "later")
+    [verdict] = await publisher.publish(SOURCE, [event])
+    assert verdict.verdict == "duplicate"
+    assert len(await notifications_of(centre, event)) == 1, "a later subscription gets it only by recover"
+
+
+@pytest.mark.req("DEC-43")
+@pytest.mark.parametrize(
+    "change", [{"payload": "{}"}, {"source": "app:other"}, {"resource": "x"}, {"attributes": {"a": "b"}}], ids=str
+)
+async def test_the_same_id_with_other_content_or_from_another_source_is_a_conflict(
+    centre: Centre, publisher: Publisher, change: dict[str, object]
+) -> None:
+    event = make_event(centre)
+    await publisher.publish(SOURCE, [event])
+    other = replace(event, **change)  # type: ignore[arg-type]
+    [verdict] = await publisher.publish(other.source, [other])
+    assert (verdict.verdict, verdict.code) == ("rejected", "event.conflict")
+    recorded = await centre.store.read(events.get, event.event_id)
+    assert recorded is not None
+    assert recorded.event == event
+
+
+async def test_an_unknown_or_archived_topic_is_rejected_by_name_and_its_neighbours_are_not(
+    centre: Centre, publisher: Publisher, clock: ManualClock
+) -> None:
+    await centre.store.write(topics.add, Topic(name="old", archived_at=clock.now()), clock.now())
+    good, unknown, archived = (make_event(centre, topic=name) for name in ("orders.created", "nobody.knows", "old"))
+    verdicts = await publisher.publish(SOURCE, [unknown, good, archived])
+    assert [(v.verdict, v.code) for v in verdicts] == [
+        ("rejected", "topic.unknown"),
+        ("accepted", None),
+        ("rejected", "topic.archived"),
+    ]
+    assert "'nobody.knows'" in str(verdicts[0].error)
+    [verdict] = await make_publisher(centre, open_topics=True).publish(SOURCE, [unknown])
+    assert verdict.verdict == "accepted"
+
+
+async def test_a_change_of_subscriptions_takes_effect_at_the_next_event(centre: Centre, publisher: Publisher) -> None:
+    first = await subscribe(centre, "first")
+    await publisher.publish(SOURCE, [make_event(centre)])
+    disabled = replace(first, state=SubscriptionState.DISABLED)
+    assert await centre.store.write(subscriptions.change, disabled, centre.clock.now())
+    second = await subscribe(centre, "second")
+    event = make_event(centre)
+    await publisher.publish(SOURCE, [event])
+    assert await notifications_of(centre, event) == [notification_id_of(event.event_id, second.subscription_id)]
+
+
+async def test_a_fan_out_stores_the_payload_once(centre: Centre, publisher: Publisher) -> None:
+    for number in range(20):
+        await subscribe(centre, f"s{number}")
+    event = make_event(centre)
+    await publisher.publish(SOURCE, [event])
+    assert await centre.rows("select count(*) from notifications where event_id is not null and body = ''") == [(20,)]
+    assert await centre.rows("select payload from events") == [(PAYLOAD,)]
+    assert await centre.rows("select count(*) from audit where kind = 'notify_send'") == [(20,)]
