@@ -33,7 +33,7 @@ from fieldpost.clock import SystemClock
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status
-from fieldpost.core.routing import Pool
+from fieldpost.core.routing import SlotPool
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.slots import Share, SlotLimits, SlotUse
 
@@ -97,7 +97,7 @@ def _claim(store: Store, copy: GrownStore) -> Call:
     async def call() -> None:
         share = Share(lane=Lane.FRESH, limit=CLAIM, per_key=CLAIM, busy={})
         order = Order(
-            pool=Pool.LISTS,
+            pool=SlotPool.LISTS,
             shares=[share],
             free=CLAIM,
             after=dict.fromkeys(Lane, ""),

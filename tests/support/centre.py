@@ -29,7 +29,7 @@ from fieldpost.core.ids import new_id
 from fieldpost.core.lists import Channel, NotificationList
 from fieldpost.core.notification import Notification
 from fieldpost.core.outcome import Delivered, Outcome
-from fieldpost.core.routing import Pool
+from fieldpost.core.routing import SlotPool
 from fieldpost.core.slots import Share, SlotLimits, SlotUse
 from fieldpost.link.messages import Ack, Item, Submit
 from fieldpost.testing import ManualClock
@@ -45,7 +45,9 @@ Answer = Outcome | BaseException | Callable[[Envelope], Awaitable[Outcome]]
 def order(shares: Sequence[Share], free: int) -> Order:
     """An order for rows of lists by these shares, and no more of a key than its share."""
     limits = SlotLimits(free, free)
-    return Order(pool=Pool.LISTS, shares=shares, free=free, after=dict.fromkeys(Lane, ""), use=SlotUse(), limits=limits)
+    return Order(
+        pool=SlotPool.LISTS, shares=shares, free=free, after=dict.fromkeys(Lane, ""), use=SlotUse(), limits=limits
+    )
 
 
 class ScriptedAdapter:

@@ -30,7 +30,7 @@ SUBSCRIPTION_BREAKER = BreakerPolicy(failures_max=10, break_s=300.0, lapse_s=600
 SUBSCRIPTION_RETRY = Schedule(tuple(timedelta(minutes=minutes) for minutes in (15, 30, 60, 240, 1440)))
 
 
-class Pool(StrEnum):
+class SlotPool(StrEnum):
     """Deliveries to lists and to subscriptions have separate slots, so that neither can take the other's."""
 
     LISTS = "lists"
@@ -39,11 +39,11 @@ class Pool(StrEnum):
     @property
     def prefix(self) -> str:
         """The start of the delivery keys in this pool."""
-        return LIST_KEY if self is Pool.LISTS else SUBSCRIPTION_KEY
+        return LIST_KEY if self is SlotPool.LISTS else SUBSCRIPTION_KEY
 
 
-def pool_of(delivery_key: str) -> Pool:
-    return Pool.SUBSCRIPTIONS if delivery_key.startswith(SUBSCRIPTION_KEY) else Pool.LISTS
+def pool_of(delivery_key: str) -> SlotPool:
+    return SlotPool.SUBSCRIPTIONS if delivery_key.startswith(SUBSCRIPTION_KEY) else SlotPool.LISTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class PathDefaults:
 class PathLimits:
     """How many deliveries a node makes at once on this path."""
 
-    pool: Pool
+    pool: SlotPool
     host: str | None = None
     """Deliveries to one host are limited over all paths; None for paths that have no single host."""
 
@@ -103,7 +103,7 @@ class DeliveryPath:
 
 def resolve(directory: Directory, delivery_key: str, defaults: PathDefaults) -> DeliveryPath | PermanentFailure:
     """The path of a delivery key, or the failure that parks its notifications."""
-    if pool_of(delivery_key) is Pool.SUBSCRIPTIONS:
+    if pool_of(delivery_key) is SlotPool.SUBSCRIPTIONS:
         return _resolve_subscription(directory, delivery_key, defaults)
     return _resolve_list(directory, delivery_key.removeprefix(LIST_KEY), defaults)
 
@@ -188,7 +188,7 @@ def _resolve_list(directory: Directory, name: str, defaults: PathDefaults) -> De
         via=channel,
         policy=Policy(retry, notification_list.park_uncertain, defaults.hold_max),
         breaker_policy=defaults.channel_breaker,
-        limits=PathLimits(pool=Pool.LISTS),
+        limits=PathLimits(pool=SlotPool.LISTS),
         allowed_sites=notification_list.allowed_sites,
     )
 
@@ -206,7 +206,7 @@ def _resolve_subscription(
         via=subscription,
         policy=Policy(subscription.retry or defaults.subscription_retry, hold_max=defaults.hold_max),
         breaker_policy=defaults.subscription_breaker,
-        limits=PathLimits(pool=Pool.SUBSCRIPTIONS, host=subscription.host),
+        limits=PathLimits(pool=SlotPool.SUBSCRIPTIONS, host=subscription.host),
     )
 
 

@@ -6,7 +6,7 @@ from fieldpost.core.events.subscription import Subscription, subscription_key
 from fieldpost.core.lists import Channel, NotificationList
 from fieldpost.core.notification import list_key
 from fieldpost.core.outcome import Evidence, PermanentFailure
-from fieldpost.core.routing import DeliveryPath, Directory, PathDefaults, Pool, resolve
+from fieldpost.core.routing import DeliveryPath, Directory, PathDefaults, SlotPool, resolve
 
 OPS = NotificationList("ops", "email")
 MAIL = Channel("mail", "email", {})
@@ -41,7 +41,7 @@ def test_a_list_goes_by_its_own_channel_else_the_default_else_the_only_one_of_it
     path = route(notification_list, *channels)
     assert isinstance(path, DeliveryPath)
     assert (path.via, path.breaker_key, path.type) == (chosen, f"channel:{chosen.name}", chosen.type)
-    assert (path.delivery_key, path.limits.pool) == ("list:ops", Pool.LISTS)
+    assert (path.delivery_key, path.limits.pool) == ("list:ops", SlotPool.LISTS)
 
 
 @pytest.mark.req("ADP-11")
@@ -82,4 +82,4 @@ def test_a_subscription_is_its_own_path_whatever_lists_are_called() -> None:
     path = resolve(directory, subscription_key("1"), PathDefaults())
     assert isinstance(path, DeliveryPath)
     assert (path.via, path.breaker_key, path.type) == (subscription, "subscription:1", "webhook")
-    assert (path.limits.pool, path.limits.host) == (Pool.SUBSCRIPTIONS, "hooks.example.org")
+    assert (path.limits.pool, path.limits.host) == (SlotPool.SUBSCRIPTIONS, "hooks.example.org")

@@ -36,7 +36,7 @@ from fieldpost.core.lanes import Lane
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Status
 from fieldpost.core.outcome import Delivered, PermanentFailure
-from fieldpost.core.routing import DeliveryPath, Pool, pool_of, resolve
+from fieldpost.core.routing import DeliveryPath, SlotPool, pool_of, resolve
 from fieldpost.core.slots import SlotLimits, SlotUse, plan_shares
 
 log = structlog.get_logger()
@@ -68,15 +68,15 @@ class Dispatcher:
         self._holds = Holds(store, node_id, self._options)
         self._paths = Paths(self._options, keyring or Keyring())
         self._limits = {
-            Pool.LISTS: SlotLimits(self._options.slots, self._options.slots_per_key),
-            Pool.SUBSCRIPTIONS: SlotLimits(self._webhooks.slots, self._options.slots_per_key),
+            SlotPool.LISTS: SlotLimits(self._options.slots, self._options.slots_per_key),
+            SlotPool.SUBSCRIPTIONS: SlotLimits(self._webhooks.slots, self._options.slots_per_key),
         }
         self._running: dict[tuple[str, int], RunningAttempt] = {}
         self._hosts: Counter[str] = Counter()
         self._crowded: dict[str, str] = {}
         """Delivery keys that wait for their host, which has as many deliveries as it may have."""
         self._freed = asyncio.Event()
-        self._after = {pool: dict.fromkeys(Lane, "") for pool in Pool}
+        self._after = {pool: dict.fromkeys(Lane, "") for pool in SlotPool}
         self._timed_due: datetime | None = None
         """When the next timed row becomes claimable, as far as this node knows."""
         self._is_stopping = False
@@ -175,9 +175,9 @@ class Dispatcher:
     def _database_time(self) -> datetime:
         return self._paths.now + timedelta(seconds=self._clock.monotonic() - self._paths.seen_at)
 
-    def _slot_use(self) -> dict[Pool, SlotUse]:
+    def _slot_use(self) -> dict[SlotPool, SlotUse]:
         """The slots in use now. Attempts that have become long free theirs, as far as their pool has room."""
-        use = {pool: SlotUse() for pool in Pool}
+        use = {pool: SlotUse() for pool in SlotPool}
         now = self._clock.monotonic()
         for running in self._running.values():
             key = running.delivery_key
@@ -199,7 +199,7 @@ class Dispatcher:
         waits = (running.claimed_monotonic + self._options.long_s - now for running in self._running.values())
         return max(0.01, min((wait for wait in waits if wait > 0), default=self._options.interval_s))
 
-    async def _claim(self, pool: Pool, use: SlotUse, free: int) -> int:
+    async def _claim(self, pool: SlotPool, use: SlotUse, free: int) -> int:
         """Claim and start at most `free` notifications of the pool; returns how many there were."""
         limits = self._limits[pool]
         blocked = {key for key in self._paths.blocked() if key.startswith(pool.prefix)} | self._crowded.keys()

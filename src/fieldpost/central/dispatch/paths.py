@@ -24,7 +24,7 @@ from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
 from fieldpost.core.holds import HoldKind
 from fieldpost.core.lists import Channel
 from fieldpost.core.outcome import Held, PermanentFailure
-from fieldpost.core.routing import RETRY_DEFAULTS, DeliveryPath, Directory, Pool, channel_retry, resolve
+from fieldpost.core.routing import RETRY_DEFAULTS, DeliveryPath, Directory, SlotPool, channel_retry, resolve
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ Resolved = DeliveryPath | PermanentFailure
 
 
 @dataclass
-class Snapshot:
+class PathSnapshot:
     """What a refresh found."""
 
     version: int = -1
@@ -65,8 +65,8 @@ class Paths:
         """Monotonic time of the last refresh."""
         self.is_stale = False
         """Whether to refresh before `refresh_s` has passed."""
-        self.snapshot = Snapshot()
-        self._after = dict.fromkeys(Pool, "")
+        self.snapshot = PathSnapshot()
+        self._after = dict.fromkeys(SlotPool, "")
         self._held_after = ""
 
     @property
@@ -77,12 +77,12 @@ class Paths:
     def breakers(self) -> dict[str, Breaker]:
         return self.snapshot.breakers
 
-    def load(self, conn: Connection, *, now: datetime | None) -> Snapshot:
+    def load(self, conn: Connection, *, now: datetime | None) -> PathSnapshot:
         """Read a new snapshot; `take` makes it the current one."""
         version = catalogue.version_of(conn, catalogue.PATHS)
         ready = tuple(
             key
-            for pool in Pool
+            for pool in SlotPool
             for key in due.ready_keys(conn, pool.prefix, self._after[pool], READY_KEYS_MAX, now=now)
         )
         held = breaker_rows.held_keys(conn, self._held_after)
@@ -90,7 +90,7 @@ class Paths:
         directory = load_directory(conn, [key for key in ready if key not in known])
         fresh = {key: resolve(directory, key, self._defaults) for key in ready if key not in known}
         wanted = {path.breaker_key for key in ready if isinstance(path := known.get(key) or fresh[key], DeliveryPath)}
-        return Snapshot(
+        return PathSnapshot(
             version=version,
             now=database_time(conn, now),
             directory=directory,
@@ -100,7 +100,7 @@ class Paths:
             has_suspects=due.has_suspects(conn, now=now),
         )
 
-    def take(self, snapshot: Snapshot, seen_at: float) -> None:
+    def take(self, snapshot: PathSnapshot, seen_at: float) -> None:
         """Use this snapshot from now on."""
         if snapshot.version != self.snapshot.version:
             self._paths.clear()
@@ -108,7 +108,7 @@ class Paths:
         self.snapshot = snapshot
         self.seen_at, self.is_stale = seen_at, False
         self.add(snapshot.directory, snapshot.ready)
-        for pool in Pool:
+        for pool in SlotPool:
             mine = [key for key in snapshot.ready if key.startswith(pool.prefix)]
             self._after[pool] = mine[-1] if len(mine) >= READY_KEYS_MAX else ""
         is_full = len(snapshot.held) >= breaker_rows.HELD_KEYS_MAX
@@ -198,5 +198,5 @@ class Paths:
 def load_directory(conn: Connection, keys: Collection[str]) -> Directory:
     """Lists, channels and subscriptions for these delivery keys."""
     ids = [key.removeprefix(SUBSCRIPTION_KEY) for key in keys if key.startswith(SUBSCRIPTION_KEY)]
-    of_lists = lists.directory_of(conn, [key for key in keys if key.startswith(Pool.LISTS.prefix)])
+    of_lists = lists.directory_of(conn, [key for key in keys if key.startswith(SlotPool.LISTS.prefix)])
     return Directory(of_lists.lists, of_lists.channels, subscriptions.these(conn, ids))

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class EventOptions:
+class PublishOptions:
     """[events]"""
 
     retention_days: float = 365.0
@@ -65,10 +65,10 @@ class _Catalogue:
 class Publisher:
     """One for a central node."""
 
-    def __init__(self, store: Store, pace: Pace, options: EventOptions | None = None) -> None:
+    def __init__(self, store: Store, pace: Pace, options: PublishOptions | None = None) -> None:
         self._store = store
         self._pace = pace
-        self._options = options or EventOptions()
+        self._options = options or PublishOptions()
         self._catalogue: _Catalogue | None = None
 
     async def publish(self, source: str, published: Sequence[Event]) -> list[EventVerdict]:

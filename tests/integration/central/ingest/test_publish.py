@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fieldpost.central.ingest.fair_queue import Pace
-from fieldpost.central.ingest.publish import EventOptions, Publisher
+from fieldpost.central.ingest.publish import Publisher, PublishOptions
 from fieldpost.central.store.events import events, subscriptions, topics
 from fieldpost.core.events.event import Event, notification_id_of
 from fieldpost.core.events.filter import FilterEntry
@@ -28,7 +28,7 @@ async def publisher(centre: Centre) -> Publisher:
 
 
 def make_publisher(centre: Centre, *, open_topics: bool = False) -> Publisher:
-    return Publisher(centre.store, Pace(2000, centre.clock.monotonic), EventOptions(open_topics=open_topics))
+    return Publisher(centre.store, Pace(2000, centre.clock.monotonic), PublishOptions(open_topics=open_topics))
 
 
 def make_id(centre: Centre) -> str:

@@ -27,7 +27,7 @@ from fieldpost.central.store.schema.rows import NOTIFICATION_COLUMNS, NOTIFICATI
 from fieldpost.core.lanes import RETRY_SHARE, Lane
 from fieldpost.core.lists import UNRESOLVED_TYPE
 from fieldpost.core.notification import LIST_KEY, Notification, Target, TargetStatus
-from fieldpost.core.routing import Pool
+from fieldpost.core.routing import SlotPool
 from fieldpost.core.slots import Share, SlotLimits, SlotUse, extra_keys, extra_limit
 
 
@@ -193,7 +193,7 @@ def claim_due(
 class Order:
     """A node's request for rows of one pool."""
 
-    pool: Pool
+    pool: SlotPool
     shares: Sequence[Share]
     free: int
     """At most this many rows in total."""
