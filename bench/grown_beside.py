@@ -7,11 +7,11 @@ log; 300 bulk actions, one of them on 10,000 notifications; and one notification
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from fieldpost.core.kpi import KPIS
-from fieldpost.core.sites.health import HealthFigures, SiteReport, to_plain
+from fieldpost.core.sites.health import HealthFigures, SiteReport
 from fieldpost.core.times import to_microseconds
 
 MINUTE_US = 60_000_000
@@ -121,13 +121,13 @@ def _sites(d: Dialect, now: int) -> Iterator[str]:
     heard = d.moment.format(f"{now} - case when n <= 5 then {DAY_US} else n * 100000 end")
     yield f"""
         insert into site_health (site, received_at, report, clock_offset_s)
-        select 'site-' || (n - 1), {heard}, {_json(d, to_plain(report))}, 0.02
+        select 'site-' || (n - 1), {heard}, {_json(d, asdict(report))}, 0.02
         from {d.numbers.format(SITES)}
     """
     figures = HealthFigures(
         state="online", depth=12, oldest_age_s=14.0, parked=5, rejected=1, disk_free_bytes=40_000_000_000
     )
-    kept = to_plain(figures)
+    kept = asdict(figures)
     yield f"""
         insert into site_health_samples (site, taken_at, figures)
         select 'site-' || (s.site - 1), {d.moment.format(f"{now} - n * 300000000")},

@@ -165,3 +165,10 @@ def strings_of(path: Path) -> list[tuple[int, str]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
     ]
+
+
+def test_every_benchmark_can_be_imported(project: Path) -> None:
+    names = sorted(f"bench.{path.stem}" for path in (project / "bench").glob("*.py") if path.stem != "__main__")
+    program = f"import importlib; [importlib.import_module(name) for name in {names}]"
+    result = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
