@@ -129,15 +129,6 @@ def lists_of(directory: Directory, channel_name: str) -> list[str]:
     )
 
 
-def keys_by_breaker(directory: Directory) -> dict[str, list[str]]:
-    """The delivery keys of all lists, by the key of their breaker."""
-    found: dict[str, list[str]] = {}
-    for one in directory.lists.values():
-        if (channel := channel_of(directory, one)) is not None:
-            found.setdefault(channel_key(channel.name), []).append(list_key(one.name))
-    return found
-
-
 def moved_keys(before: Directory, after: Directory) -> dict[str, list[str]]:
     """The delivery keys whose breaker a change of lists or channels replaced, by the key of the new breaker."""
     moved: dict[str, list[str]] = {}

@@ -106,8 +106,8 @@ class Dispatcher:
 
     async def sweep(self) -> None:
         """Claim and start due notifications until none is left; returns with attempts still in progress."""
-        await self._promote_due()
         while not self._is_stopping:
+            await self._promote_due()  # in every round: a sweep may last as long as a backlog does
             await self._refresh()
             if self._paths.snapshot.has_suspects:
                 await self._attempt_suspects()

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
+from fieldpost.core.adapter import Envelope
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import TransientFailure
+from fieldpost.core.outcome import Delivered, Outcome, TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import Centre, Hanging
 
@@ -172,3 +173,23 @@ async def test_no_key_starves_when_there_are_more_keys_than_slots(mailing: Centr
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
     assert {e.list_name for e in mailing.adapter.envelopes[:120]} == set(names)
+
+
+@pytest.mark.req("DEC-09")
+async def test_a_retry_that_becomes_due_does_not_wait_for_the_end_of_a_backlog(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    async def take_a_second(_: Envelope) -> Outcome:
+        clock.advance(1)
+        return Delivered()
+
+    await mailing.add_list("flaky")
+    mailing.adapter.answer("flaky", TransientFailure("451"))
+    await mailing.send("flaky")
+    await mailing.deliver()
+    mailing.adapter.always["ops"] = take_a_second
+    await mailing.send_many(200)
+    await mailing.deliver(slots=4, slots_per_key=4, batch_size=4)
+    order = [e.list_name for e in mailing.adapter.envelopes]
+    assert order.count("ops") == 200
+    assert 60 <= order.index("flaky", 1) <= 80, "soon after its minute, in the middle of the backlog"
