@@ -28,10 +28,10 @@ from fieldpost.central.dispatch.options import DispatchOptions
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.store.notifications import lists
 from fieldpost.clock import SystemClock
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Delivered, Outcome
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.lists import Channel, NotificationList
-from fieldpost.core.outcome import Delivered, Outcome
 from fieldpost.link.messages import Submit
 
 CONNECTIONS = 20

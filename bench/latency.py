@@ -14,8 +14,8 @@ from bench.stores import Stores
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.clock import SystemClock
-from fieldpost.core.adapter import Envelope
-from fieldpost.core.outcome import Outcome
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Outcome
 from fieldpost.link.messages import Item, Submit
 
 RATE = 500

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import lists
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Delivered, Outcome
 from fieldpost.core.ids import new_id
 from fieldpost.core.lists import Channel, NotificationList
-from fieldpost.core.outcome import Delivered, Outcome
 from fieldpost.link.messages import Item
 
 LISTS = 100

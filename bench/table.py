@@ -30,12 +30,12 @@ from fieldpost.central.upkeep.purge import next_limit
 from fieldpost.central.watch.cursor import to_cursor
 from fieldpost.central.watch.notifications import NotificationReader
 from fieldpost.clock import SystemClock
+from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.routing import SlotPool
+from fieldpost.core.delivery.slots import Share, SlotLimits, SlotUse
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status
-from fieldpost.core.routing import SlotPool
 from fieldpost.core.search.notification_filter import Filter
-from fieldpost.core.slots import Share, SlotLimits, SlotUse
 
 BY = Thresholds()
 CLAIM = 100

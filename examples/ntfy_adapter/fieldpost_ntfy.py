@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from email.header import Header
 
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Held, Outcome, PermanentFailure, Uncertain, fold
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Target, TargetStatus
-from fieldpost.core.outcome import Held, Outcome, PermanentFailure, Uncertain, fold
 from fieldpost.core.secret import Secret
 from fieldpost.outbound.client import NoAnswer
 from fieldpost.outbound.guard import Blocked

@@ -8,7 +8,7 @@ from contextlib import ExitStack, asynccontextmanager
 from aiohttp import web
 from fieldpost_ntfy import NtfyAdapter
 
-from fieldpost.core.adapter import Adapter
+from fieldpost.core.delivery.adapter import Adapter
 from fieldpost.core.secret import Secret
 from fieldpost.testing import AdapterContract, Behaviour, World
 

@@ -7,8 +7,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from fieldpost.core.actor import Role
+from fieldpost.core.delivery.outcome import TransientFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import TransientFailure
 from support.console import expect_fit_and_contrast, log_in
 from support.front import ADMIN, Front
 from support.running_central import until

@@ -13,8 +13,8 @@ from fieldpost import Site
 from fieldpost.central import adapters
 from fieldpost.central.operate.bulk_step import step
 from fieldpost.central.operate.list_spec import ListSpec
+from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.sites.message import CallStatus
 from fieldpost.testing import HttpServer, MailServer
 from support.centre import SITE

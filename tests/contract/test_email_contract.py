@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.core.adapter import Adapter
+from fieldpost.core.delivery.adapter import Adapter
 from fieldpost.core.secret import Secret
 from fieldpost.testing import AdapterContract, Behaviour, MailServer, World
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fieldpost.core.breaker import (
+from fieldpost.core.delivery.breaker import (
     Breaker,
     BreakerPolicy,
     BreakerState,
@@ -19,7 +19,7 @@ from fieldpost.core.breaker import (
     reset,
     take_probe,
 )
-from fieldpost.core.outcome import Delivered, Evidence, Outcome, PermanentFailure, TransientFailure
+from fieldpost.core.delivery.outcome import Delivered, Evidence, Outcome, PermanentFailure, TransientFailure
 from support.sample import NOW
 
 POLICY = BreakerPolicy(failures_max=3, break_s=60, lapse_s=300, hold_s=10)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.core import lifecycle
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.lifecycle import Hold, Policy, Transition, decide
+from fieldpost.core.delivery.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.errors import Conflict
-from fieldpost.core.lifecycle import Hold, Policy, Transition, decide
 from fieldpost.core.notification import LIVE, Notification, Status, Target, TargetStatus
-from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
-from fieldpost.core.retry import Fixed
 from support.sample import DUE, FAILED, NOW, REACHED, a_notification
 
 ADDRESSES = ("a@example.org", "b@example.org", "c@example.org")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.core.retry import (
+from fieldpost.core.delivery.retry import (
     ATTEMPTS_LIMIT,
     WAITS_LIMIT,
     Exponential,

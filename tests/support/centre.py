@@ -21,16 +21,16 @@ from fieldpost.central.store.notifications.attempts import AttemptRecord
 from fieldpost.central.store.notifications.claims import Claimed, Lane, Order
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.clock import Clock
-from fieldpost.core import lifecycle
-from fieldpost.core.adapter import Adapter, Envelope
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.breaker import Breaker, channel_key
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.adapter import Adapter, Envelope
+from fieldpost.core.delivery.breaker import Breaker, channel_key
+from fieldpost.core.delivery.outcome import Delivered, Outcome
+from fieldpost.core.delivery.routing import SlotPool
+from fieldpost.core.delivery.slots import Share, SlotLimits, SlotUse
 from fieldpost.core.ids import new_id
 from fieldpost.core.lists import Channel, NotificationList
 from fieldpost.core.notification import Notification
-from fieldpost.core.outcome import Delivered, Outcome
-from fieldpost.core.routing import SlotPool
-from fieldpost.core.slots import Share, SlotLimits, SlotUse
 from fieldpost.link.messages import Ack, Item, Submit
 from fieldpost.testing import ManualClock
 

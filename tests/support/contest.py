@@ -13,9 +13,9 @@ from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
 from fieldpost.core.actor import Actor, Role
+from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.errors import Conflict, NotFound
 from fieldpost.core.notification import Notification, Status
-from fieldpost.core.outcome import PermanentFailure
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 

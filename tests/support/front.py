@@ -29,8 +29,8 @@ from fieldpost.central.store.accounts import identities
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import Watch
 from fieldpost.core.actor import Actor, Role
+from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
 from fieldpost.front.options import FrontOptions

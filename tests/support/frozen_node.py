@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.figures import leases
 from fieldpost.central.store.notifications import claims
-from fieldpost.core.lanes import Lane
+from fieldpost.core.delivery.lanes import Lane
 
 NODE = "frozen"
 

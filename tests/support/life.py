@@ -13,13 +13,13 @@ from fieldpost.central.store.notifications import due as due_rows
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.breaker import Breaker
-from fieldpost.core.lanes import Lane
-from fieldpost.core.lifecycle import Hold, Policy, decide
+from fieldpost.core.delivery.breaker import Breaker
+from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.lifecycle import Hold, Policy, decide
+from fieldpost.core.delivery.outcome import Held, Outcome
+from fieldpost.core.delivery.retry import Fixed
+from fieldpost.core.delivery.slots import Share
 from fieldpost.core.notification import list_key
-from fieldpost.core.outcome import Held, Outcome
-from fieldpost.core.retry import Fixed
-from fieldpost.core.slots import Share
 from fieldpost.link.messages import Item, Submit
 from support.centre import order
 from support.life_model import (

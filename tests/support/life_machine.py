@@ -22,9 +22,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fieldpost.core.lanes import Lane
+from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.outcome import (
+    Delivered,
+    Held,
+    Outcome,
+    PermanentFailure,
+    TransientFailure,
+    Uncertain,
+    fold,
+)
 from fieldpost.core.notification import Target, TargetStatus
-from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain, fold
 from support.life import Flight, Life
 from support.life_model import DELAY, HOLD, HOLD_MAX, LEASE_S, TARGETS
 from support.life_world import World

@@ -4,12 +4,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.lifecycle import Hold, Policy, Transition, decide
+from fieldpost.core.delivery.outcome import Outcome
+from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.lifecycle import Hold, Policy, Transition, decide
 from fieldpost.core.notification import Notification, Provenance, Status, Target, TargetStatus
-from fieldpost.core.outcome import Outcome
-from fieldpost.core.retry import Fixed
 from fieldpost.testing import MailServer
 
 ID = NotificationId("0198c8a0-0000-7000-8000-000000000001")

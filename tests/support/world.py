@@ -34,10 +34,10 @@ from fieldpost.central.store.sites import health as site_health
 from fieldpost.central.upkeep.sampler import begin_of
 from fieldpost.core.actor import Role
 from fieldpost.core.bulk import BulkVerb
+from fieldpost.core.delivery.outcome import Held, PermanentFailure, TransientFailure, fold
 from fieldpost.core.ids import new_id
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.notification import Status, Target
-from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure, fold
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.sites.health import Freshness

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from fieldpost.core.retry import RetryPolicy
+from fieldpost.core.delivery.retry import RetryPolicy
 
 UNRESOLVED_TYPE = "unresolved"
 """The type of a notification whose list does not exist. Delivery parks it, naming the list; a retry looks again."""

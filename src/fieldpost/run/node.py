@@ -19,7 +19,7 @@ from fieldpost.central.upkeep.upkeep import CentralUpkeep
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.adapter import Adapter
+from fieldpost.core.delivery.adapter import Adapter
 from fieldpost.core.errors import ConfigError
 from fieldpost.core.ids import new_id
 from fieldpost.core.setting import EffectiveSettings

@@ -28,11 +28,11 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from fieldpost.core.adapter import Adapter, ClaimLost, Described
+from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Described
+from fieldpost.core.delivery.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.notification import TargetStatus
-from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.secret import Secret
 from fieldpost.testing.world import BEHAVIOURS, NASTY, Behaviour, World, envelope
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.secret import Secret
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fieldpost.core.outcome import Held
+from fieldpost.core.delivery.outcome import Held
 from support.commands import Cli
 from support.visitor import visiting
 

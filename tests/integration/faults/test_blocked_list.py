@@ -8,8 +8,8 @@ import pytest
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.dispatch.options import DispatchOptions
-from fieldpost.core.breaker import BreakerState
-from fieldpost.core.outcome import Held
+from fieldpost.core.delivery.breaker import BreakerState
+from fieldpost.core.delivery.outcome import Held
 from support.centre import Centre, Hanging, open_centre
 from support.plans import MeasuredStore, fill
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from fieldpost.core.delivery.outcome import TransientFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import open_centre
 

@@ -18,8 +18,8 @@ from fieldpost.central.store.engine.postgres_store import TRIES_MAX
 from fieldpost.central.store.figures import leases
 from fieldpost.central.store.notifications import claims
 from fieldpost.clock import SystemClock
+from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.lanes import Lane
 from support import frozen_node
 from support.centre import Centre, open_centre
 from support.running_central import until

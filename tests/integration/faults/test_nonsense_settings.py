@@ -10,7 +10,7 @@ from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.operate.channels import ChannelActions
 from fieldpost.central.store.figures import kpis
 from fieldpost.clock import SystemClock
-from fieldpost.core.breaker import BreakerState
+from fieldpost.core.delivery.breaker import BreakerState
 from fieldpost.core.notification import Status
 from fieldpost.testing import MailServer
 from fieldpost.testing.mail import Limits

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from fieldpost.central.store.engine.postgres_store import TRIES_MAX, PostgresStore
 from fieldpost.clock import SystemClock
+from fieldpost.core.delivery.outcome import Delivered, Outcome
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, Outcome
 from support.centre import Centre, ScriptedAdapter, open_centre
 from support.running_central import until
 

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from fieldpost.core.bulk import BulkStatus
+from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import PermanentFailure
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fieldpost.core.breaker import BreakerState
-from fieldpost.core.outcome import Held
+from fieldpost.core.delivery.breaker import BreakerState
+from fieldpost.core.delivery.outcome import Held
 from fieldpost.testing import MailServer, ManualClock
 from support.front import ADMIN, Front, open_front
 from support.visitor import Visitor, visiting

@@ -10,8 +10,8 @@ import pytest
 from fieldpost.central.store.figures import leases, nodes
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.sampler import Sampler
+from fieldpost.core.delivery.outcome import Held, TransientFailure
 from fieldpost.core.kpi import KPIS, NAMES, Thresholds
-from fieldpost.core.outcome import Held, TransientFailure
 from fieldpost.core.times import to_text
 from fieldpost.testing import ManualClock
 from support.centre import SITE

@@ -12,8 +12,8 @@ import pytest
 from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.store.figures import kpis, samples
 from fieldpost.core.bulk import BulkVerb
+from fieldpost.core.delivery.outcome import Held, TransientFailure
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.outcome import Held, TransientFailure
 from fieldpost.core.times import to_text
 from fieldpost.front.console.kit.chart import SPANS
 from fieldpost.link.messages import Health

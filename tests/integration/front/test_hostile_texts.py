@@ -13,7 +13,7 @@ from fieldpost.central.operate.bulk_actions import Chosen
 from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.actor import Role
 from fieldpost.core.bulk import BulkVerb
-from fieldpost.core.outcome import Held, PermanentFailure
+from fieldpost.core.delivery.outcome import Held, PermanentFailure
 from fieldpost.core.sites.intent import IntentKind
 from fieldpost.core.times import to_text
 from fieldpost.link.messages import CallRow, CommandResult, Health, Telemetry

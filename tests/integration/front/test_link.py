@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.store.accounts import identities
-from fieldpost.core.outcome import TransientFailure
+from fieldpost.core.delivery.outcome import TransientFailure
 from fieldpost.link.codec import decode, decode_as, encode
 from fieldpost.link.credentials import prefix_of
 from fieldpost.link.messages import FRAME_BYTES_MAX, PROTOCOL, Ack, Hello, LinkMessage, Refusal, StatusAnswer, Submit

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 from sqlalchemy import Connection, text
 
+from fieldpost.core.delivery.outcome import Held
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Held
 from support.centre import SITE
 from support.front import ADMIN, Front
 

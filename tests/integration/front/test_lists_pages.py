@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fieldpost.central.operate.list_spec import ListSpec
+from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import NotFound
-from fieldpost.core.retry import to_text
 from fieldpost.testing import ManualClock
 from support.front import ADMIN, Front, open_front
 from support.visitor import visiting

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from fieldpost.core.delivery.outcome import Held, PermanentFailure, TransientFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure
 from fieldpost.testing import ManualClock
 from support.front import Front, open_front
 from support.visitor import Visitor, visiting

@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from fieldpost.core.delivery.outcome import TransientFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import TransientFailure
 from fieldpost.testing import ManualClock
 from support.front import Front
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
+from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Envelope
+from fieldpost.core.delivery.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.secret import Secret
 from fieldpost.testing import AdapterContract, Behaviour, World
 

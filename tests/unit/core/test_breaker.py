@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from fieldpost.core.breaker import (
+from fieldpost.core.delivery.breaker import (
     Breaker,
     BreakerPolicy,
     BreakerState,
@@ -16,8 +16,8 @@ from fieldpost.core.breaker import (
     reset,
     take_probe,
 )
-from fieldpost.core.breaker import record as record_evidence
-from fieldpost.core.outcome import (
+from fieldpost.core.delivery.breaker import record as record_evidence
+from fieldpost.core.delivery.outcome import (
     Delivered,
     Evidence,
     Held,

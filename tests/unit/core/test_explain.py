@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.explain import ClaimState, explain, parts
-from fieldpost.core.holds import HoldKind, held_by
+from fieldpost.core.delivery.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
+from fieldpost.core.delivery.explain import ClaimState, explain, parts
+from fieldpost.core.delivery.holds import HoldKind, held_by
+from fieldpost.core.delivery.outcome import Evidence
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
-from fieldpost.core.outcome import Evidence
 from support.sample import FAILED, MINUTE, NOW, REACHED, a_notification
 
 NOBODY = ClaimState(None, None)

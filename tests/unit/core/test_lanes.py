@@ -2,7 +2,7 @@
 
 import pytest
 
-from fieldpost.core.lanes import Lane, retry_first
+from fieldpost.core.delivery.lanes import Lane, retry_first
 from fieldpost.core.notification import Status
 
 

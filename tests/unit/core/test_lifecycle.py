@@ -5,12 +5,20 @@ from typing import Any
 
 import pytest
 
-from fieldpost.core import lifecycle
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.lifecycle import Hold, Policy, Transition, decide
+from fieldpost.core.delivery.outcome import (
+    Delivered,
+    Held,
+    Outcome,
+    PermanentFailure,
+    TransientFailure,
+    Uncertain,
+    fold,
+)
+from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.errors import Conflict
-from fieldpost.core.lifecycle import Hold, Policy, Transition, decide
 from fieldpost.core.notification import LIVE, Notification, Status, Target
-from fieldpost.core.outcome import Delivered, Held, Outcome, PermanentFailure, TransientFailure, Uncertain, fold
-from fieldpost.core.retry import Fixed
 from support.sample import DUE, FAILED, MINUTE, NOW, REACHED, a_notification
 
 A, B, C = (Target(f"{name}@example.org") for name in "abc")

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.core import routing
+from fieldpost.core.delivery import routing
+from fieldpost.core.delivery.outcome import PermanentFailure
+from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.lists import Channel, ListChange, NotificationList, compare
 from fieldpost.core.notification import list_key
-from fieldpost.core.outcome import PermanentFailure
-from fieldpost.core.retry import Fixed
 
 OPS = NotificationList("ops", "email", targets=("a@x.example", "b@x.example"))
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from fieldpost.core.delivery.outcome import Evidence, PermanentFailure
+from fieldpost.core.delivery.routing import DeliveryPath, Directory, PathDefaults, SlotPool, resolve
 from fieldpost.core.events.subscription import Subscription, subscription_key
 from fieldpost.core.lists import Channel, NotificationList
 from fieldpost.core.notification import list_key
-from fieldpost.core.outcome import Evidence, PermanentFailure
-from fieldpost.core.routing import DeliveryPath, Directory, PathDefaults, SlotPool, resolve
 
 OPS = NotificationList("ops", "email")
 MAIL = Channel("mail", "email", {})

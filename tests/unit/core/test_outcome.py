@@ -2,8 +2,7 @@
 
 import pytest
 
-from fieldpost.core.notification import Target
-from fieldpost.core.outcome import (
+from fieldpost.core.delivery.outcome import (
     WORDS,
     Delivered,
     Outcome,
@@ -12,6 +11,7 @@ from fieldpost.core.outcome import (
     fold,
     name_errors,
 )
+from fieldpost.core.notification import Target
 from support.sample import DUE, FAILED, REACHED
 
 A = Target("a@example.org", REACHED)

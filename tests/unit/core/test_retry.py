@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from fieldpost.core.delivery.retry import Exponential, Fixed, RetryPolicy, Schedule, fixed_from_settings, parse, to_text
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.retry import Exponential, Fixed, RetryPolicy, Schedule, fixed_from_settings, parse, to_text
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

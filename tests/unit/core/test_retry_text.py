@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fieldpost.core.delivery.retry import Exponential, Fixed, RetryPolicy, Schedule, parse, to_text
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.retry import Exponential, Fixed, RetryPolicy, Schedule, parse, to_text
 
 waits = st.integers(1, 86_400 * 300).map(lambda seconds: timedelta(seconds=seconds))
 attempts = st.integers(1, 1000)

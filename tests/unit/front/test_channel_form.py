@@ -5,10 +5,10 @@ import pytest
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.operate.channel_settings import ChannelType
 from fieldpost.central.operate.channels import Trial
-from fieldpost.core.adapter import AttemptPhase, SettingField
+from fieldpost.core.delivery.adapter import AttemptPhase, SettingField
+from fieldpost.core.delivery.outcome import Delivered, Held
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel
-from fieldpost.core.outcome import Delivered, Held
 from fieldpost.front.console import channel_form
 
 FIELDS = (

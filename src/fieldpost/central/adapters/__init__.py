@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from fieldpost.core.adapter import Adapter
+from fieldpost.core.delivery.adapter import Adapter
 from fieldpost.outbound.outbound import Outbound
 
 GROUP = "fieldpost.adapters"

@@ -10,11 +10,11 @@ import structlog
 from fieldpost.central.secrets.keyring import Opened
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.clock import Clock
-from fieldpost.core.adapter import Adapter, ClaimLost, Envelope
-from fieldpost.core.breaker import Breaker, is_blocked
+from fieldpost.core.delivery.adapter import Adapter, ClaimLost, Envelope
+from fieldpost.core.delivery.breaker import Breaker, is_blocked
+from fieldpost.core.delivery.outcome import Evidence, Held, Outcome, PermanentFailure, Uncertain, scrubbed
+from fieldpost.core.delivery.routing import DeliveryPath, refuse_site
 from fieldpost.core.notification import TargetStatus
-from fieldpost.core.outcome import Evidence, Held, Outcome, PermanentFailure, Uncertain, scrubbed
-from fieldpost.core.routing import DeliveryPath, refuse_site
 
 log = structlog.get_logger()
 

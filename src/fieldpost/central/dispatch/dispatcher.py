@@ -29,15 +29,15 @@ from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import claims, due
 from fieldpost.central.store.notifications.claims import Claimed, Order
 from fieldpost.clock import Clock
-from fieldpost.core.adapter import Adapter, ClaimLost
-from fieldpost.core.breaker import Breaker
+from fieldpost.core.delivery.adapter import Adapter, ClaimLost
+from fieldpost.core.delivery.breaker import Breaker
+from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.outcome import Delivered, PermanentFailure
+from fieldpost.core.delivery.routing import DeliveryPath, SlotPool, pool_of, resolve
+from fieldpost.core.delivery.slots import SlotLimits, SlotUse, plan_shares
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.lanes import Lane
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, PermanentFailure
-from fieldpost.core.routing import DeliveryPath, SlotPool, pool_of, resolve
-from fieldpost.core.slots import SlotLimits, SlotUse, plan_shares
 
 log = structlog.get_logger()
 

@@ -17,10 +17,10 @@ from fieldpost.central.store.notifications import audit, claims, due, records
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
-from fieldpost.core.breaker import Breaker, BreakerState, give_back_probe, is_blocked, next_probe, take_probe
+from fieldpost.core.delivery.breaker import Breaker, BreakerState, give_back_probe, is_blocked, next_probe, take_probe
+from fieldpost.core.delivery.lifecycle import parked
+from fieldpost.core.delivery.routing import DeliveryPath
 from fieldpost.core.ids import new_ids
-from fieldpost.core.lifecycle import parked
-from fieldpost.core.routing import DeliveryPath
 
 log = structlog.get_logger()
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from fieldpost.core.breaker import BreakerPolicy
+from fieldpost.core.delivery.breaker import BreakerPolicy
+from fieldpost.core.delivery.routing import PathDefaults
 from fieldpost.core.errors import ConfigError
-from fieldpost.core.routing import PathDefaults
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from fieldpost.central.store.events import subscriptions
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import due, lists
 from fieldpost.central.store.schema import catalogue
-from fieldpost.core.breaker import Breaker, BreakerState, is_blocked
+from fieldpost.core.delivery.breaker import Breaker, BreakerState, is_blocked
+from fieldpost.core.delivery.holds import HoldKind
+from fieldpost.core.delivery.outcome import Held, PermanentFailure
+from fieldpost.core.delivery.routing import RETRY_DEFAULTS, DeliveryPath, Directory, SlotPool, channel_retry, resolve
 from fieldpost.core.events.subscription import SUBSCRIPTION_KEY
-from fieldpost.core.holds import HoldKind
 from fieldpost.core.lists import Channel
-from fieldpost.core.outcome import Held, PermanentFailure
-from fieldpost.core.routing import RETRY_DEFAULTS, DeliveryPath, Directory, SlotPool, channel_retry, resolve
 
 log = structlog.get_logger()
 

@@ -20,15 +20,15 @@ from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.clock import Clock
-from fieldpost.core.breaker import Breaker, give_back_probe, next_probe, record
+from fieldpost.core.delivery.breaker import Breaker, give_back_probe, next_probe, record
+from fieldpost.core.delivery.holds import held_by
+from fieldpost.core.delivery.lifecycle import Hold, Policy, decide
+from fieldpost.core.delivery.outcome import Evidence, Held
+from fieldpost.core.delivery.retry import Fixed
+from fieldpost.core.delivery.routing import DeliveryPath
 from fieldpost.core.errors import Unavailable
-from fieldpost.core.holds import held_by
 from fieldpost.core.ids import new_ids
-from fieldpost.core.lifecycle import Hold, Policy, decide
 from fieldpost.core.meter import Meter
-from fieldpost.core.outcome import Evidence, Held
-from fieldpost.core.retry import Fixed
-from fieldpost.core.routing import DeliveryPath
 from fieldpost.core.text import truncate
 
 log = structlog.get_logger()

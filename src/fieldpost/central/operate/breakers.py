@@ -7,7 +7,7 @@ from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import breakers as rows
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.breaker import Breaker, reset
+from fieldpost.core.delivery.breaker import Breaker, reset
 
 UNKNOWN_HINT = "a breaker appears with its first failure"
 

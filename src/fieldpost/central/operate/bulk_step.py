@@ -16,12 +16,12 @@ from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
 from fieldpost.central.store.search import bulk_actions, notifications
 from fieldpost.central.store.search.bulk_actions import BulkRow, BulkStep
-from fieldpost.core import lifecycle
 from fieldpost.core.audit import AuditKind, AuditStatus
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, Judgement, RowOutcome, judge
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.errors import Conflict
 from fieldpost.core.ids import new_ids
-from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification, Status
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.notification_filter import Filter

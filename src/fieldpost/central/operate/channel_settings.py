@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, owner_of
-from fieldpost.core.adapter import Adapter, AttemptPhase, Described, HostChecker, SettingField
+from fieldpost.core.delivery.adapter import Adapter, AttemptPhase, Described, HostChecker, SettingField
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel
 from fieldpost.core.secret import Secret, check_secret

@@ -30,14 +30,14 @@ from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.adapter import Adapter, Envelope, SettingsWarner
 from fieldpost.core.audit import AuditEntry
+from fieldpost.core.delivery.adapter import Adapter, Envelope, SettingsWarner
+from fieldpost.core.delivery.outcome import Outcome, PermanentFailure, Uncertain, scrubbed
+from fieldpost.core.delivery.retry import parse
+from fieldpost.core.delivery.routing import lists_of
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import NotificationId
 from fieldpost.core.lists import Channel
-from fieldpost.core.outcome import Outcome, PermanentFailure, Uncertain, scrubbed
-from fieldpost.core.retry import parse
-from fieldpost.core.routing import lists_of
 from fieldpost.core.text import check_label, check_path_name
 
 TEST_S = 120.0

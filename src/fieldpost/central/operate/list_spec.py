@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fieldpost.core.adapter import Adapter
+from fieldpost.core.delivery.adapter import Adapter
+from fieldpost.core.delivery.retry import RetryPolicy, parse
+from fieldpost.core.delivery.routing import Directory
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
-from fieldpost.core.retry import RetryPolicy, parse
-from fieldpost.core.routing import Directory
 from fieldpost.core.text import check_label, check_list_name, check_path_name
 
 TARGETS_MAX = 10_000

@@ -34,8 +34,8 @@ from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import lists as rows
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
-from fieldpost.core.adapter import Adapter
 from fieldpost.core.audit import AuditEntry
+from fieldpost.core.delivery.adapter import Adapter
 from fieldpost.core.errors import Conflict
 from fieldpost.core.lists import ListChange, NotificationList, compare
 

@@ -9,12 +9,12 @@ from fieldpost.central.access.audit_trail import Actions, event_id, require
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.notifications import records as rows
-from fieldpost.core import lifecycle
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.errors import Conflict, NotFound
 from fieldpost.core.ids import parse_notification_id
-from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification
 
 TransitionRule = Callable[[Notification, datetime], Transition]

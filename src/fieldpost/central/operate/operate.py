@@ -23,7 +23,7 @@ from fieldpost.central.operate.sites import SiteActions
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.clock import Clock
-from fieldpost.core.adapter import Adapter
+from fieldpost.core.delivery.adapter import Adapter
 
 
 @dataclass(frozen=True, slots=True)

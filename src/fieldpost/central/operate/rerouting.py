@@ -7,8 +7,8 @@ from sqlalchemy import Connection
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import lists as rows
-from fieldpost.core.breaker import channel_key, probe_now
-from fieldpost.core.routing import Directory, moved_keys
+from fieldpost.core.delivery.breaker import channel_key, probe_now
+from fieldpost.core.delivery.routing import Directory, moved_keys
 
 
 def release_rerouted(conn: Connection, before: Directory, *, now: datetime | None) -> None:

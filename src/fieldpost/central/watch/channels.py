@@ -10,9 +10,9 @@ from fieldpost.central.access.audit_trail import present
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers, lists
-from fieldpost.core.breaker import Breaker, BreakerState, channel_key
+from fieldpost.core.delivery.breaker import Breaker, BreakerState, channel_key
+from fieldpost.core.delivery.routing import channel_of
 from fieldpost.core.lists import Channel
-from fieldpost.core.routing import channel_of
 
 HELD_MAX = 10_000
 """Held notifications are counted up to this number."""

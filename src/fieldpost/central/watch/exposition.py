@@ -19,7 +19,7 @@ from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, Nodes, NodeState
 from fieldpost.central.watch.overview import OverviewReader
 from fieldpost.central.watch.sites import Fleet, SiteReader
-from fieldpost.core.breaker import Breaker, BreakerState
+from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.core.errors import Unavailable
 from fieldpost.core.kpi import KPIS, Kpi, Snapshot
 from fieldpost.core.sites.health import LinkState, SiteHealth

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from fieldpost.central.watch.channels import ChannelState
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState
-from fieldpost.core.breaker import Breaker, BreakerState
 from fieldpost.core.checks import DISK_FAILING_BYTES, DISK_WARNING_BYTES, Check, CheckVerdict
+from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.core.kpi import KpiValues, Thresholds
 from fieldpost.core.quantities import age, number, size
 from fieldpost.core.sites.health import SiteCondition

@@ -18,12 +18,12 @@ from fieldpost.central.watch.cursor import LIMIT_DEFAULT, page_start, to_cursor
 from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
+from fieldpost.core.delivery.explain import explain
+from fieldpost.core.delivery.routing import DeliveryPath, PathDefaults, resolve
 from fieldpost.core.errors import NotFound
-from fieldpost.core.explain import explain
 from fieldpost.core.ids import is_id
 from fieldpost.core.kpi import Thresholds, is_stuck
 from fieldpost.core.notification import Notification, Summary
-from fieldpost.core.routing import DeliveryPath, PathDefaults, resolve
 from fieldpost.core.search.fingerprint import fingerprint, fingerprint_key
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.core.search.page_key import PageKey

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from fieldpost.core.delivery.retry import RetryPolicy
 from fieldpost.core.events.filter import SubscriptionFilter
-from fieldpost.core.retry import RetryPolicy
 
 SUBSCRIPTION_KEY = "subscription:"
 WEBHOOK_TYPE = "webhook"

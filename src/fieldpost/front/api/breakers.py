@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fieldpost.core.breaker import Breaker
+from fieldpost.core.delivery.breaker import Breaker
 from fieldpost.front.http.call import Call
 from fieldpost.link.http.endpoint_spec import spec
 from fieldpost.link.http.view import View, listing

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fieldpost.central.operate.channels import Trial
+from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.lists import Channel
-from fieldpost.core.retry import to_text
 from fieldpost.front.http.call import Call, changes
 from fieldpost.link.http.body import Body
 from fieldpost.link.http.endpoint_spec import spec

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fieldpost.central.operate.list_spec import ListSpec
+from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList
-from fieldpost.core.retry import to_text
 from fieldpost.front.body import read_body
 from fieldpost.front.files.lists import FILE_BYTES_MAX, ListFile, from_csv, from_json, to_csv, to_json
 from fieldpost.front.http.call import ApiAnswer, Call, FileAnswer, changes

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from fieldpost.central.operate.channel_settings import ChannelType
 from fieldpost.central.operate.channels import Trial
-from fieldpost.core.adapter import SettingField
+from fieldpost.core.delivery.adapter import SettingField
+from fieldpost.core.delivery.outcome import Delivered
 from fieldpost.core.errors import FieldpostError, InvalidInput
 from fieldpost.core.lists import Channel
-from fieldpost.core.outcome import Delivered
 from fieldpost.core.setting import parse_scalar
 from fieldpost.front.console.kit.request import field_errors
 

@@ -11,9 +11,9 @@ from fieldpost.central.operate.channels import Trial
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
 from fieldpost.central.watch.issues import IssueCode
 from fieldpost.core.actor import Role
-from fieldpost.core.breaker import channel_key
+from fieldpost.core.delivery.breaker import channel_key
+from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
-from fieldpost.core.retry import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console import channel_form
 from fieldpost.front.console.kit.forms import version_of

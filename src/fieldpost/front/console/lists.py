@@ -11,10 +11,10 @@ from starlette.responses import Response
 from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.central.watch.notifications import Counted
 from fieldpost.core.actor import Role
+from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import Conflict, FieldpostError, InvalidInput
 from fieldpost.core.lists import ListChange, NotificationList, compare
 from fieldpost.core.quantities import number
-from fieldpost.core.retry import to_text
 from fieldpost.front.auth import Access
 from fieldpost.front.console.kit.forms import version_of
 from fieldpost.front.console.kit.request import (

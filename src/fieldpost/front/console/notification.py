@@ -12,7 +12,7 @@ from fieldpost.central.watch.notifications import Detail
 from fieldpost.central.watch.timeline import cycles, stops, timeline
 from fieldpost.core.actor import APP, Actor, Role
 from fieldpost.core.audit import AuditKind, AuditStatus
-from fieldpost.core.explain import parts
+from fieldpost.core.delivery.explain import parts
 from fieldpost.core.notification import Notification, Status
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.front.auth import Access

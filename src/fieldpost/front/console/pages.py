@@ -5,30 +5,22 @@ a page, add its module below.
 """
 
 from fieldpost.front.console import (
-    account,
     audit,
     bulk_actions,
-    cached_calls,
     channels,
     health,
-    intents,
     list_import,
     lists,
     live,
     new_bulk_action,
     notification,
     notifications,
-    oidc,
     parked_groups,
-    sessions,
     settings,
-    site,
-    site_queries,
-    sites,
-    tokens,
-    users,
 )
+from fieldpost.front.console.access import account, oidc, sessions, tokens, users
 from fieldpost.front.console.kit.request import MenuLine, PageRoute
+from fieldpost.front.console.sites import cached_calls, intents, site, site_queries, sites
 
 MODULES = (
     *(health, notifications, notification, new_bulk_action, bulk_actions, parked_groups, cached_calls, intents),

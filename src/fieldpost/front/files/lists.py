@@ -12,9 +12,9 @@ from dataclasses import replace
 import msgspec
 
 from fieldpost.central.operate.list_spec import ListSpec
+from fieldpost.core.delivery.retry import to_text
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
-from fieldpost.core.retry import to_text
 from fieldpost.front.files.csv_cells import from_cell, to_cell
 
 FILE_BYTES_MAX = 16 * 1024 * 1024

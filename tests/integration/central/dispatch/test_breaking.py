@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.notifications import breakers
-from fieldpost.core.breaker import BreakerState, channel_key, reset
+from fieldpost.core.delivery.breaker import BreakerState, channel_key, reset
+from fieldpost.core.delivery.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.testing import ManualClock
 from support.centre import Centre, Hanging
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fieldpost.central.store.engine.database_url import open_store
-from fieldpost.core.lanes import Lane
+from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.outcome import Delivered, TransientFailure
 from fieldpost.core.notification import Status, Target, TargetStatus
-from fieldpost.core.outcome import Delivered, TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import LEASE_S, Centre, Hanging, open_centre
 from support.pg_proxy import pg_proxy

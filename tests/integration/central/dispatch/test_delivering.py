@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.store.notifications import lists
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Delivered, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status, Target, TargetStatus
-from fieldpost.core.outcome import Delivered, Outcome, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Answer, Centre, Hanging
 

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.clock import SystemClock
+from fieldpost.core.delivery.outcome import TransientFailure
 from fieldpost.core.notification import Status, Target
-from fieldpost.core.outcome import TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import DEADLINE_S, Centre, ScriptedAdapter, open_centre
 from support.pg_proxy import pg_proxy

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Delivered, Outcome, TransientFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, Outcome, TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import Centre, Hanging
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from fieldpost.central.store.notifications import lists
+from fieldpost.core.delivery.outcome import TransientFailure
+from fieldpost.core.delivery.retry import Exponential, Fixed, Schedule, parse
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import TransientFailure
-from fieldpost.core.retry import Exponential, Fixed, Schedule, parse
 from support.centre import Centre
 
 BUSY = TransientFailure("451 busy")

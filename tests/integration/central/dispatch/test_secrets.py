@@ -5,9 +5,9 @@ from structlog.testing import capture_logs
 
 from fieldpost.central.secrets.keyring import Keyring, SecretKey, SecretOwner
 from fieldpost.central.store.notifications import lists
+from fieldpost.core.delivery.outcome import Held, PermanentFailure, TransientFailure
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status, Target, TargetStatus
-from fieldpost.core.outcome import Held, PermanentFailure, TransientFailure
 from fieldpost.core.secret import Secret
 from support.centre import Centre
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fieldpost.central.store.notifications import breakers, claims
-from fieldpost.core.adapter import Envelope
-from fieldpost.core.breaker import BreakerPolicy, channel_key, record
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.breaker import BreakerPolicy, channel_key, record
+from fieldpost.core.delivery.outcome import Delivered, Evidence, Outcome, TransientFailure
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, Evidence, Outcome, TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import LEASE_S, Centre, Hanging, open_centre
 

@@ -5,9 +5,9 @@ import pytest
 from fieldpost.central.operate.breakers import Breakers
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditKind
+from fieldpost.core.delivery.outcome import Held
 from fieldpost.core.errors import Denied, NotFound
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Held
 from support.centre import Centre
 
 OPERATOR = Actor("ada", Role.OPERATOR)

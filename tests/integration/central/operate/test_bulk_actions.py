@@ -14,9 +14,9 @@ from fieldpost.central.store.search.bulk_actions import BulkRow
 from fieldpost.central.watch import bulk_actions as watching
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.bulk import BulkAction, BulkStatus, BulkVerb, RowOutcome
+from fieldpost.core.delivery.outcome import Delivered, PermanentFailure
 from fieldpost.core.errors import Conflict, Denied, InvalidInput, NotFound
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, PermanentFailure
 from fieldpost.core.search.fingerprint import fingerprint_key
 from fieldpost.core.search.notification_filter import Filter
 from fieldpost.testing import ManualClock

@@ -13,9 +13,9 @@ from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.notifications import attempts, finishing, finishing_postgresql, finishing_sqlite, targets
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
-from fieldpost.core import lifecycle
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.ids import new_ids
-from fieldpost.core.lifecycle import Transition
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.testing import ManualClock
 from support.centre import LEASE_S, Centre

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import breakers
-from fieldpost.core.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.outcome import Evidence
+from fieldpost.core.delivery.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
+from fieldpost.core.delivery.outcome import Evidence
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 

@@ -10,9 +10,9 @@ import pytest
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import claims, due, lists, targets
 from fieldpost.central.store.notifications.claims import Claimed
-from fieldpost.core.lanes import Lane
+from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.slots import Share
 from fieldpost.core.notification import Status, Target, TargetStatus
-from fieldpost.core.slots import Share
 from fieldpost.testing import ManualClock
 from support.centre import LEASE_S, Centre, order
 

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from fieldpost.central.store.notifications import lists
+from fieldpost.core.delivery.retry import Exponential, Fixed, RetryPolicy, Schedule
+from fieldpost.core.delivery.routing import Directory
 from fieldpost.core.lists import Channel, NotificationList
-from fieldpost.core.retry import Exponential, Fixed, RetryPolicy, Schedule
-from fieldpost.core.routing import Directory
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 

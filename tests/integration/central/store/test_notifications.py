@@ -8,9 +8,9 @@ import pytest
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.figures import kpis
 from fieldpost.central.store.notifications import records
-from fieldpost.core import lifecycle
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.outcome import PermanentFailure, TransientFailure
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
-from fieldpost.core.outcome import PermanentFailure, TransientFailure
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
 

@@ -8,9 +8,9 @@ import pytest
 from fieldpost.central.store.notifications import due, finishing
 from fieldpost.central.store.notifications.attempts import Finished
 from fieldpost.central.store.notifications.claims import Claimed
-from fieldpost.core import lifecycle
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.lanes import Lane
 from fieldpost.core.ids import new_ids
-from fieldpost.core.lanes import Lane
 from fieldpost.core.notification import Status, TargetStatus
 from fieldpost.testing import ManualClock
 from support.centre import LEASE_S, Centre

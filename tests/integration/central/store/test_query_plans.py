@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from fieldpost.central.store.notifications import breakers, claims, due, records
-from fieldpost.core.lanes import Lane
+from fieldpost.core.delivery.lanes import Lane
 from support.centre import Centre
 from support.plans import fill, plans_of, reads_of
 

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, text
 from fieldpost.central.store.engine.purging import BEGINNING, DatedTable, PurgedBatch, PurgeRange
 from fieldpost.central.store.notifications import audit, retention
 from fieldpost.core.audit import AuditEntry, AuditKind, AuditStatus
+from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.ids import new_id
-from fieldpost.core.outcome import PermanentFailure
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 

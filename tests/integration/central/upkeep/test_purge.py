@@ -17,9 +17,9 @@ from fieldpost.central.store.notifications import records
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
-from fieldpost.core import lifecycle
+from fieldpost.core.delivery import lifecycle
+from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.notification import Notification
-from fieldpost.core.outcome import PermanentFailure
 from fieldpost.testing import ManualClock
 from support.centre import DEADLINE_S, Centre, ScriptedAdapter, open_centre
 

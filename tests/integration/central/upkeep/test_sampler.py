@@ -14,8 +14,8 @@ from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
 from fieldpost.central.upkeep.sampler import Sampler
+from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.kpi import Thresholds
-from fieldpost.core.outcome import PermanentFailure
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Centre
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
 from fieldpost.central.operate.list_spec import check
+from fieldpost.core.delivery.retry import Fixed
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
-from fieldpost.core.retry import Fixed
 from fieldpost.core.text import check_label
 from fieldpost.front.files.lists import from_csv, from_json, to_csv, to_json
 

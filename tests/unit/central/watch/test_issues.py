@@ -12,8 +12,8 @@ from fieldpost.central.watch.channels import ChannelState
 from fieldpost.central.watch.issues import HealthInputs, IssueCode, judge, verdict
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
 from fieldpost.central.watch.sites import SiteState, worst_first
-from fieldpost.core.breaker import Breaker, BreakerState, channel_key
 from fieldpost.core.checks import Check, CheckVerdict
+from fieldpost.core.delivery.breaker import Breaker, BreakerState, channel_key
 from fieldpost.core.kpi import NOTHING, Thresholds
 from fieldpost.core.lists import Channel
 from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport, link_state

@@ -22,9 +22,9 @@ from fieldpost.central.adapters.email.settings import (
 )
 from fieldpost.central.adapters.email.smtp_transaction import SmtpTransaction
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Outcome, PermanentFailure
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.outcome import Outcome, PermanentFailure
 from fieldpost.outbound.outbound import Outbound
 
 MARGIN = 0.02

@@ -20,10 +20,10 @@ from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, S
 from fieldpost.central.adapters.email.compose import compose
 from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.central.adapters.email.smtp_transaction import SmtpTransaction
-from fieldpost.core.adapter import Envelope
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.outcome import Held, Outcome, PermanentFailure, Uncertain, fold
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Target, TargetStatus
-from fieldpost.core.outcome import Held, Outcome, PermanentFailure, Uncertain, fold
 
 RECIPIENTS_MAX = 100
 

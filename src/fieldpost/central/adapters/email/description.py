@@ -4,7 +4,7 @@ import tomllib
 from importlib.resources import files
 
 from fieldpost.central.adapters.email import settings
-from fieldpost.core.adapter import AttemptPhase, SettingField
+from fieldpost.core.delivery.adapter import AttemptPhase, SettingField
 
 _FOLDER = files("fieldpost.central.adapters.email")
 _DESCRIBED = tomllib.loads((_FOLDER / "description.toml").read_text("utf-8"))

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from fieldpost.central.adapters.email.classify import SmtpPhase, SmtpReply
 from fieldpost.central.adapters.email.conversation import AttemptDeadline, SmtpConversation
 from fieldpost.central.adapters.email.settings import EmailSettings
-from fieldpost.core.outcome import Held
+from fieldpost.core.delivery.outcome import Held
 from fieldpost.core.secret import HIDDEN, Scrubber, Secret
 from fieldpost.outbound.outbound import Outbound
 from fieldpost.outbound.tokens import NoToken

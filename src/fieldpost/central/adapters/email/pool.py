@@ -19,7 +19,7 @@ from fieldpost.central.adapters.email.conversation import AttemptDeadline, SmtpC
 from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.clock import Clock
-from fieldpost.core.outcome import Held
+from fieldpost.core.delivery.outcome import Held
 
 IDLE_S = 10.0
 SHARED_DOT_S = 0.5

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Literal, cast
 
 from fieldpost.central.adapters.email.address import check_address, check_domain
+from fieldpost.core.delivery.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 from fieldpost.core.secret import Secret, check_secret
 from fieldpost.outbound.tokens import Credential
 from fieldpost.outbound.url import check_url, is_loopback

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, insert, select, text, update
 
 from fieldpost.central.store.schema import catalogue
 from fieldpost.central.store.schema.event_tables import subscriptions
+from fieldpost.core.delivery.retry import parse, to_text
 from fieldpost.core.events.filter import FilterEntry, SubscriptionFilter
 from fieldpost.core.events.subscription import Subscription, SubscriptionState
-from fieldpost.core.retry import parse, to_text
 
 _LOCK = 0x46_50_53_55
 """Key of the advisory lock on the catalogue."""

@@ -8,8 +8,8 @@ from sqlalchemy import BigInteger, Boolean, Connection, Integer, Text
 
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
+from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.lifecycle import Transition
 
 ClaimKey = tuple[str, int]
 """A notification's id with its claim token. One node may still work under an older claim of the same row."""

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Connection, Text
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, breakers
-from fieldpost.core.breaker import Breaker, BreakerState
+from fieldpost.core.delivery.breaker import Breaker, BreakerState
 
 HELD_KEYS_MAX = 1000
 

@@ -24,11 +24,11 @@ from fieldpost.central.store.notifications import due
 from fieldpost.central.store.notifications.targets import targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.rows import NOTIFICATION_COLUMNS, NOTIFICATION_TYPES
-from fieldpost.core.lanes import RETRY_SHARE, Lane
+from fieldpost.core.delivery.lanes import RETRY_SHARE, Lane
+from fieldpost.core.delivery.routing import SlotPool
+from fieldpost.core.delivery.slots import Share, SlotLimits, SlotUse, extra_keys, extra_limit
 from fieldpost.core.lists import UNRESOLVED_TYPE
 from fieldpost.core.notification import LIST_KEY, Notification, Target, TargetStatus
-from fieldpost.core.routing import SlotPool
-from fieldpost.core.slots import Share, SlotLimits, SlotUse, extra_keys, extra_limit
 
 
 @dataclass(frozen=True, slots=True)

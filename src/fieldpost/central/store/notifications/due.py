@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Text
 from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, IS_FREE, IS_SUSPECT, IS_TIMED
-from fieldpost.core.lanes import Lane
+from fieldpost.core.delivery.lanes import Lane
 
 IS_OVERDUE = f"""due_at < :overdue_before and (created_at <= due_at or created_at < :overdue_before)
     and {IS_FREE} and (lease_until is null or lease_until < :overdue_before)"""

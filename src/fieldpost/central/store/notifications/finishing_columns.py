@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import ParameterKind
 from fieldpost.central.store.notifications.attempts import Finished
-from fieldpost.core.lifecycle import Transition
+from fieldpost.core.delivery.lifecycle import Transition
 
 CLAIM: Mapping[str, ParameterKind] = {"notification_id": "id", "claim_token": "int"}
 CLAIM_TYPES = {"notification_id": Id, "claim_token": BigInteger}

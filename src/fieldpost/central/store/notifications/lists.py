@@ -9,11 +9,11 @@ from sqlalchemy import Connection, delete, insert, null, select, update
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema import catalogue
 from fieldpost.central.store.schema.list_tables import channels, list_targets, lists
+from fieldpost.core.delivery.retry import RetryPolicy, parse, to_text
+from fieldpost.core.delivery.routing import Directory
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel, NotificationList
 from fieldpost.core.notification import LIST_KEY
-from fieldpost.core.retry import RetryPolicy, parse, to_text
-from fieldpost.core.routing import Directory
 
 log = structlog.get_logger()
 

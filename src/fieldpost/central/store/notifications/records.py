@@ -12,8 +12,8 @@ from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.notifications.targets import settle_targets, targets_of
 from fieldpost.central.store.schema import rows as to_core
 from fieldpost.central.store.schema.notification_tables import notifications
-from fieldpost.core.explain import ClaimState
-from fieldpost.core.lifecycle import Transition
+from fieldpost.core.delivery.explain import ClaimState
+from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.notification import Notification
 
 _COLUMNS = [notifications.c[name] for name in to_core.NOTIFICATION_TYPES]

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Text
 from fieldpost.central.store.engine.column_types import Id
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
 from fieldpost.central.store.schema import rows as to_core
-from fieldpost.core.lifecycle import Transition
+from fieldpost.core.delivery.lifecycle import Transition
 from fieldpost.core.notification import Target
 
 _targets = Statement(

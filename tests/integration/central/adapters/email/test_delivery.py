@@ -7,9 +7,9 @@ from email import message_from_bytes, policy
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.core.adapter import ClaimLost
+from fieldpost.core.delivery.adapter import ClaimLost
+from fieldpost.core.delivery.outcome import Delivered, PermanentFailure, TransientFailure
 from fieldpost.core.notification import Target, TargetStatus
-from fieldpost.core.outcome import Delivered, PermanentFailure, TransientFailure
 from fieldpost.testing import MailServer
 from fieldpost.testing.mail import Limits
 from support.mailing import ID, SENDER, envelope

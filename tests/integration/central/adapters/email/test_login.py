@@ -11,8 +11,8 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.core.delivery.outcome import Delivered, Held, PermanentFailure
 from fieldpost.core.errors import InvalidInput
-from fieldpost.core.outcome import Delivered, Held, PermanentFailure
 from fieldpost.core.secret import Secret
 from fieldpost.testing import MailServer, ManualClock
 from fieldpost.testing.mail import Credentials

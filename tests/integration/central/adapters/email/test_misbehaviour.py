@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.core.delivery.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.notification import Status, TargetStatus
-from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.testing import MailServer, ManualClock
 from fieldpost.testing.mail import MailEvent, SmtpVerb, Tap
 from support.mailing import after, due, envelope, notification

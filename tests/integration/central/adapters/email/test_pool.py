@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.core.adapter import ClaimLost
-from fieldpost.core.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.core.delivery.adapter import ClaimLost
+from fieldpost.core.delivery.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.testing import MailServer, ManualClock
 from fieldpost.testing.mail import Limits
 from support.mailing import envelope

@@ -6,8 +6,8 @@ from email import message_from_bytes, policy
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.core.delivery.outcome import Delivered, PermanentFailure
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.outcome import Delivered, PermanentFailure
 from support.mailing import envelope
 from support.postfix import Postfix, need_postfix
 

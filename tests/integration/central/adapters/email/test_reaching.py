@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
+from fieldpost.core.delivery.outcome import Delivered, Held, Outcome
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Status
-from fieldpost.core.outcome import Delivered, Held, Outcome
 from fieldpost.outbound import guard
 from fieldpost.outbound.guard import Resolve
 from fieldpost.outbound.options import OutboundOptions

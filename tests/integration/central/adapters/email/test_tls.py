@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.core.outcome import Delivered, Held, Outcome
+from fieldpost.core.delivery.outcome import Delivered, Held, Outcome
 from fieldpost.testing import MailServer
 from fieldpost.testing.mail import MailServerThread
 from support.mailing import envelope

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fieldpost.core.breaker import Breaker, BreakerState
-from fieldpost.core.holds import HoldKind, kind_of
+from fieldpost.core.delivery.breaker import Breaker, BreakerState
+from fieldpost.core.delivery.holds import HoldKind, kind_of
 from fieldpost.core.notification import Notification, Status, TargetStatus
 from fieldpost.core.times import to_text
 

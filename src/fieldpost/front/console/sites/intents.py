@@ -12,11 +12,11 @@ from fieldpost.core.search.filters import INTENT_FILTERS, read_filters
 from fieldpost.core.sites.intent import Intent, IntentState
 from fieldpost.core.times import from_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.cached_calls import NOTICES, away
-from fieldpost.front.console.cached_calls import PATH as CALLS_PATH
 from fieldpost.front.console.kit.filters import address, read_filter
 from fieldpost.front.console.kit.forms import local_path
 from fieldpost.front.console.kit.request import PageRequest, PageRoute, redirect
+from fieldpost.front.console.sites.cached_calls import NOTICES, away
+from fieldpost.front.console.sites.cached_calls import PATH as CALLS_PATH
 
 PATH = "/intents"
 OPEN = (IntentState.WAITING, IntentState.SENT)

@@ -6,6 +6,7 @@ from fieldpost.central.access.logins import TooManyLogins
 from fieldpost.core.errors import Denied, InvalidInput, NotFound
 from fieldpost.core.login import PASSWORD_LENGTH_MIN
 from fieldpost.front.auth import Access
+from fieldpost.front.console.access.sessions import logged_out
 from fieldpost.front.console.kit.request import (
     THEME_COOKIE,
     THEMES,
@@ -15,7 +16,6 @@ from fieldpost.front.console.kit.request import (
     set_cookie,
     set_session,
 )
-from fieldpost.front.console.sessions import logged_out
 from fieldpost.link import credentials
 
 THEME_S = 5 * 365 * 86400

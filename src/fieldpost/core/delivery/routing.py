@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from fieldpost.core.breaker import BreakerPolicy, channel_key
-from fieldpost.core.events.subscription import SUBSCRIPTION_KEY, WEBHOOK_TYPE, Subscription
-from fieldpost.core.lifecycle import Policy
-from fieldpost.core.lists import Channel, NotificationList
-from fieldpost.core.notification import LIST_KEY, list_key
-from fieldpost.core.outcome import Evidence, PermanentFailure
-from fieldpost.core.retry import (
+from fieldpost.core.delivery.breaker import BreakerPolicy, channel_key
+from fieldpost.core.delivery.lifecycle import Policy
+from fieldpost.core.delivery.outcome import Evidence, PermanentFailure
+from fieldpost.core.delivery.retry import (
     ATTEMPTS_MAX_DEFAULT,
     RETRY_DELAY_S_DEFAULT,
     RetryPolicy,
     Schedule,
     fixed_from_settings,
 )
+from fieldpost.core.events.subscription import SUBSCRIPTION_KEY, WEBHOOK_TYPE, Subscription
+from fieldpost.core.lists import Channel, NotificationList
+from fieldpost.core.notification import LIST_KEY, list_key
 
 RETRY_DEFAULTS = {"max_retries": ATTEMPTS_MAX_DEFAULT, "retry_delay_s": RETRY_DELAY_S_DEFAULT}
 CHANNEL_BREAKER = BreakerPolicy()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
-from fieldpost.core.holds import HoldKind
+from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.notification import Target, TargetStatus
 
 

@@ -9,8 +9,8 @@ from fieldpost.central.access.tokens import LIFE_DEFAULT
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
+from fieldpost.front.console.access.users import ROLES, role_of
 from fieldpost.front.console.kit.request import EMPTY_FORM, MenuLine, PageRequest, PageRoute, SubmittedForm, redirect
-from fieldpost.front.console.users import ROLES, role_of
 
 PATH = "/tokens"
 LIVES = (("7", "1 week"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("never", "no expiry"))

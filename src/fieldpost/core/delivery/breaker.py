@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
-from fieldpost.core.outcome import Evidence
+from fieldpost.core.delivery.outcome import Evidence
 from fieldpost.core.text import truncate
 
 

@@ -13,10 +13,10 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NOTHING
 from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, SiteCondition
 from fieldpost.front.auth import Access
-from fieldpost.front.console.intents import ENDED, OPEN
 from fieldpost.front.console.kit.chart import SPAN_DEFAULT, SPANS, Chart, ChartSpan, Series, draw
 from fieldpost.front.console.kit.request import EMPTY_FORM, PageRequest, PageRoute, SubmittedForm, redirect
-from fieldpost.front.console.sites import METHODS, central_of, credentials_page, own_address
+from fieldpost.front.console.sites.intents import ENDED, OPEN
+from fieldpost.front.console.sites.sites import METHODS, central_of, credentials_page, own_address
 
 OPEN_MAX, ENDED_MAX = 20, 8
 HOLDS = KEEP_EVERY + timedelta(minutes=10)

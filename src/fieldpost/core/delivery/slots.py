@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fieldpost.core.lanes import Lane, retry_first
+from fieldpost.core.delivery.lanes import Lane, retry_first
 
 
 @dataclass(frozen=True, slots=True)

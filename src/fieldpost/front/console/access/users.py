@@ -9,7 +9,7 @@ from fieldpost.central.access.users import Link, UserRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.front.auth import Access
-from fieldpost.front.console.account import browser_of
+from fieldpost.front.console.access.account import browser_of
 from fieldpost.front.console.kit.forms import version_of
 from fieldpost.front.console.kit.request import (
     EMPTY_FORM,

@@ -22,10 +22,8 @@ the notification waits behind the breaker without using attempts, until it excee
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from fieldpost.core.errors import Conflict
-from fieldpost.core.holds import kind_of
-from fieldpost.core.notification import Notification, Status, Target, TargetStatus
-from fieldpost.core.outcome import (
+from fieldpost.core.delivery.holds import kind_of
+from fieldpost.core.delivery.outcome import (
     Delivered,
     Held,
     Outcome,
@@ -34,7 +32,9 @@ from fieldpost.core.outcome import (
     Uncertain,
     name_errors,
 )
-from fieldpost.core.retry import RetryPolicy
+from fieldpost.core.delivery.retry import RetryPolicy
+from fieldpost.core.errors import Conflict
+from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.core.text import truncate
 
 

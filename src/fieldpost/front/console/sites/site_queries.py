@@ -14,9 +14,9 @@ from fieldpost.core.ids import is_id
 from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.times import from_text, to_text
 from fieldpost.front.auth import Access
-from fieldpost.front.console.intents import rows
 from fieldpost.front.console.kit.request import EMPTY_FORM, PageRequest, PageRoute, SubmittedForm, redirect
 from fieldpost.front.console.kit.times import moment_in
+from fieldpost.front.console.sites.intents import rows
 
 ROWS_MAX = 100
 """Rows per query."""

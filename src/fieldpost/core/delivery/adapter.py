@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
 
+from fieldpost.core.delivery.outcome import Outcome
 from fieldpost.core.ids import NotificationId
-from fieldpost.core.outcome import Outcome
 
 
 class ClaimLost(Exception):

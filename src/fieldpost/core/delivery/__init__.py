@@ -1,0 +1,1 @@
+"""Delivery rules: paths, attempts and their outcomes, retries, breakers, holds and slots."""

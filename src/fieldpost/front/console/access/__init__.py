@@ -1,0 +1,1 @@
+"""Pages of accounts, logins, users and API tokens."""

@@ -1,0 +1,1 @@
+"""Pages of sites, their cached calls and the requests to them."""
