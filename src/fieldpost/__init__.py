@@ -4,7 +4,11 @@ A script at a site needs one name from here:
 
     from fieldpost import Site
 
-The others are what its calls raise and return. Each is loaded on first use, so that an application which only imports
+and an application that receives webhooks another:
+
+    from fieldpost import verify_webhook
+
+The others are what their calls raise and return. Each is loaded on first use, so that an application which only imports
 ``fieldpost.core`` or ``fieldpost.outbox`` does not load the libraries a site needs; `__init__.pyi` tells editors and
 type checkers what they are.
 """
@@ -21,13 +25,16 @@ __all__ = [
     "Conflict",
     "FieldpostError",
     "InvalidInput",
+    "InvalidWebhook",
     "NotFound",
     "NotificationId",
     "NotificationStatus",
     "OperationFailed",
     "Site",
     "Unavailable",
+    "VerifiedWebhook",
     "__version__",
+    "verify_webhook",
 ]
 
 _HOMES = {
@@ -37,6 +44,9 @@ _HOMES = {
     "CallId": "fieldpost.core.ids",
     "CallRecord": "fieldpost.core.sites.message",
     "CallStatus": "fieldpost.core.sites.message",
+    "verify_webhook": "fieldpost.outbox.receiver",
+    "InvalidWebhook": "fieldpost.core.events.signature",
+    "VerifiedWebhook": "fieldpost.core.events.signature",
 } | dict.fromkeys(
     ("ConfigError", "Conflict", "FieldpostError", "InvalidInput", "NotFound", "OperationFailed", "Unavailable"),
     "fieldpost.core.errors",
