@@ -1,7 +1,6 @@
 """The process `fieldpost central`: front, ingest, dispatcher and upkeep on one store, until SIGTERM or SIGINT."""
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import structlog
 
 import fieldpost
 from fieldpost.central.access.accounts import FirstAccount, link_path
+from fieldpost.central.secrets.secret_file import write_secret_file
 from fieldpost.central.store.engine.database_url import open_store, parse_url
 from fieldpost.central.store.engine.lock import StoreLock
 from fieldpost.central.store.engine.store import Store
@@ -105,8 +105,8 @@ async def _serve(
     node = await assemble(settings, store, folder, origins)
     node_id, server, operate, clock = node.node_id, node.server, node.operate, node.clock
     await _register_node(store, node_id)
-    first = await operate.accounts.first_start(first_password)
-    started = _announcement(first, server.url, settings, folder)
+    first_files = _FirstFiles(folder, settings.front.public_url, server.url)
+    started = first_files.announcement(await operate.accounts.first_start(first_password, keep=first_files.write))
     _warn_of_connection_limit(server.connections_max, len(await operate.sites.all()))
     log.info("central.started", node_id=node_id, url=server.url, store=parse_url(store.url).get_backend_name())
     try:
@@ -186,25 +186,30 @@ def _make_folder(name: str) -> Path:
     return folder
 
 
-def _announcement(first: FirstAccount | None, url: str, settings: CentralSettings, folder: Path) -> Started:
-    """The announcement; token and link are also written to files that only the owner can read."""
-    token_file, link_file = folder / TOKEN_FILE, folder / LINK_FILE
-    if first is None:
-        return Started(url, None, token_file, link_file)
-    if first.api_token is not None:
-        _write_secret(token_file, first.api_token)
-    if first.link is None:
-        return Started(url, first, token_file, link_file)
-    # A server that listens on all addresses is reached at loopback on its own machine.
-    shown = settings.front.public_url.rstrip("/") or url.replace("//0.0.0.0", "//127.0.0.1").replace(
-        "//[::]", "//[::1]"
-    )
-    link = f"{shown}{link_path(first.link)}"
-    _write_secret(link_file, link)
-    return Started(url, first, token_file, link_file, link)
+@dataclass(frozen=True, slots=True)
+class _FirstFiles:
+    """The files with the first administrator's API token and one-time link."""
 
+    folder: Path
+    public_url: str
+    own_url: str
 
-def _write_secret(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text + "\n")
+    def write(self, first: FirstAccount) -> None:
+        try:
+            if first.api_token is not None:
+                write_secret_file(self.folder / TOKEN_FILE, first.api_token + "\n")
+            if (link := self._link(first)) is not None:
+                write_secret_file(self.folder / LINK_FILE, link + "\n")
+        except OSError as error:
+            raise ConfigError("central.folder", f"cannot write to the folder {self.folder}: {error.strerror}") from None
+
+    def announcement(self, first: FirstAccount | None) -> Started:
+        token_file, link_file = self.folder / TOKEN_FILE, self.folder / LINK_FILE
+        return Started(self.own_url, first, token_file, link_file, None if first is None else self._link(first))
+
+    def _link(self, first: FirstAccount) -> str | None:
+        if first.link is None:
+            return None
+        # A server that listens on all addresses is reached at loopback on its own machine.
+        on_this_machine = self.own_url.replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
+        return f"{self.public_url.rstrip('/') or on_this_machine}{link_path(first.link)}"

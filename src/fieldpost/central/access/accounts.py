@@ -5,9 +5,10 @@ sessions and tokens of a disabled user do not work, and a token has at most the 
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -64,27 +65,31 @@ class Accounts:
         # Every message of every site is authenticated, and after an outage all sites reconnect at once.
         self._site_tokens = Batcher(self._find_site_tokens)
 
-    async def first_start(self, password: str | None = None) -> FirstAccount | None:
+    async def first_start(
+        self, password: str | None = None, *, keep: Callable[[FirstAccount], None] | None = None
+    ) -> FirstAccount | None:
         """Create the administrator if there is no account yet; None if somebody can log in already.
 
         Without `password` the administrator chooses one with a one-time link. If that link expired unused, this makes
-        another.
+        another. `keep` stores the secrets durably. It runs inside the transaction, before the commit: after a crash
+        there are either both the account and its secrets, or no account, and the next start creates it again. The
+        transaction holds the user's row by then, so of several nodes that start at once only the first runs it.
         """
         now = self._clock.now()
         users = await self._store.read(identities.all_users)
         if users:
-            return await self._another_link(users, now)
+            return await self._another_link(users, now, keep)
         token, link = issue("api"), issue("link")
         entry = record(Actor(SYSTEM, Role.ADMIN), "user.add", ADMIN_NAME, now, {"token": token.prefix})
         hashed = None if password is None else await self._passwords.hash(password)
+        first = FirstAccount(ADMIN_NAME, link.text if hashed is None else None, token.text, now + self._options.link)
+        stored = self._link(link, ADMIN_NAME, now)
         try:
-            is_first = await self._store.write(_add_first, hashed, token, self._link(link, ADMIN_NAME, now), entry)
+            is_first = await self._store.write(_add_first, hashed, token, stored, entry, _keeping(keep, first))
         except IntegrityError:
             # Another node, starting at the same time, was faster.
             is_first = False
-        if not is_first:
-            return None
-        return FirstAccount(ADMIN_NAME, link.text if hashed is None else None, token.text, now + self._options.link)
+        return first if is_first else None
 
     async def by_session(self, token: str, *, is_active: bool = True) -> Actor | None:
         """The user of this session, with their present role; None if it is not a session or has ended.
@@ -160,14 +165,17 @@ class Accounts:
             # Reading still works while the store refuses writes; the next use is recorded.
             del self._used[token.prefix]
 
-    async def _another_link(self, users: list[UserRecord], now: datetime) -> FirstAccount | None:
+    async def _another_link(
+        self, users: list[UserRecord], now: datetime, keep: Callable[[FirstAccount], None] | None
+    ) -> FirstAccount | None:
         has_login = any(one.password_hash is not None or one.subject is not None for one in users)
         if has_login or all(one.name != ADMIN_NAME for one in users) or await self._store.read(logins.has_link, now):
             return None
         link = issue("link")
         entry = record(Actor(SYSTEM, Role.ADMIN), "user.link", ADMIN_NAME, now)
-        await self._store.write(add_link, self._link(link, ADMIN_NAME, now), entry)
-        return FirstAccount(ADMIN_NAME, link.text, None, now + self._options.link)
+        first = FirstAccount(ADMIN_NAME, link.text, None, now + self._options.link)
+        await self._store.write(add_link, self._link(link, ADMIN_NAME, now), entry, _keeping(keep, first))
+        return first
 
     def _link(self, link: IssuedToken, name: str, now: datetime) -> LinkRecord:
         return LinkRecord(link.prefix, link.digest, name, SYSTEM, now, now + self._options.link)
@@ -182,8 +190,25 @@ def issue(kind: str) -> IssuedToken:
     return credentials.issue(kind, secrets.token_bytes(credentials.ENTROPY_BYTES))
 
 
+def add_link(conn: Connection, link: LinkRecord, entry: AuditEntry, keep: Callable[[], None] | None = None) -> None:
+    """Add a one-time link, which replaces the user's former one. `keep` runs before the commit."""
+    logins.add_link(conn, link)
+    audit.add(conn, [entry])
+    if keep is not None:
+        keep()
+
+
+def _keeping(keep: Callable[[FirstAccount], None] | None, first: FirstAccount) -> Callable[[], None] | None:
+    return None if keep is None else partial(keep, first)
+
+
 def _add_first(
-    conn: Connection, password_hash: str | None, token: IssuedToken, link: LinkRecord, entry: AuditEntry
+    conn: Connection,
+    password_hash: str | None,
+    token: IssuedToken,
+    link: LinkRecord,
+    entry: AuditEntry,
+    keep: Callable[[], None] | None,
 ) -> bool:
     if identities.has_users(conn):
         return False
@@ -194,10 +219,6 @@ def _add_first(
     if password_hash is None:
         logins.add_link(conn, link)
     audit.add(conn, [entry])
+    if keep is not None:
+        keep()
     return True
-
-
-def add_link(conn: Connection, link: LinkRecord, entry: AuditEntry) -> None:
-    """Add a one-time link, which replaces the user's former one."""
-    logins.add_link(conn, link)
-    audit.add(conn, [entry])

@@ -5,7 +5,6 @@ is created only while the store knows none. A new node that lacks the keys of it
 other node could open the secrets that it seals.
 """
 
-import contextlib
 import os
 import secrets
 import stat
@@ -17,6 +16,7 @@ import structlog
 from sqlalchemy import Connection, insert, select
 
 from fieldpost.central.secrets.keyring import KEY_BYTES, Keyring, key_text, parse_keys
+from fieldpost.central.secrets.secret_file import write_secret_file
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.list_tables import secret_keys
 from fieldpost.core.errors import ConfigError
@@ -63,23 +63,11 @@ def known_keys(conn: Connection) -> set[str]:
 
 
 def make_key_file(file: Path) -> None:
-    """Put a new key at the start of the file, before the existing ones; only its owner can read it.
-
-    The new file replaces the old one by a rename, so that a crash never leaves half a key.
-    """
+    """Put a new key at the start of the file, before the existing ones; only its owner can read it."""
     before = _read(file) if file.exists() else ""
-    part = file.with_name(f"{file.name}.new")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part.unlink(missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as handle:
-            handle.write(key_text(secrets.token_bytes(KEY_BYTES)) + "\n" + before)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(part, file)
+        write_secret_file(file, key_text(secrets.token_bytes(KEY_BYTES)) + "\n" + before)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise ConfigError("secrets.key_file", f"the key file {file} cannot be written: {error.strerror}") from None
 
 
