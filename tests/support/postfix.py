@@ -90,7 +90,9 @@ def _missing(reason: str) -> NoReturn:
 class Postfix:
     """`with Postfix() as postfix`: mails to postfix.port, read by `received`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *settings: str) -> None:
+        """`settings` are further lines of main.cf."""
+        self._settings = settings
         # Below the system's own folder for such things, since Postfix' users have to get through to it.
         self.root = Path(tempfile.mkdtemp(prefix="fieldpost-postfix-"))
         self.port = free_port()
@@ -103,7 +105,8 @@ class Postfix:
             os.chown(self.root / name, owner, -1)
         values = {"root": self.root, "domain": DOMAIN, "port": self.port, "uid": nobody.pw_uid, "gid": nobody.pw_gid}
         daemons = next(d for d in ("/usr/lib/postfix/sbin", "/usr/libexec/postfix") if Path(d).is_dir())
-        (self.root / "config/main.cf").write_text(_MAIN.format(**values, daemons=daemons))
+        main = "\n".join([_MAIN.format(**values, daemons=daemons), *self._settings, ""])
+        (self.root / "config/main.cf").write_text(main)
         (self.root / "config/master.cf").write_text(_MASTER.format(**values))
         self._control("start")
         for _ in range(300):

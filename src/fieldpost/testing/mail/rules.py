@@ -81,6 +81,12 @@ class MailRule(Misbehaving[MailEvent, MailReaction]):
             raise ValueError(f"keep_mail() needs the verb 'dot', not {self.verb!r}")
         return self._do(keeps_mail=True)
 
+    def keep_transaction(self) -> Self:
+        """At `dot`: leave the transaction open, as Postfix does when it rejects a message; MAIL then gets 503."""
+        if self.verb != "dot":
+            raise ValueError(f"keep_transaction() needs the verb 'dot', not {self.verb!r}")
+        return self._do(keeps_transaction=True)
+
     # -- the time ------------------------------------------------------------------------------------------------------
 
     def drip(self, pace: Tap | float) -> Self:

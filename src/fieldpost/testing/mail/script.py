@@ -92,6 +92,7 @@ class MailReaction(Reaction):
     reply: ScriptedReply | None = None
     injected: bytes = b""
     keeps_mail: bool = False
+    keeps_transaction: bool = False
     pace: Waitable | float | None = None
     """The wait before each byte of the reply: a tap, or seconds."""
 

@@ -166,8 +166,8 @@ class SmtpServerSession:
         elif not self._transaction.recipients:
             self._voice.tell(ScriptedReply(554, "5.5.1 No valid recipients"))
         elif await self._voice.settle(self._moment("data", line), ScriptedReply(354, "End with <CRLF>.<CRLF>")):
-            await self._message(self._transaction)
-            self._transaction = None
+            stays_open = await self._message(self._transaction)
+            self._transaction = self._transaction if stays_open else None
 
     async def _rset(self, _argument: str, line: str) -> None:
         if await self._voice.settle(self._moment("rset", line), ScriptedReply(250, "2.0.0 OK")):
@@ -185,8 +185,8 @@ class SmtpServerSession:
 
     # -- what they need ------------------------------------------------------------------------------------------------
 
-    async def _message(self, transaction: "_Transaction") -> None:
-        """Read the message up to its dot and reply."""
+    async def _message(self, transaction: "_Transaction") -> bool:
+        """Read the message up to its dot and reply; returns whether the transaction stays open."""
         raw = b""
         refusal = None
         try:
@@ -199,7 +199,7 @@ class SmtpServerSession:
             refusal = ScriptedReply(554, "5.6.1 This server takes 7 bits only")
         if refusal:
             self._voice.tell(refusal)
-            return
+            return False
         act = self._voice.ask(self._moment("dot", ".", raw=raw))
         own = ScriptedReply(250, "2.0.0 Accepted")
         if act.keeps_mail:
@@ -210,6 +210,7 @@ class SmtpServerSession:
             if act.lets_through(own):
                 own = await self._keep(transaction, raw)
         await self._voice.speak(act, own)
+        return act.keeps_transaction
 
     async def _keep(self, transaction: "_Transaction", raw: bytes) -> ScriptedReply:
         mail = ReceivedMail(

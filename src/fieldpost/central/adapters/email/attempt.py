@@ -4,7 +4,8 @@ Theory of operation. Targets are sent in transactions of at most 100 recipients 
 targets that need SMTPUTF8 get separate transactions. Within a transaction each RCPT reply is classified on its own; the
 replies to DATA and the dot apply to the accepted recipients. If the server accepts no more recipients, the rest follows
 in another transaction; recipients of the same write that it accepted nevertheless get the mail with the others. If the
-conversation ends early, targets without a result stay due.
+conversation ends early, targets without a result stay due. If the server replies 503 (bad sequence), the targets
+without a result follow over a new connection, once.
 
 Invariants: no target is marked delivered without a 2xx after the dot. Once one target is delivered, the outcome lists
 all targets, so that the next attempt addresses only the others. A hold lists no targets, so it is returned only while
@@ -16,7 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from fieldpost.central.adapters.email.address import check_address, needs_utf8
-from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, SmtpReply, classify
+from fieldpost.central.adapters.email.classify import (
+    OUT_OF_SEQUENCE,
+    ReplyVerdict,
+    SmtpPhase,
+    SmtpReply,
+    classify,
+)
 from fieldpost.central.adapters.email.compose import compose
 from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.central.adapters.email.smtp_transaction import SmtpTransaction
@@ -40,6 +47,7 @@ class Attempt:
         self._uncertain: str | None = None
         self._hold: str | None = None
         self._reply: SmtpReply | None = None
+        self._has_restarted = False
 
     @property
     def refusal(self) -> Outcome | None:
@@ -51,8 +59,8 @@ class Attempt:
         return fold(tuple(self._targets.values()), phase="targets")
 
     async def run(self, transaction: SmtpTransaction) -> Outcome | None:
-        """Send the mail. Returns None if a reused connection turned out to be dead before anything was sent; run the
-        attempt again over a new one. Raises only what the envelope's gate raises."""
+        """Send the mail to all targets without a result. Returns None if the connection is of no use: reused and dead,
+        or out of step; run the attempt again over a new one. Raises only what the envelope's gate raises."""
         message = self._message
         if 0 < (largest := _size_max(transaction.extensions)) < len(message):
             error = f"the mail has {len(message)} bytes; the server accepts at most {largest}"
@@ -91,8 +99,9 @@ class Attempt:
         return mailboxes
 
     def _batches(self, offers_utf8: bool) -> Iterable[Sequence[str]]:
-        plain = [address for address, mailbox in self._mailboxes.items() if not needs_utf8(mailbox)]
-        other = [address for address, mailbox in self._mailboxes.items() if needs_utf8(mailbox)]
+        left = [(address, mailbox) for address, mailbox in self._mailboxes.items() if address not in self._targets]
+        plain = [address for address, mailbox in left if not needs_utf8(mailbox)]
+        other = [address for address, mailbox in left if needs_utf8(mailbox)]
         if other and not offers_utf8:
             self._put(other, TargetStatus.FAILED, "the mail server does not offer SMTPUTF8, which this address needs")
             other = []
@@ -111,6 +120,8 @@ class Attempt:
         if verdict is not ReplyVerdict.ACCEPTED:
             if is_first and transaction.is_reused and (reply.code == 421 or not reply.is_answer):
                 return None
+            if self._restarts(reply):
+                return None
             self._settle(batch, verdict, reply)
             return ()
         accepted: list[str] = []
@@ -120,6 +131,8 @@ class Attempt:
                 rest.extend(batch[index:])
                 break
             reply = await transaction.rcpt(mailboxes[index])
+            if self._restarts(reply):
+                return None
             verdict = classify(SmtpPhase.RCPT, reply)
             if verdict is ReplyVerdict.ACCEPTED:
                 accepted.append(address)
@@ -132,8 +145,18 @@ class Attempt:
                 self._settle([address], verdict, reply)
         if accepted:
             reply = await transaction.data(message, self._envelope.gate, is_last=not rest and not has_more)
+            if transaction.phase is SmtpPhase.DATA and self._restarts(reply):
+                return None
             self._settle(accepted, classify(transaction.phase, reply), reply)
         return rest
+
+    def _restarts(self, reply: SmtpReply) -> bool:
+        """Whether to continue over a new connection, once per attempt: 503 means that the server's idea of the
+        transaction differs from ours, which says nothing about the mail."""
+        if reply.code != OUT_OF_SEQUENCE or self._has_restarted:
+            return False
+        self._has_restarted = True
+        return True
 
     def _settle(self, addresses: Sequence[str], verdict: ReplyVerdict, reply: SmtpReply) -> None:
         """Record the result of these addresses."""

@@ -12,6 +12,7 @@ from enum import Enum, StrEnum
 from fieldpost.core.text import truncate
 
 REPLY_BYTES_MAX = 500
+OUT_OF_SEQUENCE = 503
 
 
 class SmtpPhase(StrEnum):

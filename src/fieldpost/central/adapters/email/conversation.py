@@ -55,7 +55,7 @@ class SmtpConversation:
         """The server's extensions, by lower-case keyword."""
         self.is_tls = False
         self.is_in_transaction = False
-        """MAIL was sent, but neither a whole message nor RSET since."""
+        """MAIL was sent, but neither an accepted message nor RSET since."""
         self.is_reused = False
         self.transcript: Transcript | None = None
         self.scrub = Scrubber()

@@ -7,7 +7,8 @@ until then the server has nothing to deliver and no result is *uncertain*.
 
 While a message waits for its reply, the next attempt may already send MAIL, RCPT and DATA over the same connection
 (the RFC allows it), which saves the most expensive round trip. Its replies follow the reply of the first message. If
-that reply does not arrive, nothing was said about the second mail, which then takes another connection. If the second
+that reply does not arrive, nothing was said about the second mail, which then takes another connection; likewise if the
+first message is rejected and the server, still in that transaction, replies 503 to the second MAIL. If the second
 attempt is cancelled, the connection stays open until the first message has its reply.
 """
 
@@ -176,6 +177,9 @@ class SmtpTransaction:
                 conversation.dot = None
             answered.set_result(None)
         conversation.dot_s = self._deadline.clock.monotonic() - began
+        if reply.code // 100 != 2:
+            # Postfix keeps the transaction open after it rejected a message: reset it before the next MAIL.
+            conversation.is_in_transaction = True
         if conversation.is_doomed:
             conversation.hang_up()
         return reply
