@@ -1,6 +1,5 @@
 """The demo's mail catcher: one mailbox accepts everything, one defers each mail twice, one does not exist."""
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
@@ -11,6 +10,7 @@ from fieldpost.core.errors import ConfigError
 from fieldpost.demo.inbox import ID_HEADER
 from fieldpost.demo.mail_store import MailStore
 from fieldpost.demo.scenario import FLAKY, GONE, MAILBOXES, REFUSALS
+from fieldpost.run.listening import explain
 from fieldpost.testing.mail import MailServer, ReceivedMail
 
 T = TypeVar("T")
@@ -59,8 +59,6 @@ async def listen(
         return await stack.enter_async_context(listening(port))
     except OSError as error:
         if not may_move:
-            # The event loop rewrites the message; take the plain reason from the number.
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            message = f"cannot listen on port {port}: {reason}"
-            raise ConfigError("demo.port", message, hint="choose another port") from None
+            reason, hint = explain(error, port)
+            raise ConfigError("demo.port", f"cannot listen on port {port}: {reason}", hint=hint) from None
         return await stack.enter_async_context(listening(0))

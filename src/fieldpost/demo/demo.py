@@ -29,6 +29,7 @@ from fieldpost.demo.processes import Processes
 from fieldpost.demo.protocol import SentByScript
 from fieldpost.demo.setup import set_up
 from fieldpost.demo.terminal import Terminal
+from fieldpost.run.data_folder import check_access, make_folder
 
 CONSOLE_PORT = 8025
 INBOX_PORT = 8026
@@ -56,8 +57,10 @@ class DemoOptions:
 
 def run_demo(options: DemoOptions) -> int:
     """Run until Ctrl-C, or until the check is done; returns the exit code."""
+    folder = _folder_of(options)
+    check_access("demo.folder", folder, [folder, *folder.rglob("*")])
     if not options.store and not (options.is_check and options.folder is None):
-        offer_removal(_folder_of(options))
+        offer_removal(folder)
     return asyncio.run(_run(options))
 
 
@@ -114,7 +117,7 @@ class Demo:
 
     async def _play(self) -> None:
         options, folder = self._options, self._folder
-        self._make_folder()
+        make_folder("demo.folder", folder / "logs")
         async with AsyncExitStack() as stack:
             lock = await stack.enter_async_context(DemoLock(folder, self._clock, self._terminal.say))
             self._terminal.say(f"Fieldpost demo, data in the folder {folder}")
@@ -188,12 +191,6 @@ class Demo:
     def _wish(self, given: int | None, usual: int) -> int:
         """A check takes any free port, so that it can run beside a demo and other checks."""
         return given if given is not None else 0 if self._options.is_check else usual
-
-    def _make_folder(self) -> None:
-        try:
-            (self._folder / "logs").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError("demo.folder", f"cannot create {self._folder}: {error.strerror or error}") from None
 
     def _unwind(self) -> None:
         self._is_unwinding = True

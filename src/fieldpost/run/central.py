@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from fieldpost.central.store.schema.migrate import upgrade_async
 from fieldpost.clock import Clock
 from fieldpost.core.errors import ConfigError, Unavailable
 from fieldpost.run import gc_tuning
+from fieldpost.run.data_folder import check_central_folder, check_database, make_folder
 from fieldpost.run.effective_settings import Origins
+from fieldpost.run.listening import listen_on
 from fieldpost.run.node import assemble
 from fieldpost.run.process import stop_on_signals
 from fieldpost.run.settings import CentralSettings
@@ -63,16 +66,17 @@ async def run_central(
         stopping = asyncio.Event()
         stop_on_signals(stopping)
         on_started = _with_gc_tuning(on_started)
-    folder = _make_folder(settings.central.folder)
-    url = settings.central.store_url
-    with StoreLock(url):
+    folder, url = Path(settings.central.folder), settings.central.store_url
+    check_central_folder(folder, url)
+    # A central that cannot listen creates nothing.
+    with listen_on(settings.central.host, settings.central.port) as listening, _lock(folder, url):
         try:
             await upgrade_async(url)
         except OSError as error:
             raise Unavailable("store.unavailable", f"cannot reach the central store: {error}") from error
         store = open_store(url, lease_s=min(settings.dispatch.lease_s, settings.upkeep.lease_s))
         try:
-            await _serve(settings, store, folder, on_started, stopping, first_password, origins)
+            await _serve(settings, store, folder, listening, on_started, stopping, first_password, origins)
         finally:
             await store.close()
 
@@ -89,6 +93,7 @@ def _with_gc_tuning(on_started: Callable[[Started], None]) -> Callable[[Started]
 
 async def migrate(url: str) -> None:
     """Upgrade the store to the current schema. Raises Conflict while a central process uses an embedded store."""
+    check_database(url)
     with StoreLock(url):
         await upgrade_async(url)
 
@@ -97,12 +102,13 @@ async def _serve(
     settings: CentralSettings,
     store: Store,
     folder: Path,
+    listening: socket.socket,
     on_started: Callable[[Started], None],
     stopping: asyncio.Event,
     first_password: str | None,
     origins: Origins | None,
 ) -> None:
-    node = await assemble(settings, store, folder, origins)
+    node = await assemble(settings, store, folder, listening, origins)
     node_id, server, operate, clock = node.node_id, node.server, node.operate, node.clock
     await _register_node(store, node_id)
     first_files = _FirstFiles(folder, settings.front.public_url, server.url)
@@ -177,13 +183,11 @@ async def _send_heartbeats(store: Store, node_id: str, clock: Clock) -> None:
             log.exception("node.faulted")
 
 
-def _make_folder(name: str) -> Path:
-    folder = Path(name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError("central.folder", f"cannot create the folder {folder}: {error.strerror}") from None
-    return folder
+@contextmanager
+def _lock(folder: Path, url: str) -> Iterator[None]:
+    make_folder("central.folder", folder)
+    with StoreLock(url):
+        yield
 
 
 @dataclass(frozen=True, slots=True)

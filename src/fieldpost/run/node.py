@@ -20,7 +20,6 @@ from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.delivery.adapter import Adapter
-from fieldpost.core.errors import ConfigError
 from fieldpost.core.ids import new_id
 from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.app import create_app
@@ -49,8 +48,10 @@ class CentralNode:
     certificate: Certificate | None
 
 
-async def assemble(settings: CentralSettings, store: Store, folder: Path, origins: Origins | None) -> CentralNode:
-    """Build a node on an open store and bind its listening socket. Raises ConfigError for settings that do not work."""
+async def assemble(
+    settings: CentralSettings, store: Store, folder: Path, listening: socket.socket, origins: Origins | None
+) -> CentralNode:
+    """Build a node on an open store and a listening socket. Raises ConfigError for settings that do not work."""
     clock = SystemClock()
     node_id = new_id(clock.now(), os.urandom(10))
     outbound = Outbound(settings.outbound)
@@ -80,20 +81,7 @@ async def assemble(settings: CentralSettings, store: Store, folder: Path, origin
     shown = EffectiveSettings(node_id, effective_settings(settings, origins))
     app = create_app(operate, watch, ingest, commands, settings.front, clock, shown)
     certificate = Certificate(settings.front) if settings.front.has_tls else None
-    server = CentralServer(app, _listen(settings.central.host, settings.central.port), settings.front, certificate)
+    server = CentralServer(app, listening, settings.front, certificate)
     return CentralNode(
         node_id, store, clock, outbound, loaded, operate, commands, dispatcher, upkeep, server, certificate
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024
-        )
-    except OSError as error:
-        raise ConfigError(
-            "central.listen",
-            f"cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="another process may be using it; choose one with --port",
-        ) from None

@@ -157,5 +157,5 @@ def test_a_port_that_was_asked_for_and_is_taken_ends_the_demo(tmp_path: Path, op
         arguments = [*ANY_PORTS, option, str(taken.getsockname()[1])]
         with RunningDemo(tmp_path / "data", *arguments) as demo:
             assert demo.wait() == 1
-    assert re.search(r"cannot listen on .*port \d+: Address already in use", "".join(demo.lines))
+    assert re.search(r"cannot listen on .*port \d+: the port is in use by pid \d+ ", "".join(demo.lines))
     assert processes_of(demo.mark) == []

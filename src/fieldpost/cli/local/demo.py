@@ -9,7 +9,8 @@ import typer
 
 def demo(
     folder: Annotated[
-        Path | None, typer.Option(help="Data folder.  [default: fieldpost-demo; with --check a temporary folder]")
+        Path | None,
+        typer.Option(help="Data folder.  [default: fieldpost-demo; with --check a temporary folder]", readable=False),
     ] = None,
     store: Annotated[
         str, typer.Option(help="Database of central, e.g. postgresql://…  [default: a SQLite file in the folder]")
