@@ -5,7 +5,8 @@ Each item is checked on its own and gets its own result, so an invalid item does
     accepted    a new row, `pending`
     duplicate   the id is already stored with the same content: an ack was lost, nothing changes
     rejected    permanently refused: invalid text, or the id is stored with other content or for another site
-    later       temporarily refused (the whole submit raises Unavailable if the store is unavailable)
+    later       neither stored nor refused, because a purge ran at the same moment: send it again (the whole submit
+                raises Unavailable if the store is unavailable)
 
 A row and its audit entry are written in one transaction. A conflict is audited; the stored row does not change.
 """
@@ -30,12 +31,12 @@ from fieldpost.central.store.notifications.arrivals import StoredContent
 from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
-from fieldpost.core.errors import InvalidInput, Unavailable, out_of_range
+from fieldpost.core.errors import InvalidInput, out_of_range
 from fieldpost.core.ids import new_ids, parse_notification_id
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
 from fieldpost.link.codec import too_many
-from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, REJECTED, Ack, Item, Result, Submit
+from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, LATER, REJECTED, Ack, Item, Result, Submit
 
 log = structlog.get_logger()
 
@@ -116,23 +117,21 @@ class Ingest:
         except IntegrityError as error:
             if not is_duplicate_key(error):
                 raise
-            # The statement waited for a purge to commit, whose tombstones it does not see: the audit has the ids.
-            raise _purged_meanwhile() from None
+            # The statement waited for a purge to commit, whose tombstones it does not see; but the audit has the entry
+            # of each first send. Nothing was inserted: purged items are duplicates, the others are repeated.
+            inserted = set()
         if inserted:
             self._store.wake.set()
         if len(inserted) == len(submissions):
             return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
         others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
         stored = await self._store.confirm(arrivals.stored_content, others)
-        if len(stored) < len(others):
-            # A purge ran in between. On resend, the rows just inserted are duplicates and the purged ones are new.
-            raise _purged_meanwhile()
         verdicts = {}
         conflicts = []
         for s in submissions:
             own = first[s.notification_id]
             if s.notification_id not in inserted:
-                verdicts[id(s)] = _verdict(s, digests[id(s)], stored[s.notification_id])
+                verdicts[id(s)] = _verdict(s, digests[id(s)], stored.get(s.notification_id))
             elif own is s:
                 verdicts[id(s)] = Result(s.notification_id, ACCEPTED)
             else:
@@ -143,10 +142,6 @@ class Ingest:
             await self._store.write(audit.add, _conflict_entries(conflicts, self._clock.now()))
             log.warning("submit.conflict", ids=[s.notification_id for s in conflicts], site=site)
         return verdicts
-
-
-def _purged_meanwhile() -> Unavailable:
-    return Unavailable("store.changed", "rows with these ids were purged during the submit; send the batch again")
 
 
 def _check(item: Item, site: str) -> Submission | Result:
@@ -166,7 +161,9 @@ def _check(item: Item, site: str) -> Submission | Result:
         return Result(text.truncate(item.notification_id, 64), REJECTED, error.code, error.message)
 
 
-def _verdict(s: Submission, digest_: bytes, stored: StoredContent) -> Result:
+def _verdict(s: Submission, digest_: bytes, stored: StoredContent | None) -> Result:
+    if stored is None:
+        return Result(s.notification_id, LATER, "store.changed", "rows were purged during the submit; send it again")
     if stored == StoredContent(s.provenance.site, digest_):
         return Result(s.notification_id, DUPLICATE)
     # Reveal nothing about the stored row: it may belong to another site.

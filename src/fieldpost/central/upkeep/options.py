@@ -19,7 +19,8 @@ class UpkeepOptions:
     the mirror."""
     tombstone_extra_days: float = TOMBSTONE_EXTRA_DAYS_MIN
     """How much longer than terminal_retention_days the id and digest of a deleted notification are kept, so that a site
-    restored from an old backup cannot send it again; at least 90."""
+    restored from an old backup cannot send it again; at least 90. They are kept for audit_retention_days if that is
+    longer."""
     audit_retention_days: float = 365.0
     """How long audit entries and bulk actions are kept; entries of an existing notification are never deleted."""
     sample_retention_days: float = 90.0
@@ -53,4 +54,4 @@ class UpkeepOptions:
 
     @property
     def tombstone_retention_days(self) -> float:
-        return self.terminal_retention_days + self.tombstone_extra_days
+        return max(self.terminal_retention_days + self.tombstone_extra_days, self.audit_retention_days)

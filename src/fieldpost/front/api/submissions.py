@@ -7,14 +7,14 @@ creates no duplicate.
 
 from dataclasses import dataclass
 
-from fieldpost.core.errors import Conflict, InvalidInput
+from fieldpost.core.errors import Conflict, InvalidInput, Unavailable
 from fieldpost.core.ids import derived_id
 from fieldpost.front.allowance import LinkKind
 from fieldpost.front.http.call import ApiAnswer, Call
 from fieldpost.link.http.body import Body
 from fieldpost.link.http.endpoint_spec import Parameter, spec
 from fieldpost.link.http.view import View, ViewField
-from fieldpost.link.messages import ACCEPTED, FRAME_BYTES_MAX, ITEMS_MAX, REJECTED, Item, Result, Submit
+from fieldpost.link.messages import ACCEPTED, FRAME_BYTES_MAX, ITEMS_MAX, LATER, REJECTED, Item, Result, Submit
 
 KEY_HEADER = "Idempotency-Key"
 KEY_LENGTH_MAX = 256
@@ -62,7 +62,8 @@ RESULT = View(
     "ResultView",
     Result,
     "notification_id verdict code error",
-    description="`accepted`, `duplicate`, or `rejected` with code and reason; do not repeat a rejected one unchanged.",
+    description="`accepted`, `duplicate`, or with code and reason `rejected` (do not repeat it unchanged) or `later`"
+    " (repeat it).",
 )
 BATCH = View("BatchView", SubmittedBatch, ViewField("results", view=RESULT))
 
@@ -96,6 +97,8 @@ async def send(call: Call) -> ApiAnswer:
         )
     item = _item(new, new.notification_id if key is None else derived_id(source, key))
     (result,) = await _submit(call, source, [item])
+    if result.verdict == LATER:
+        raise Unavailable(result.code or "", result.error or "")
     if result.verdict == REJECTED:
         raise _refusal(result)
     return ApiAnswer(result, CREATED if result.verdict == ACCEPTED else 200)

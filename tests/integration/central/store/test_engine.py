@@ -434,15 +434,29 @@ def _modes(folder: Path) -> set[int]:
     return {file.stat().st_mode & 0o777 for file in folder.glob("central.db*") if not file.name.endswith(".lock")}
 
 
-async def test_errors_of_the_database_hide_the_values_of_a_statement(store_url: str) -> None:
+@pytest.mark.threat(23)
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select 1 from missing where body = :body", "missing"),
+        ("insert into list_targets (list_name, address) values (:body, null)", "address"),
+        ("insert into list_targets (list_name, address) values (:body, 'a@example.org')", "(?i)foreign key"),
+        ("select json(:body)", "(?i)json"),
+        # SQLite takes any text for a number, and fails at the second value.
+        ("select cast(:body as int), {fail}", r"argument \$1\n|malformed"),
+        ("select cast(cast(:body as text) as int), {fail}", r"type integer\n|malformed"),
+    ],
+)
+async def test_errors_of_the_database_hide_the_values_of_a_statement(store_url: str, sql: str, said: str) -> None:
     body = "".join(["confi", "dential"])  # a traceback has the lines of this function too
 
     def fail(conn: Connection) -> None:
-        conn.execute(text("select 1 from missing where body = :body"), {"body": body})
+        fails = "json('{')" if conn.dialect.name == "sqlite" else "1"
+        conn.execute(text(sql.format(fail=fails)), {"body": body})
 
     store = open_store(store_url)
     try:
-        with pytest.raises(DBAPIError, match="missing") as caught:
+        with pytest.raises(DBAPIError, match=said) as caught:
             await store.write(fail)
         assert body not in "".join(traceback.format_exception(caught.value))
     finally:

@@ -11,9 +11,10 @@ from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
 from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.purging import BEGINNING, PurgeRange
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
-from fieldpost.central.store.notifications import records
+from fieldpost.central.store.notifications import records, retention
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
@@ -101,6 +102,25 @@ async def test_a_tombstone_stays_ninety_days_beyond_another_retention(mailing: C
     assert (await mailing.submit(item)).results[0].verdict == "duplicate"
     clock.advance(1)
     await (await purge_of(mailing)).sweep()
+    assert await ids(mailing, "tombstones") == set()
+
+
+@pytest.mark.req("DEC-18")
+async def test_a_tombstone_stays_as_long_as_the_audit_entry_of_its_send(mailing: Centre, clock: ManualClock) -> None:
+    """Even if the audit's retention was raised after the tombstone was due: a repeated send stays a duplicate."""
+    item = mailing.item()
+    await mailing.submit(item)
+    await mailing.deliver()
+    clock.advance(YEAR_S + DAY_S)
+    await (await purge_of(mailing, audit_retention_days=3650)).sweep()
+    clock.advance(2 * YEAR_S)
+    await mailing.store.write(
+        retention.TOMBSTONES.purge, PurgeRange(clock.now() - timedelta(days=1), BEGINNING, 10, clock.now())
+    )
+    assert (await mailing.submit(item)).results[0].verdict == "duplicate"
+    assert await ids(mailing) == set()
+    clock.advance(10 * YEAR_S)
+    await (await purge_of(mailing, audit_retention_days=3650)).sweep()
     assert await ids(mailing, "tombstones") == set()
 
 

@@ -32,6 +32,7 @@ def test_a_leader_leads_fifteen_seconds_and_renews_every_five_by_default() -> No
 def test_tombstones_outlive_the_terminal_retention_by_ninety_days_whatever_it_is() -> None:
     assert UpkeepOptions().tombstone_retention_days == 365 + 90
     assert UpkeepOptions(terminal_retention_days=1000).tombstone_retention_days == 1090
+    assert UpkeepOptions(audit_retention_days=3650).tombstone_retention_days == 3650, "and not before the audit"
 
 
 @pytest.mark.parametrize(

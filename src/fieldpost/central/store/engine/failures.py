@@ -5,12 +5,15 @@ are retried, since every function of the store is safe to run twice. Other failu
 many connections) become Unavailable. The rest stay as they are: they are our mistakes.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 import asyncpg
 import structlog
+from sqlalchemy import event
+from sqlalchemy.engine import Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -26,6 +29,9 @@ _TRANSIENT = {"40001", "40P01", "57014", "55P03", "57P01", "57P02", "57P03", "25
 _UNAVAILABLE: set[str | int | None] = {"25006", "53100", "53200", "53300"}
 # SQLite's: busy, locked, out of memory, read-only, I/O error, corrupt, full, cannot open.
 _UNAVAILABLE |= {5, 6, 7, 8, 10, 11, 13, 14}
+
+# PostgreSQL quotes a value that it cannot parse, the driver one that it cannot encode.
+_QUOTED = re.compile(r"((?:invalid input for query argument|invalid input syntax for type) [$\w ]+):.*", re.DOTALL)
 
 
 @contextmanager
@@ -48,6 +54,19 @@ def logged(event: str, level: Literal["warning", "error"] = "warning", **details
         getattr(log, level)(f"{event}.failed", error=error.message, **details)
     except Exception:
         log.exception(f"{event}.faulted", **details)
+
+
+def hide_values(engine: Engine) -> None:
+    """Remove values from the messages of this engine's errors, since errors are logged.
+
+    `hide_parameters` covers only the parameters that SQLAlchemy itself would print.
+    """
+
+    @event.listens_for(engine, "handle_error")
+    def hide(context: ExceptionContext) -> None:
+        for error in (context.sqlalchemy_exception, context.original_exception):
+            if error is not None:
+                error.args = tuple(_QUOTED.sub(r"\1", one) if isinstance(one, str) else one for one in error.args)
 
 
 def is_transient(error: Exception) -> bool:

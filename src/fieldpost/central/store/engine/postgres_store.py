@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from fieldpost.central.store.engine.commits import Deadline, StandbyConnection, commit, run_and_commit
-from fieldpost.central.store.engine.failures import first_line, is_transient, recorded, translated
+from fieldpost.central.store.engine.failures import first_line, hide_values, is_transient, recorded, translated
 from fieldpost.central.store.engine.store import P, T, Transaction
 from fieldpost.central.store.engine.wake import PostgresWake, Wake
 from fieldpost.clock import Clock, SystemClock
@@ -64,16 +64,19 @@ def postgres_engine(url: URL, lease_s: float = LEASE_S, answer_s: float = ANSWER
     def prepare(connection: Any, _record: Any) -> None:
         connection.driver_connection.watch_commits()
 
+    hide_values(engine.sync_engine)
     return engine
 
 
 def postgres_engine_for_migrations(url: URL) -> AsyncEngine:
     """An engine for work on whole tables: with PostgreSQL's own plans and without timeouts."""
-    return create_async_engine(
+    engine = create_async_engine(
         url.set(drivername="postgresql+asyncpg"),
         connect_args={"server_settings": _SETTINGS, "timeout": 10},
         hide_parameters=True,
     )
+    hide_values(engine.sync_engine)
+    return engine
 
 
 def _timeouts(lease_s: float, answer_s: float) -> dict[str, str]:

@@ -33,15 +33,16 @@ class PurgedBatch:
 
 
 class DatedTable:
-    """A table whose rows expire by their time alone."""
+    """A table whose rows expire by their time alone, except those that meet the condition `unless`."""
 
-    def __init__(self, table: str, column: str) -> None:
+    def __init__(self, table: str, column: str, unless: str = "false") -> None:
         # Deletes a range of time, not single rows: rows with the same timestamp go together.
         self._delete = Statement(
             f"""
-            delete from {table} where {column} < :cutoff and {column} <= (
+            delete from {table} where {column} < :cutoff and not {unless} and {column} <= (
                 select max({column}) from (
-                    select {column} from {table} where {column} < :cutoff order by {column} limit :limit
+                    select {column} from {table} where {column} < :cutoff and not {unless}
+                    order by {column} limit :limit
                 ) as oldest
             )
             returning {column} as at

@@ -73,7 +73,11 @@ def purge_audit(conn: Connection, span: PurgeRange) -> PurgedBatch:
     return PurgedBatch(len(deleted), _next(found, span))
 
 
-TOMBSTONES = DatedTable("tombstones", "purged_at")
+# A tombstone outlives the audit entry of its send. Without it a repeated send would be a new row, whose own entry
+# conflicts with the old one.
+TOMBSTONES = DatedTable(
+    "tombstones", "purged_at", unless="exists (select 1 from audit where event_id = tombstones.notification_id)"
+)
 SAMPLES = DatedTable("samples", "taken_at")
 NODES = DatedTable("nodes", "heartbeat_at")
 
