@@ -4,11 +4,15 @@ A lock is advisory and ends with the process that holds it, even if that is kill
 into the file, for error messages; the lock counts, not the id. A check whether a lock is held takes it shared for a
 moment. Checks therefore do not disturb each other, and `acquire` waits until they are over.
 
+Anyone who can open a file can lock it, so a lock file is for its owner only: otherwise any user of the machine could
+keep Fieldpost from starting.
+
 On Windows there are no shared locks: there a check can make another check, or `acquire`, fail.
 """
 
 import errno
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +24,7 @@ CHECK_S = 5.0
 """How long `acquire` waits for checks by other processes."""
 POLL_S = 0.01
 PID_BYTES_MAX = 32
+MODE = 0o600
 
 
 class FileLock:
@@ -34,7 +39,8 @@ class FileLock:
 
     def acquire(self) -> bool:
         """Take the lock; False if another process holds it. Raises OSError if the file cannot be opened."""
-        file = self._path.open("a+", encoding="utf-8")
+        file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, MODE), "r+", encoding="utf-8")
+        _make_private(file.fileno())
         if not _take(file.fileno()):
             file.close()
             return False
@@ -100,6 +106,9 @@ if sys.platform == "win32":
     def _take(descriptor: int) -> bool:
         return try_lock(descriptor)
 
+    def _make_private(descriptor: int) -> None:
+        return None
+
 else:
     import fcntl
 
@@ -138,3 +147,9 @@ else:
             return False
 
         return wait_until(taken, CHECK_S) and not is_held
+
+    def _make_private(descriptor: int) -> None:
+        """Withdraw the access of other users, unless the file belongs to another user."""
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != MODE:
+            with suppress(PermissionError):
+                os.fchmod(descriptor, MODE)

@@ -47,6 +47,19 @@ def test_the_project_file_names_no_registry(project: Path) -> None:
     assert not re.search(r"index-url|find-links|\[\[?tool\.uv\.(index|sources)|@ (https?|file):", text)
 
 
+@pytest.mark.threat(30)
+def test_every_folder_that_fieldpost_creates_is_for_its_owner_only(project: Path) -> None:
+    calls = [
+        (str(path.relative_to(project)), ast.unparse(node))
+        for path in (project / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in ("mkdir", "makedirs")
+    ]
+    assert len(calls) >= 7
+    assert [call for call in calls if f"mode={0o700}" not in call[1]] == []
+
+
 @pytest.mark.parametrize("variant", ["base", "central", "site-postgresql"])
 def test_tests_run_with_the_versions_that_fieldpost_runs_with(project: Path, variant: str) -> None:
     run, dev = (pins(project / "requirements" / f"{name}.txt") for name in (variant, "dev"))

@@ -40,6 +40,14 @@ class Diagnosis:
         return self.verdict is not CheckVerdict.FAILING
 
 
+def folder_access_check(mode: int, folder: str) -> Check | None:
+    """A warning if every user of the machine can open the folder; its files may be locked or replaced by them."""
+    if not mode & 0o007:
+        return None
+    detail = f"every user of this machine can open {folder} (mode {mode & 0o7777:04o}): chmod o= {folder}"
+    return Check("access", CheckVerdict.WARNING, detail)
+
+
 def free_space_check(free_bytes: int, path: str) -> Check:
     """Check the free disk space at this path."""
     detail = f"{free_bytes / 1024**3:.1f} GiB free in {path}"

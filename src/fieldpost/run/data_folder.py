@@ -33,7 +33,7 @@ def check_database(store_url: str) -> None:
 def make_folder(code: str, folder: Path) -> None:
     """Create the folder and its parents. Raises ConfigError with this code."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(code, f"cannot create the folder {folder}: {error.strerror or error}") from None
 

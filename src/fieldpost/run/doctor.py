@@ -5,6 +5,7 @@ The doctor changes nothing. It does not open an embedded store that a running ce
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,7 +23,7 @@ from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.issues import lost_nodes
 from fieldpost.central.watch.nodes import Centre, NodeState, read_nodes
 from fieldpost.clock import Clock, SystemClock
-from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, free_space_check
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, folder_access_check, free_space_check
 from fieldpost.core.errors import Conflict, FieldpostError
 from fieldpost.run.exposure import exposure_check
 from fieldpost.run.settings import CentralSettings
@@ -35,7 +36,7 @@ async def examine(settings: CentralSettings, clock: Clock | None = None, *, file
     """Run all checks; one that cannot run is a failed check, not an error. `file` holds the settings."""
     exposed = exposure_check(file)
     found = await _examine(settings, clock or SystemClock())
-    return Diagnosis((*([exposed] if exposed else []), *found))
+    return Diagnosis((*([exposed] if exposed else []), *_folder_checks(settings), *found))
 
 
 async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
@@ -53,6 +54,16 @@ async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
     except Conflict as held:
         answered = await asyncio.to_thread(_readiness_of, settings.central.host, settings.central.port)
         return [disk, Check("store", CheckVerdict.OK, f"{held.message}; these are its own checks"), *answered]
+
+
+def _folder_checks(settings: CentralSettings) -> Iterator[Check]:
+    """Warn of folders with central's files that every user of the machine can open."""
+    url = parse_url(settings.central.store_url)
+    embedded = {Path(url.database or "").parent} if url.get_backend_name() == "sqlite" else set()
+    for folder in sorted({Path(settings.central.folder), *embedded}):
+        if os.name == "posix" and folder.is_dir():
+            if check := folder_access_check(folder.stat().st_mode, str(folder)):
+                yield check
 
 
 async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:

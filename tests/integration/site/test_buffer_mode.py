@@ -87,6 +87,7 @@ def test_a_buffer_that_was_opened_to_a_group_stays_so_with_its_log_and_through_a
 def test_a_script_of_another_user_sends_by_a_group_and_not_without(open_path: Path) -> None:
     folder, group = open_path / "site", 54_321
     make_site(folder).close()
+    folder.chmod(0o755)
 
     def send_as_another() -> str:
         # It becomes the other user once it has loaded the library, which may lie where that user cannot read.

@@ -219,19 +219,16 @@ def test_a_row_that_breaks_a_rule_of_this_version_is_not_taken_for_an_upgrade(pa
     buffer.close()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
-def test_a_folder_that_another_program_keeps_locked_is_not_waited_for_without_end(
+@pytest.mark.skipif(os.name != "posix", reason="the lock file is used on POSIX systems only")
+def test_a_lock_file_that_another_program_keeps_locked_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import fcntl
 
     monkeypatch.setattr(opening, "BUSY_TIMEOUT_MS", 50)
-    folder = os.open(tmp_path, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        with pytest.raises(Unavailable, match=r"keeps the folder .* locked") as refused:
+    with (tmp_path / "buffer.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match=r"keeps .*buffer.lock locked") as refused:
             Buffer(tmp_path / "buffer.db")
-    finally:
-        os.close(folder)
     assert refused.value.code == "buffer.busy"
     Buffer(tmp_path / "buffer.db").close()

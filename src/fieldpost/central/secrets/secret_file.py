@@ -10,7 +10,7 @@ def write_secret_file(file: Path, text: str) -> None:
 
     Returns when the text is on disk under this name, in a folder that is on disk too. Raises OSError.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = file.with_name(f"{file.name}.new")
     try:
         part.unlink(missing_ok=True)

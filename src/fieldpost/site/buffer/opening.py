@@ -3,17 +3,21 @@
 Opening a buffer takes several steps: the file, its log and its index are each found by name. A salvage gives these
 names to other files. A process that starts to open before the salvage and finishes after it would combine the old file
 with the new log, or take the old file for the buffer, and its messages would be lost. So opening holds a shared lock on
-the folder, and a salvage an exclusive one.
+`buffer.lock`, and a salvage an exclusive one.
+
+The lock file has the owner and group of the buffer, and the group's access only if the group can write the buffer. A
+folder or a file that every user can open could be locked by every user, and `send` would fail.
 
 A process that has the buffer open writes under SQLite's write lock, a lock on one byte of the index. A salvage locks
 that byte directly, without SQLite: SQLite may fail before that in a damaged file, while a process with the first pages
 in its cache can still write.
 
-If the folder cannot be locked (no read permission, a file system without such locks), opening continues without. On
-Windows an open file cannot be renamed.
+If the lock file cannot be opened (permissions changed and not yet copied to it) or locked (a file system without such
+locks), opening continues without. On Windows an open file cannot be renamed.
 """
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,27 +27,29 @@ from fieldpost.core.errors import Unavailable
 from fieldpost.file_lock import try_lock, try_lock_byte, wait_until
 from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, refuse_salvage
 
+LOCK_FILE = "buffer.lock"
+
 _WRITE_BYTE = 120
 
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
     """Hold the lock for opening the buffer. Raises Unavailable with the code `buffer.salvaging` during a salvage."""
-    folder = _handle(path.parent, os.O_RDONLY)
+    lock = _lock_file(path)
 
     def may_open() -> bool:
-        if folder is None or _lock_folder(folder, is_shared=True):
+        if lock is None or _lock(lock, is_shared=True):
             return True
         refuse_salvage(path)
         return False
 
     try:
         if not wait_until(may_open, BUSY_TIMEOUT_MS / 1000):
-            raise Unavailable("buffer.busy", f"another program keeps the folder {path.parent} locked")
+            raise Unavailable("buffer.busy", f"another program keeps {path.with_name(LOCK_FILE)} locked")
         yield
     finally:
-        if folder is not None:
-            os.close(folder)
+        if lock is not None:
+            os.close(lock)
 
 
 @contextmanager
@@ -55,9 +61,9 @@ def salvaging(path: Path, aside: Path) -> Iterator[None]:
     """
     handles: list[int] = []
     try:
-        if (folder := _handle(path.parent, os.O_RDONLY)) is not None:
-            handles.append(folder)
-            _wait_for(path, lambda: _lock_folder(folder, is_shared=False))
+        if (lock := _lock_file(path)) is not None:
+            handles.append(lock)
+            _wait_for(path, lambda: _lock(lock, is_shared=False))
         for file in (path, aside):
             if (index := _handle(file.with_name(f"{file.name}-shm"), os.O_RDWR)) is not None:
                 handles.append(index)
@@ -71,8 +77,26 @@ def salvaging(path: Path, aside: Path) -> Iterator[None]:
 def _handle(file: Path, flags: int) -> int | None:
     """The file opened only for locking; None if it does not exist or cannot be opened."""
     with suppress(OSError):
-        return os.open(file, flags) if sys.platform != "win32" else None
+        return os.open(file, flags, 0o600) if sys.platform != "win32" else None
     return None
+
+
+def _lock_file(path: Path) -> int | None:
+    """The lock file, opened, with the access rights that the buffer has now; None if it cannot be opened."""
+    lock = _handle(path.with_name(LOCK_FILE), os.O_RDWR | os.O_CREAT)
+    if lock is not None:
+        with suppress(OSError):
+            _copy_access(os.stat(path), lock)
+    return lock
+
+
+def _copy_access(buffer: os.stat_result, lock: int) -> None:
+    mode = 0o660 if buffer.st_mode & stat.S_IWGRP else 0o600
+    found = os.fstat(lock)
+    if (found.st_uid, found.st_gid) != (buffer.st_uid, buffer.st_gid):
+        os.fchown(lock, buffer.st_uid if os.geteuid() == 0 else -1, buffer.st_gid)
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.fchmod(lock, mode)
 
 
 def _wait_for(path: Path, has_lock: Callable[[], bool]) -> None:
@@ -84,9 +108,9 @@ def _wait_for(path: Path, has_lock: Callable[[], bool]) -> None:
         )
 
 
-def _lock_folder(folder: int, *, is_shared: bool) -> bool:
-    """Whether the folder is locked now, or cannot be locked at all."""
+def _lock(descriptor: int, *, is_shared: bool) -> bool:
+    """Whether the file is locked now, or cannot be locked at all."""
     try:
-        return try_lock(folder, is_shared=is_shared)
+        return try_lock(descriptor, is_shared=is_shared)
     except OSError:
         return True

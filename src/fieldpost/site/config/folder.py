@@ -143,7 +143,7 @@ def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: 
 def make_folder(path: Path) -> None:
     """Create the folder if it does not exist. Raises ConfigError if that fails."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError("site.folder", f"the folder {path} cannot be created: {error.strerror or error}") from None
 

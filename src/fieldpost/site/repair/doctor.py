@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, free_space_check
+from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, folder_access_check, free_space_check
 from fieldpost.core.errors import ConfigError, FieldpostError
 from fieldpost.core.times import from_microseconds, to_text
 from fieldpost.link.endpoint import Endpoint
@@ -75,7 +75,7 @@ def examine(folder: Path, now: datetime, *, is_quick: bool = False) -> SiteDiagn
     """Run all checks. `is_quick` checks the buffer's pages but not whether its indexes match its tables."""
     path = folder / BUFFER_FILE
     token = _tried("token", lambda: read_token(folder / TOKEN_FILE), "the token exists and only its owner can read it")
-    checks = [*_settings_checks(folder), token, _agent_check(folder), _disk_check(folder)]
+    checks = [*_settings_checks(folder), token, _agent_check(folder), _disk_check(folder), *_folder_checks(folder)]
     buffer, contents = _check_buffer(path, now, is_quick)
     return SiteDiagnosis(Diagnosis((*checks, *buffer)), contents)
 
@@ -182,6 +182,12 @@ def _access_checks(path: Path) -> Iterator[Check]:
     if os.name == "posix" and mode & stat.S_IRWXO:
         detail = f"every user of this machine can read {path} (mode {mode:04o}): chmod o= {path}*"
         yield Check("access", CheckVerdict.WARNING, detail)
+
+
+def _folder_checks(folder: Path) -> Iterator[Check]:
+    # A folder that does not exist has failed the check of its disk.
+    if os.name == "posix" and folder.is_dir() and (check := folder_access_check(folder.stat().st_mode, str(folder))):
+        yield check
 
 
 def _log_check(log: Path) -> Check:

@@ -19,7 +19,7 @@ class StoreLock:
     def __enter__(self) -> "StoreLock":
         if self._path is None or self._lock is None:
             return self
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             is_ours = self._lock.acquire()
         except OSError as error:

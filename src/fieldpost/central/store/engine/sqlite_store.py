@@ -79,7 +79,7 @@ def _make_private(file: Path) -> None:
     SQLite gives its log and index the same mode. An existing file keeps its mode and is not opened: closing it would
     drop the locks that this process may have on it.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(OSError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
