@@ -56,7 +56,7 @@ def test_every_folder_that_fieldpost_creates_is_for_its_owner_only(project: Path
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in ("mkdir", "makedirs")
     ]
-    assert len(calls) >= 7
+    assert len(calls) >= 5
     assert [call for call in calls if f"mode={0o700}" not in call[1]] == []
 
 

@@ -62,11 +62,12 @@ async def read(response: aiohttp.ClientResponse) -> Answer:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[Local]:
+async def serving(folder: Path, **options: float) -> AsyncIterator[Local]:
     """Serve the local API of this site's folder on its socket and on a free port."""
     port = free_port()
     settings = folder / "site.toml"
-    settings.write_text(settings.read_text() + f"\n[local]\nport = {port}\n")
+    lines = [f"{name} = {value}\n" for name, value in {"port": port, **options}.items()]
+    settings.write_text(settings.read_text() + "\n[local]\n" + "".join(lines))
     found = read_folder(folder)
     buffer = Buffer(found.buffer_path)
     stopping = asyncio.Event()

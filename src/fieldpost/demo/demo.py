@@ -117,7 +117,8 @@ class Demo:
 
     async def _play(self) -> None:
         options, folder = self._options, self._folder
-        make_folder("demo.folder", folder / "logs")
+        for one in (folder, folder / "logs"):
+            make_folder("demo.folder", one)
         async with AsyncExitStack() as stack:
             lock = await stack.enter_async_context(DemoLock(folder, self._clock, self._terminal.say))
             self._terminal.say(f"Fieldpost demo, data in the folder {folder}")

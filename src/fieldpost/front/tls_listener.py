@@ -9,19 +9,15 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-
-import structlog
+from typing import Any
 
 from fieldpost.core.errors import Unavailable
 from fieldpost.front.admission import OpenConnection
 from fieldpost.front.http_limits import LimitedConfig
+from fieldpost.link.http.accepting import accept_forever
 
-RETRY_S = 1.0
-"""The pause after a socket could not be accepted, for example without free file descriptors."""
 SHUTDOWN_S = 3600.0
 """A closing TLS connection is ended by the write deadline, which knows whether the peer reads."""
-
-log = structlog.get_logger()
 
 
 class TlsListener:
@@ -43,7 +39,7 @@ class TlsListener:
     def start(self) -> None:
         self._socket.setblocking(False)
         self._socket.listen(self._config.backlog)
-        self._spawn(asyncio.create_task(self._accept()))
+        self._spawn(asyncio.create_task(accept_forever(self._socket, self._admit, self._not_accepted)))
 
     async def close(self) -> None:
         """Accept no more connections and end handshakes in progress."""
@@ -52,27 +48,18 @@ class TlsListener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(self._socket)
-            except ConnectionError:
-                continue
-            except OSError as error:
-                self._config.log_refusal(f"accept.{error.errno}", None, loop.time())
-                await asyncio.sleep(RETRY_S)
-                continue
-            try:
-                admitted = self._config.admission.admit(address[0], partial(_shut, accepted))
-            except Unavailable as error:
-                # An answer would need the handshake first.
-                self._config.log_refusal(error.code, address[:2], loop.time())
-                accepted.close()
-            else:
-                self._spawn(asyncio.create_task(self._shake_hands(accepted, admitted)))
-            # A socket that is already there is accepted without a pause: let the others run.
-            await asyncio.sleep(0)
+    async def _admit(self, accepted: socket.socket, address: Any) -> None:
+        try:
+            admitted = self._config.admission.admit(address[0], partial(_shut, accepted))
+        except Unavailable as error:
+            # An answer would need the handshake first.
+            self._config.log_refusal(error.code, address[:2], asyncio.get_running_loop().time())
+            accepted.close()
+        else:
+            self._spawn(asyncio.create_task(self._shake_hands(accepted, admitted)))
+
+    def _not_accepted(self, error: OSError) -> None:
+        self._config.log_refusal(f"accept.{error.errno}", None, asyncio.get_running_loop().time())
 
     async def _shake_hands(self, accepted: socket.socket, admitted: OpenConnection) -> None:
         try:

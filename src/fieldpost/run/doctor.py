@@ -61,9 +61,10 @@ def _folder_checks(settings: CentralSettings) -> Iterator[Check]:
     url = parse_url(settings.central.store_url)
     embedded = {Path(url.database or "").parent} if url.get_backend_name() == "sqlite" else set()
     for folder in sorted({Path(settings.central.folder), *embedded}):
-        if os.name == "posix" and folder.is_dir():
-            if check := folder_access_check(folder.stat().st_mode, str(folder)):
-                yield check
+        if os.name != "posix" or not folder.is_dir():
+            continue
+        if check := folder_access_check(folder.stat().st_mode, str(folder)):
+            yield check
 
 
 async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.sample import NOW
+from tests.support.site_folders import make_site
 
 from fieldpost import Site
 from fieldpost.central.store.engine.lock import StoreLock
@@ -18,8 +20,6 @@ from fieldpost.run.doctor import examine as examine_central
 from fieldpost.run.settings import CentralOptions, CentralSettings
 from fieldpost.site.buffer.agent_lock import AgentLock
 from fieldpost.site.repair.doctor import examine
-from tests.support.sample import NOW
-from tests.support.site_folders import make_site
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="modes and locks differ elsewhere"),

@@ -116,6 +116,10 @@ class LocalOptions(_Options):
     """Whether to serve it on the Unix socket `agent.sock` in the site's folder, for the agent's user."""
     port: int = _number(0, 0, 65_535)
     """The port on 127.0.0.1, where requests need the token in `local.token`; 0 means no port."""
+    connections_max: int = _number(128, 4, 1_024)
+    """The most open connections of the socket, and of the port; the one that has waited longest makes room."""
+    timeout_s: float = _number(30.0, 0.1, 3_600)
+    """How long a connection may wait: for a request, for the rest of one, or for a client that does not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ token; its `Host` must name this machine, which defeats DNS rebinding; and it mu
 send with requests from web pages.
 """
 
+import asyncio
 import hmac
 import os
 import stat
@@ -21,6 +22,7 @@ from fieldpost.core.errors import ConfigError, Conflict, Denied, FieldpostError,
 from fieldpost.link.credentials import issue, prefix_of
 from fieldpost.link.http.problem import MEDIA_TYPE, Problem, http_problem_of, problem_headers, problem_of
 from fieldpost.site.config.folder import write_new
+from fieldpost.site.local.listener import LocalConnections
 
 TOKEN_FILE = "local.token"
 BODY_BYTES_MAX = 4 * 1024 * 1024
@@ -28,6 +30,9 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 OPEN_PATHS = ("/openapi.json",)
 """Served without a token; they reveal nothing about this site."""
+
+TIMEOUT_S = web.AppKey("timeout_s", float)
+"""How long the body of a request may take."""
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _log = structlog.stdlib.get_logger("fieldpost.site")
@@ -51,7 +56,7 @@ def ensure_token(folder: Path) -> str:
     return token
 
 
-def guard(token: str, *, is_port: bool) -> Middleware:
+def guard(token: str, connections: LocalConnections, *, is_port: bool) -> Middleware:
     """Middleware that checks access and turns every failure into a problem response."""
 
     @web.middleware
@@ -61,7 +66,8 @@ def guard(token: str, *, is_port: bool) -> Middleware:
                 _check_host(request)
                 if request.path not in OPEN_PATHS:
                     _check_token(request, token)
-            answer = await handler(request)
+            with connections.working(request):
+                answer = await handler(request)
         except FieldpostError as error:
             answer = _response(problem_of(error), problem_headers(error))
         except web.HTTPException as error:
@@ -76,14 +82,18 @@ def guard(token: str, *, is_port: bool) -> Middleware:
 
 
 async def read_json(request: web.Request) -> bytes:
-    """The request body. Raises InvalidInput if it is not declared as JSON in UTF-8 or exceeds the limit."""
+    """The request body. Raises InvalidInput if it is not declared as JSON in UTF-8, is too large or too slow."""
     charset = (request.charset or "utf-8").lower()
     if request.content_type != "application/json" or charset not in ("utf-8", "utf8"):
         raise InvalidInput("http.content_type", "the body must be application/json in UTF-8", field="Content-Type")
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise InvalidInput("http.content_encoding", "the body must not be compressed", field="Content-Encoding")
+    timeout_s = request.app[TIMEOUT_S]
     try:
-        return await request.read()
+        async with asyncio.timeout(timeout_s):
+            return await request.read()
+    except TimeoutError:
+        raise InvalidInput("http.too_slow", f"the body did not arrive within {timeout_s:g} s") from None
     except web.HTTPRequestEntityTooLarge:
         raise InvalidInput("http.too_large", f"the body has more than {BODY_BYTES_MAX} bytes") from None
 

@@ -19,13 +19,15 @@ from fieldpost.core.errors import ConfigError
 from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.config.folder import Folder
 from fieldpost.site.forwarding.forwarder import ForwardHealth
-from fieldpost.site.local.guard import BODY_BYTES_MAX, ensure_token, guard
+from fieldpost.site.local.guard import BODY_BYTES_MAX, TIMEOUT_S, ensure_token, guard
 from fieldpost.site.local.handlers import Handlers
+from fieldpost.site.local.listener import LocalConnections
 from fieldpost.site.local.routes import ROUTES, bound, document
 from fieldpost.site.site import Site
 
 SOCKET_FILE = "agent.sock"
 HOST = "127.0.0.1"
+BACKLOG = 128
 AGAIN_S = 10.0
 GRACE_S = 5.0
 
@@ -77,21 +79,22 @@ class LocalApi:
         ]
 
     async def _open(self, bind: "Bind") -> None:
-        """Start one listener; retry until it succeeds."""
+        """Serve one listener until cancelled; retry until it can be opened."""
         is_logged = False
         while True:
             try:
                 token = ensure_token(self._folder.path)
                 bound, address = bind()
+                connections = LocalConnections(self._folder.local)
                 runner = web.AppRunner(
-                    self._application(token, is_port=bound.family == socket.AF_INET),
+                    self._application(token, connections, is_port=bound.family == socket.AF_INET),
                     access_log=None,
                     shutdown_timeout=GRACE_S,
                     handle_signals=False,
                 )
                 await runner.setup()
                 self._runners.append(runner)
-                await web.SockSite(runner, bound).start()
+                bound.listen(BACKLOG)
             except (OSError, ConfigError) as error:
                 if not is_logged:
                     _log.warning("local.not_served", error=str(error))
@@ -100,7 +103,9 @@ class LocalApi:
             else:
                 self._addresses.append(address)
                 _log.info("local.served", address=address)
-                return
+                assert runner.server is not None
+                with bound:
+                    await connections.run(bound, runner.server)
 
     def _bind_socket(self) -> tuple[socket.socket, str]:
         path = self._folder.path / SOCKET_FILE
@@ -130,8 +135,10 @@ class LocalApi:
         bound.setblocking(False)
         return bound, f"http://{HOST}:{self._folder.local.port}"
 
-    def _application(self, token: str, *, is_port: bool) -> web.Application:
-        application = web.Application(middlewares=[guard(token, is_port=is_port)], client_max_size=BODY_BYTES_MAX)
+    def _application(self, token: str, connections: LocalConnections, *, is_port: bool) -> web.Application:
+        guarded = guard(token, connections, is_port=is_port)
+        application = web.Application(middlewares=[guarded], client_max_size=BODY_BYTES_MAX)
+        application[TIMEOUT_S] = self._folder.local.timeout_s
         for route in ROUTES:
             application.router.add_route(route.method, route.path, bound(route, self._handlers))
         content = msgspec.json.encode(document())
