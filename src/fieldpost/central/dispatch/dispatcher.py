@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from sqlalchemy import Connection
 
 from fieldpost.central.dispatch.attempt import RunningAttempt, attempt
 from fieldpost.central.dispatch.holds import Holds
@@ -28,6 +27,7 @@ from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import claims, due
 from fieldpost.central.store.notifications.claims import Claimed, Order
+from fieldpost.central.store.notifications.due import NextWork
 from fieldpost.clock import Clock
 from fieldpost.core.delivery.adapter import Adapter, ClaimLost
 from fieldpost.core.delivery.breaker import Breaker
@@ -77,8 +77,8 @@ class Dispatcher:
         """Delivery keys that wait for their host, which has as many deliveries as it may have."""
         self._freed = asyncio.Event()
         self._after = {pool: dict.fromkeys(Lane, "") for pool in SlotPool}
-        self._timed_due: datetime | None = None
-        """When the next timed row becomes claimable, as far as this node knows."""
+        self._work = NextWork()
+        """As far as this node knows."""
         self._is_stopping = False
 
     async def run(self) -> None:
@@ -107,21 +107,21 @@ class Dispatcher:
     async def sweep(self) -> None:
         """Claim and start due notifications until none is left; returns with attempts still in progress."""
         while not self._is_stopping:
-            await self._promote_due()  # in every round: a sweep may last as long as a backlog does
             await self._refresh()
             if self._paths.snapshot.has_suspects:
                 await self._attempt_suspects()
             self._freed.clear()  # before the slots are counted, so that none that becomes free meanwhile is missed
+            self._work = await self._next_work()
             use = self._slot_use()
-            is_more = is_full = False
-            for pool, limits in self._limits.items():
-                free = min(use[pool].free(limits), self._options.batch_size)
+            count, is_full = 0, False
+            for pool, lanes in self._work.waiting.items():
+                free = min(use[pool].free(self._limits[pool]), self._options.batch_size)
                 is_full |= free == 0
                 if free > 0 and not self._is_stopping:
-                    is_more |= await self._claim(pool, use[pool], free) >= free
-            if not is_more and not is_full:
+                    count += await self._claim(pool, lanes, use[pool], free)
+            if not count and not is_full:
                 return
-            if not is_more:
+            if not count:
                 await self._freed_or_woken(self._next_long_s())
 
     async def idle(self) -> None:
@@ -149,7 +149,7 @@ class Dispatcher:
         try:
             await self.sweep()
             self._meter.swept(self._clock.monotonic() - began)
-            return await self._wait_s()
+            return self._wait_s()
         except Unavailable as error:
             log.error("sweep.failed", error=error.message)
         except Exception:
@@ -166,11 +166,12 @@ class Dispatcher:
         for probe in await self._holds.tend(self._paths, self._clock.monotonic(), self._mine()):
             await self._start_all([probe], is_probe=True)
 
-    async def _promote_due(self) -> None:
-        since_refresh = self._clock.monotonic() - self._paths.seen_at
-        is_old = since_refresh >= self._options.refresh_s
-        if is_old or (self._timed_due is not None and self._timed_due <= self._database_time()):
-            await self._holds.promote()
+    async def _next_work(self) -> NextWork:
+        """What there is to claim, after timed rows whose time has come were made claimable."""
+        work = await self._store.read_one(due.next_work, now=self._store.now())
+        if work.timed_due is not None and work.timed_due <= self._database_time() and await self._holds.promote():
+            work = await self._store.read_one(due.next_work, now=self._store.now())
+        return work
 
     def _database_time(self) -> datetime:
         return self._paths.now + timedelta(seconds=self._clock.monotonic() - self._paths.seen_at)
@@ -199,13 +200,14 @@ class Dispatcher:
         waits = (running.claimed_monotonic + self._options.long_s - now for running in self._running.values())
         return max(0.01, min((wait for wait in waits if wait > 0), default=self._options.interval_s))
 
-    async def _claim(self, pool: SlotPool, use: SlotUse, free: int) -> int:
-        """Claim and start at most `free` notifications of the pool; returns how many there were."""
+    async def _claim(self, pool: SlotPool, lanes: Sequence[Lane], use: SlotUse, free: int) -> int:
+        """Claim and start at most `free` notifications in these lanes of the pool; returns how many there were."""
         limits = self._limits[pool]
         blocked = {key for key in self._paths.blocked() if key.startswith(pool.prefix)} | self._crowded.keys()
+        shares = plan_shares(use, limits, free, blocked=blocked, single=self._paths.single())
         order = Order(
             pool=pool,
-            shares=plan_shares(use, limits, free, blocked=blocked, single=self._paths.single()),
+            shares=[share for share in shares if share.lane in lanes],
             free=free,
             after=dict(self._after[pool]),
             use=use,
@@ -358,15 +360,14 @@ class Dispatcher:
                 flight.renewed_at = at
         await self._holds.renew_probes(flights)
 
-    async def _wait_s(self) -> float:
+    def _wait_s(self) -> float:
         """How long to wait for the next sweep: until a row becomes due, at most the interval."""
-        self._timed_due, is_waiting = await self._store.read(_next_work, now=self._store.now())
         waits = [self._options.interval_s]
-        if is_waiting:
+        if self._work.waiting:
             # Rows that wait for a slot or a breaker: the end of either wakes the dispatcher, in most cases.
             waits.append(self._options.refresh_s)
         now = self._database_time()
-        for moment in (self._timed_due, self._paths.next_hold_end()):
+        for moment in (self._work.timed_due, self._paths.next_hold_end()):
             if moment is not None:
                 seconds = (moment - now).total_seconds()
                 waits.append(seconds if seconds > 0 else self._options.refresh_s)
@@ -389,7 +390,3 @@ class Dispatcher:
         unsent = [f for f in self._running.values() if f.outcome is None]
         if unsent:
             await self._give_back(unsent, "the node stopped")
-
-
-def _next_work(conn: Connection, *, now: datetime | None) -> tuple[datetime | None, bool]:
-    return due.next_due(conn, now=now), due.has_waiting(conn, now=now)

@@ -50,10 +50,9 @@ class Holds:
             await self._park_old(paths.now)
         return probes
 
-    async def promote(self) -> None:
-        """Make timed rows claimable whose time has come."""
-        while await self._store.write(due.promote, PROMOTE_BATCH, now=self._store.now()) == PROMOTE_BATCH:
-            pass
+    async def promote(self) -> int:
+        """Make timed rows claimable whose time has come; how many. A batch at a time, since claims come between."""
+        return await self._store.write(due.promote, PROMOTE_BATCH, now=self._store.now())
 
     async def give_back_probes(self, running: Sequence[RunningAttempt]) -> None:
         """A probe that was not sent leaves its breaker open for the next."""

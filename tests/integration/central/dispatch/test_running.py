@@ -11,6 +11,7 @@ from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.clock import SystemClock
 from fieldpost.core.notification import Status
 from support.centre import DEADLINE_S, Centre, Hanging, ScriptedAdapter, open_centre
+from support.plans import MeasuredStore
 
 
 @pytest.mark.req("DSP-03", "DSP-08", "DEC-06")
@@ -107,3 +108,17 @@ async def test_a_batch_that_cannot_be_stored_takes_no_other_with_it(mailing: Cen
     assert "not this one" in str(failed[0])
     for item in good:
         assert (await mailing.get(item.notification_id)).status is Status.PENDING
+
+
+@pytest.mark.req("DEC-08")
+async def test_a_sweep_writes_only_where_rows_are_due(mailing: Centre) -> None:
+    """A claim that finds nothing would cost a commit, in every sweep and for every pool."""
+    measured = MeasuredStore(mailing.store)
+    node = Dispatcher(measured, mailing.adapters, "node", mailing.clock, random.Random(1))
+    async with node.running():
+        await node.sweep()
+        assert (measured.calls["claim_order"], measured.calls["promote"]) == (0, 0)
+        await mailing.send()
+        await node.sweep()
+        await node.idle()
+        assert (measured.calls["claim_order"], measured.calls["promote"]) == (1, 0)

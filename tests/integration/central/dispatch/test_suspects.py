@@ -174,7 +174,7 @@ from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.notifications import claims
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.clock import SystemClock
-from fieldpost.core.outcome import Delivered
+from fieldpost.core.delivery.outcome import Delivered
 
 class Adapter:
     type = "email"

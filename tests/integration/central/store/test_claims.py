@@ -11,6 +11,7 @@ from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.notifications import claims, due, lists, targets
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.routing import SlotPool
 from fieldpost.core.delivery.slots import Share
 from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.testing import ManualClock
@@ -280,34 +281,40 @@ async def test_a_probe_takes_one_held_row_of_its_breaker(centre: Centre, clock: 
     assert len(await probe()) == 1
 
 
-async def test_next_due_is_the_time_of_the_first_timed_row_and_promotion_makes_it_claimable(
+async def test_next_work_names_waiting_lanes_and_the_time_of_the_first_timed_row(
     centre: Centre, clock: ManualClock
 ) -> None:
-    async def next_due() -> Any:
-        return await centre.store.read(due.next_due, now=centre.store.now())
+    async def next_work() -> Any:
+        work = await centre.store.read_one(due.next_work, now=centre.store.now())
+        return work.waiting, work.timed_due
 
     async def promoted() -> int:
         return await centre.store.write(due.promote, 100, now=centre.store.now())
 
-    assert await next_due() is None
+    assert await next_work() == ({}, None)
     start = clock.now()
     held, claimed, retrying = [await centre.send(name) for name in "abc"]
     await hold(centre, held)
-    soon = "due_at + interval '60 seconds'" if centre.is_postgresql else "due_at + 60000000"
+    later = "due_at + interval '60 seconds'" if centre.is_postgresql else "due_at + 60000000"
     await centre.execute(
-        f"update notifications set status = 'retrying', last_error = 'x', next_attempt_at = {soon}, due_at = {soon},"
+        f"update notifications set status = 'retrying', last_error = 'x', next_attempt_at = {later}, due_at = {later},"
         f" is_timed = true where notification_id = '{retrying}'"
     )
-    assert await next_due() == start + timedelta(seconds=60)
-    assert await centre.store.read(due.has_waiting, now=centre.store.now())
+    soon = start + timedelta(seconds=60)
+    assert await next_work() == ({SlotPool.LISTS: [Lane.FRESH]}, soon)
     assert ids(await centre.claim()) == [claimed]
-    assert not await centre.store.read(due.has_waiting, now=centre.store.now())
+    assert await next_work() == ({}, soon)
     assert await promoted() == 0
     clock.advance(60)
     assert ids(await centre.claim(lane=Lane.RETRY)) == [], "a timed row is claimed once it was promoted"
     assert await promoted() == 1
-    assert await next_due() is None
+    assert await next_work() == ({SlotPool.LISTS: [Lane.RETRY]}, None)
     assert ids(await centre.claim(lane=Lane.RETRY)) == [retrying]
+    subscribed = await centre.send("d")
+    await centre.execute(
+        f"update notifications set delivery_key = 'subscription:d' where notification_id = '{subscribed}'"
+    )
+    assert await next_work() == ({SlotPool.SUBSCRIPTIONS: [Lane.FRESH]}, None)
 
 
 @pytest.mark.req("DEC-06", "DEC-07")

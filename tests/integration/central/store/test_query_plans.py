@@ -20,16 +20,12 @@ def claim(conn: Connection, centre: Centre) -> Any:
     )
 
 
-def next_due(conn: Connection, centre: Centre) -> Any:
-    return due.next_due(conn, now=centre.store.now())
+def next_work(conn: Connection, centre: Centre) -> Any:
+    return due.next_work(conn, now=centre.store.now())
 
 
 def promote(conn: Connection, centre: Centre) -> Any:
     return due.promote(conn, 100, now=centre.store.now())
-
-
-def has_waiting(conn: Connection, centre: Centre) -> Any:
-    return due.has_waiting(conn, now=centre.store.now())
 
 
 def has_suspects(conn: Connection, centre: Centre) -> Any:
@@ -60,9 +56,8 @@ def held_too_long(conn: Connection, centre: Centre) -> Any:
 
 HOT = {
     claim: "ix_notifications_claim",
-    next_due: "ix_notifications_timed",
+    next_work: "ix_notifications_claim",
     promote: "ix_notifications_timed",
-    has_waiting: "ix_notifications_claim",
     has_suspects: "ix_notifications_suspect",
     claim_lone: "ix_notifications_suspect",
     claim_probes: "ix_notifications_held",

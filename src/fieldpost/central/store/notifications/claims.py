@@ -248,10 +248,11 @@ def _claim_extra(
     candidates = extra_keys(order.use, order.limits, keys, excluded=order.blocked)
     if not candidates or order.free <= keys.total():
         return
-    waiting = due.waiting_keys(conn, candidates, mine=mine, now=now)
+    lanes = {share.lane for share in order.shares}
+    waiting = due.waiting_keys(conn, candidates, lanes, mine=mine, now=now)
     limit = extra_limit(order.use, order.limits, keys.total(), order.free, waiting)
     for lane, most in ((Lane.RETRY, limit // RETRY_SHARE), (Lane.FRESH, limit), (Lane.RETRY, limit)):
-        if (most := min(most, limit)) > 0:
+        if lane in lanes and (most := min(most, limit)) > 0:
             ids = due.find_of_key(conn, lane, next(iter(waiting)), limit=most, mine=mine, now=now)
             claimed = _take_all(conn, owner, ids, lease_s, now)
             limit -= len(claimed)

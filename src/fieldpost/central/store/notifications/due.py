@@ -14,8 +14,9 @@ could prove another partial index.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +26,23 @@ from fieldpost.central.store.engine.column_types import Id, Moment
 from fieldpost.central.store.engine.statement import Statement
 from fieldpost.central.store.schema.notification_tables import IS_CLAIMABLE, IS_FREE, IS_SUSPECT, IS_TIMED
 from fieldpost.core.delivery.lanes import Lane
+from fieldpost.core.delivery.routing import SlotPool
+
+
+@dataclass(frozen=True, slots=True)
+class NextWork:
+    """What there is to claim."""
+
+    waiting: Mapping[SlotPool, Sequence[Lane]] = field(default_factory=dict)
+    """The lanes with claimable rows, of the pools that have any. Their keys may have no free slot."""
+    timed_due: datetime | None = None
+    """When the next row will become claimable by its time."""
+
+
+def _end(prefix: str) -> str:
+    """The first text behind every delivery key with this prefix: keys are compared byte by byte."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
 
 IS_OVERDUE = f"""due_at < :overdue_before and (created_at <= due_at or created_at < :overdue_before)
     and {IS_FREE} and (lease_until is null or lease_until < :overdue_before)"""
@@ -135,17 +153,29 @@ _probes = Statement(
     result=_FOUND,
 )
 
-_next_timed = Statement(
-    f"select due_at from notifications where {IS_TIMED} and due_at is not null order by due_at limit 1",
-    result={"due_at": Moment},
-)
-# A row that waits for a slot. Rows that were claimed keep their place in the index, so it may pass some of these.
-_waits = Statement(
+# One row per pool and lane. Claimed rows keep their place in the index, so a search may pass some of these.
+_next_work = Statement(
     f"""
     with {_MOMENT}
-    select 1 as found from notifications where {IS_CLAIMABLE} and status = :status and {_NOT_CLAIMED} limit 1
-    """
+    select (select due_at from notifications where {IS_TIMED} and due_at is not null order by due_at limit 1)
+        as timed_due, {
+        ", ".join(
+            f'''(
+        select 1 from notifications where {IS_CLAIMABLE} and status = :{lane} and {_NOT_CLAIMED} and {ORPHANS} < 2
+            and delivery_key >= :{pool} and delivery_key < :{pool}_end order by delivery_key, due_at limit 1
+    ) as {pool}_{lane}'''
+            for pool in SlotPool
+            for lane in Lane
+        )
+    }
+    """,
+    result={"timed_due": Moment},
 )
+_BOUNDS = {lane.value: lane.status.value for lane in Lane} | {
+    name: bound
+    for pool in SlotPool
+    for name, bound in ((pool.value, pool.prefix), (f"{pool.value}_end", _end(pool.prefix)))
+}
 # One index probe per key: written as EXISTS it may become a join that reads every claimable row.
 _ONE_WAITING = f"""
     select 1 as one from notifications n where {IS_CLAIMABLE} and status = :status and n.delivery_key = {{key}}
@@ -245,20 +275,18 @@ def has_suspects(conn: Connection, *, now: datetime | None) -> bool:
     return bool(_suspects.run(conn, now=now))
 
 
-def next_due(conn: Connection, *, now: datetime | None) -> datetime | None:
-    """When the next row will become claimable by its time; None when none waits for that."""
-    found = _next_timed.run(conn)
-    return found[0].due_at if found else None
+def next_work(conn: Connection, *, now: datetime | None) -> NextWork:
+    """Where rows can be claimed now, and when the next timed row becomes claimable; a single statement."""
+    (found,) = _next_work.run(conn, **_BOUNDS, now=now)
+    waiting = {pool: [lane for lane in Lane if getattr(found, f"{pool}_{lane}")] for pool in SlotPool}
+    return NextWork({pool: lanes for pool, lanes in waiting.items() if lanes}, found.timed_due)
 
 
-def has_waiting(conn: Connection, *, now: datetime | None) -> bool:
-    """Whether a claimable row waits for a free slot."""
-    return any(_waits.run(conn, status=lane.status.value, now=now) for lane in Lane)
-
-
-def waiting_keys(conn: Connection, keys: Collection[str], *, mine: Collection[str], now: datetime | None) -> set[str]:
-    """Those of these delivery keys that have due rows without a claim."""
-    found = (_waiting_keys.run(conn, keys=list(keys), mine=mine, status=lane.status.value, now=now) for lane in Lane)
+def waiting_keys(
+    conn: Connection, keys: Collection[str], lanes: Iterable[Lane], *, mine: Collection[str], now: datetime | None
+) -> set[str]:
+    """Those of these delivery keys that have due rows in these lanes without a claim."""
+    found = (_waiting_keys.run(conn, keys=list(keys), mine=mine, status=lane.status.value, now=now) for lane in lanes)
     return {row.delivery_key for rows in found for row in rows}
 
 
@@ -284,8 +312,3 @@ def ready_keys(conn: Connection, prefix: str, after: str, limit: int, *, now: da
 def promote(conn: Connection, limit: int, *, now: datetime | None) -> int:
     """Make timed rows claimable whose time has come, at most `limit`; how many."""
     return len(_promote.run(conn, limit=limit, now=now))
-
-
-def _end(prefix: str) -> str:
-    """The first text behind every delivery key with this prefix: keys are compared byte by byte."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
