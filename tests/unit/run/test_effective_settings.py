@@ -70,6 +70,8 @@ def test_no_secret_is_among_them(by_key: dict[str, EffectiveSetting]) -> None:
         ),
         ("postgresql://a:can@ary@h/d", "postgresql://a:***@h/d"),
         ("postgresql://a@h/d", "postgresql://a@h/d"),
+        ("postgresql://a:canary@h1:1,h2:2/d", "postgresql://a:***@h1:1,h2:2/d"),
+        ("postgresql://a:canary@/d?host=h1:1,h2:2", "postgresql://a:***@/d?host=h1:1,h2:2"),
         ("sqlite:////var/lib/fieldpost/central.db", "sqlite:////var/lib/fieldpost/central.db"),
         ("", ""),
         (5, 5),

@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 
 from fieldpost.central.store.engine import wake
 from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.central.store.engine.postgres_servers import PostgresServers
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.engine.wake import COALESCE_S, PostgresWake
 from support.running_central import until
@@ -110,7 +111,7 @@ async def test_a_server_that_ends_in_mid_conversation_ends_no_listening(monkeypa
     async with await asyncio.start_server(cut_short, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         url = make_url(f"postgresql://someone@127.0.0.1:{port}/some?sslmode=disable")
-        task = asyncio.create_task(PostgresWake(url).listen())
+        task = asyncio.create_task(PostgresWake(PostgresServers(url)).listen())
         await until(lambda: conversations >= 3 or task.done())
         assert not task.done()
         task.cancel()

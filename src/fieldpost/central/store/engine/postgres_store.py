@@ -12,6 +12,7 @@ that for a lock. When the frozen node wakes up, its transaction is gone and runs
 import random
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from fieldpost.central.store.engine.commits import Deadline, StandbyConnection, commit, run_and_commit
 from fieldpost.central.store.engine.failures import first_line, hide_values, is_transient, recorded, translated
+from fieldpost.central.store.engine.postgres_servers import PostgresServers
 from fieldpost.central.store.engine.store import P, T, Transaction
 from fieldpost.central.store.engine.wake import PostgresWake, Wake
 from fieldpost.clock import Clock, SystemClock
@@ -49,31 +51,32 @@ defaults the planner would plan each claim, which costs more than the claim, or 
 that scans all of it once it has grown; and starting a parallel worker takes longer than any statement here."""
 
 
-def postgres_engine(url: URL, lease_s: float = LEASE_S, answer_s: float = ANSWER_S, **options: Any) -> AsyncEngine:
+def postgres_engine(
+    servers: PostgresServers, lease_s: float = LEASE_S, answer_s: float = ANSWER_S, **options: Any
+) -> AsyncEngine:
     """An engine for the statements of the store."""
     settings = _SETTINGS | _PLANNING | _timeouts(lease_s, answer_s)
     # Without `command_timeout`: the driver would cancel a COMMIT as well. The server limits statements only.
-    engine = create_async_engine(
-        url.set(drivername="postgresql+asyncpg"),
-        connect_args={"server_settings": settings, "timeout": 10, "connection_class": StandbyConnection},
-        hide_parameters=True,
-        **options,
-    )
+    engine = _engine(servers, {"server_settings": settings, "connection_class": StandbyConnection}, **options)
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         connection.driver_connection.watch_commits()
 
-    hide_values(engine.sync_engine)
     return engine
 
 
 def postgres_engine_for_migrations(url: URL) -> AsyncEngine:
     """An engine for work on whole tables: with PostgreSQL's own plans and without timeouts."""
+    return _engine(PostgresServers(url), {"server_settings": _SETTINGS})
+
+
+def _engine(servers: PostgresServers, connecting: dict[str, Any], **options: Any) -> AsyncEngine:
     engine = create_async_engine(
-        url.set(drivername="postgresql+asyncpg"),
-        connect_args={"server_settings": _SETTINGS, "timeout": 10},
+        "postgresql+asyncpg://",
+        async_creator=partial(servers.connect, **connecting),
         hide_parameters=True,
+        **options,
     )
     hide_values(engine.sync_engine)
     return engine
@@ -112,12 +115,13 @@ class PostgresStore:
         self.url = url.render_as_string()
         self._clock = clock
         self._answer_s = answer_s
+        servers = PostgresServers(url)
         self._engine = postgres_engine(
-            url, lease_s, answer_s, pool_size=connections_max, max_overflow=0, pool_timeout=wait_s
+            servers, lease_s, answer_s, pool_size=connections_max, max_overflow=0, pool_timeout=wait_s
         )
         # The same connections, with each statement committed on its own.
         self._committing = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        self.wake: Wake = PostgresWake(url)
+        self.wake: Wake = PostgresWake(servers)
         self.last_failure: Unavailable | None = None
 
     def now(self) -> datetime | None:

@@ -9,16 +9,17 @@ import contextlib
 from enum import StrEnum
 from typing import Protocol
 
-import asyncpg
 import structlog
-from sqlalchemy.engine import URL
 
+from fieldpost.central.store.engine.postgres_servers import PostgresServers
 from fieldpost.clock import SystemClock
 
 log = structlog.get_logger()
 
 COALESCE_S = 0.05
 RECONNECT_S = 5.0
+ANSWER_S = 10.0
+"""After this time without an answer the server counts as gone, even if its connection looks open."""
 
 
 class WakeTopic(StrEnum):
@@ -83,9 +84,9 @@ class PostgresWake(LocalWake):
 
     CHANNEL = "fieldpost_due"
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, servers: PostgresServers) -> None:
         super().__init__()
-        self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._servers = servers
         self._pending: set[WakeTopic] = set()
         self._has_pending = asyncio.Event()
         self._clock = SystemClock()
@@ -105,7 +106,7 @@ class PostgresWake(LocalWake):
             await self._clock.sleep(RECONNECT_S)
 
     async def _converse(self) -> None:
-        connection = await asyncpg.connect(self._dsn, timeout=10)
+        connection = await self._servers.connect()
         try:
             await connection.add_listener(self.CHANNEL, lambda *received: self._hear(str(received[-1])))
             # Commits of other nodes before this connection sent no wake-up here.
@@ -118,7 +119,7 @@ class PostgresWake(LocalWake):
                     topics, self._pending = self._pending, set()
                     self._has_pending.clear()
                     for topic in topics:
-                        await connection.execute(f"notify {self.CHANNEL}, '{topic.value}'")
+                        await connection.execute(f"notify {self.CHANNEL}, '{topic.value}'", timeout=ANSWER_S)
                     await self._clock.sleep(COALESCE_S)
         finally:
             connection.terminate()
