@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -28,7 +28,7 @@ from fieldpost.central.secrets.key_files import SecretsOptions
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.watch.watch import Watch
-from fieldpost.core.actor import Actor, Role
+from fieldpost.core.actor import USER_ROLES, Actor, Role
 from fieldpost.core.delivery.outcome import PermanentFailure
 from fieldpost.core.notification import Status
 from fieldpost.core.setting import EffectiveSettings
@@ -120,8 +120,9 @@ async def open_front(store_url: str, clock: ManualClock) -> AsyncIterator[Front]
         commands = CommandSender(centre.store, centre.ingest.mirrors, MirrorOptions().reconcile_interval_s, clock)
         app = create_app(operate, watch, centre.ingest, commands, effective_settings=_in_force())
         front = Front(centre, clock, operate, watch, commands, app)
-        for role in Role:
+        for role in USER_ROLES:
             await _add_account(front, role)
+        await _add_token(front, Role.PUBLISHER, owner="admin")
         front.tokens["site"] = (await operate.sites.add(ADMIN, SITE)).token
         yield front
 
@@ -160,12 +161,17 @@ def _hashed(password: str) -> str:
 
 
 async def _add_account(front: Front, role: Role) -> None:
-    """An account named like its role."""
+    """An account named like its role, with a token."""
     store, now = front.centre.store, front.centre.clock.now()
     hashed = _hashed(front.password(role.value))
-    token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
     await store.write(identities.add_user, identities.UserRecord(role.value, hashed, role.value, now))
-    await store.write(
-        identities.add_token, identities.TokenRecord(token.prefix, "api", token.digest, role.value, role.value, now)
-    )
+    await _add_token(front, role, owner=role.value)
+
+
+async def _add_token(front: Front, role: Role, owner: str) -> None:
+    """A token named like its role."""
+    token = credentials.issue("api", os.urandom(credentials.ENTROPY_BYTES))
+    added = identities.TokenRecord(token.prefix, "api", token.digest, owner, role.value, front.centre.clock.now())
+    named = replace(added, name=role.value if role is Role.PUBLISHER else None, generation=1)
+    await front.centre.store.write(identities.add_token, named)
     front.tokens[role.value] = token.text

@@ -65,6 +65,7 @@ PAGES_OF: dict[str, tuple[str, ...]] = {
     "users_end_session": ("POST /account/sessions/{session_id}/end",),
     "tokens_show_all": ("GET /tokens",),
     "tokens_add": ("POST /tokens",),
+    "tokens_rotate": ("POST /tokens/{token_id}/rotate",),
     "tokens_revoke": ("POST /tokens/{token_id}/revoke",),
     "users_show_all": ("GET /users",),
     "users_add": ("POST /users",),

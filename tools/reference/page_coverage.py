@@ -86,6 +86,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "users_end_session": ("sessions end",),
     "tokens_show_all": ("tokens list",),
     "tokens_add": ("tokens add",),
+    "tokens_rotate": ("tokens rotate",),
     "tokens_revoke": ("tokens revoke", "logout"),
     "users_show_all": ("users list",),
     "users_add": ("users add",),

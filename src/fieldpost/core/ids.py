@@ -66,6 +66,25 @@ def parse_notification_id(text: object) -> NotificationId:
     return NotificationId(_parse(text, "notification.bad_id", "notification_id"))
 
 
+def parse_sent_id(text: object) -> NotificationId:
+    """Return an id that a sender made, or raise InvalidInput.
+
+    Version 8 is central's own: it derives such ids from public values, so a sender could compute one in advance and
+    take it away from the notification it belongs to.
+    """
+    known = parse_notification_id(text)
+    refuse_derived(known, "notification.bad_id", "notification_id")
+    return known
+
+
+def refuse_derived(known_id: str, code: str, field: str) -> None:
+    """Raise InvalidInput for an id of version 8."""
+    if known_id[14] == "8":
+        raise InvalidInput(
+            code, f"{field} must not be a UUID of version 8, which only central makes; use version 7", field=field
+        )
+
+
 def parse_call_id(text: object) -> CallId:
     """Return the id, or raise InvalidInput; same spelling rule as for notifications."""
     return CallId(_parse(text, "call.bad_id", "call_id"))

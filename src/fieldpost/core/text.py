@@ -23,9 +23,9 @@ def check_list_name(value: object) -> str:
     return _check_name(value, "list_name", LIST_NAME_BYTES_MAX)
 
 
-def check_label(value: object, field: str) -> str:
+def check_label(value: object, field: str, bytes_max: int = LABEL_BYTES_MAX) -> str:
     """A short name on one line: an instance, a script, a site, a channel."""
-    return _check_name(value, field, LABEL_BYTES_MAX)
+    return _check_name(value, field, bytes_max)
 
 
 def check_path_name(name: str, field: str) -> str:

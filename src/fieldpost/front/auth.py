@@ -24,11 +24,24 @@ class Access(StrEnum):
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
+    SEND = "operator_or_publisher"
+    """Operators, and applications under their own name."""
+    READ_OWN = "viewer_or_publisher"
+    """Viewers, and applications limited to what they sent; the handler applies the limit."""
 
     @property
-    def role(self) -> Role:
-        """The role that a person or program needs."""
-        return Role(self.value)
+    def roles(self) -> tuple[Role, ...]:
+        """The roles of which a person or program needs one."""
+        return _ROLES[self]
+
+
+_ROLES = {
+    Access.VIEWER: (Role.VIEWER,),
+    Access.OPERATOR: (Role.OPERATOR,),
+    Access.ADMIN: (Role.ADMIN,),
+    Access.SEND: (Role.OPERATOR, Role.PUBLISHER),
+    Access.READ_OWN: (Role.VIEWER, Role.PUBLISHER),
+}
 
 
 async def program(headers: Headers, accounts: Accounts) -> Actor:

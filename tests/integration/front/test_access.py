@@ -22,7 +22,8 @@ from support.front import ADMIN, OPERATOR, VIEWER, Front
 ROUTES = (*api_routes.ROUTES, *link_routes.ROUTES)
 
 ID = "0198c8a0-0000-7000-8000-000000000001"
-ROLES = ("viewer", "operator", "admin")
+PEOPLE = ("viewer", "operator", "admin")
+ROLES = (*PEOPLE, "publisher")
 MAY = {
     Access.ANYONE: {"nobody", "site", *ROLES},
     Access.SITE: {"site"},
@@ -30,6 +31,8 @@ MAY = {
     Access.VIEWER: {"viewer", "operator", "admin"},
     Access.OPERATOR: {"operator", "admin"},
     Access.ADMIN: {"admin"},
+    Access.SEND: {"operator", "admin", "publisher"},
+    Access.READ_OWN: {"viewer", "operator", "admin", "publisher"},
 }
 
 
@@ -52,7 +55,7 @@ async def test_every_api_route_serves_whom_it_declares_and_nobody_else(front: Fr
 async def test_every_page_serves_whom_it_declares_and_nobody_else(front: Front) -> None:
     # A stream that is open for as long as somebody listens would never be answered whole.
     front.app.state.backend.change_feed.close()
-    for caller in ("nobody", *ROLES):
+    for caller in ("nobody", *PEOPLE):
         client, csrf = front.client(), ""
         for page in PAGES:
             if not csrf:

@@ -1,7 +1,8 @@
 """Authentication: users by session, programs by API token, sites by site token; and the first account.
 
 A token is found by its public prefix and compared by digest in constant time. Its owner's present state counts: the
-sessions and tokens of a disabled user do not work, and a token has at most the role of its owner.
+sessions and tokens of a disabled user do not work, and a token has at most the role of its owner. The role publisher
+is outside the order of roles: an administrator grants it to a token of any user.
 """
 
 import secrets
@@ -114,7 +115,7 @@ class Accounts:
             return None
         given, owned = Role(found[0].role), Role(found[1].role)
         await self._note_use(found[0])
-        role = given if owned.includes(given) else owned
+        role = given if given is Role.PUBLISHER or owned.includes(given) else owned
         return Actor(found[1].name, role, token=found[0].name or found[0].prefix)
 
     async def by_site_token(self, token: str) -> str | None:
@@ -215,7 +216,7 @@ def _add_first(
     at, role = entry.occurred_at, Role.ADMIN.value
     identities.add_user(conn, UserRecord(ADMIN_NAME, password_hash, role, at, entry.actor))
     added = TokenRecord(token.prefix, "api", token.digest, ADMIN_NAME, role, at)
-    identities.add_token(conn, replace(added, name=FIRST_TOKEN, created_by=entry.actor))
+    identities.add_token(conn, replace(added, name=FIRST_TOKEN, generation=1, created_by=entry.actor))
     if password_hash is None:
         logins.add_link(conn, link)
     audit.add(conn, [entry])

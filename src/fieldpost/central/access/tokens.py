@@ -1,6 +1,10 @@
 """API tokens: a program acts for the owner of its token, with the token's role, which is at most the owner's.
 
-A program without an owner gets its own user, who needs no password.
+A program without an owner gets its own user, who needs no password. A token of the role publisher may belong to any
+user.
+
+The name of a token is the source of what its program sends (`app:NAME`), so no two tokens share one, whatever their
+owners and even after they ended. Only rotation issues another token of the same name, which keeps ids and ownership.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,21 +13,24 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from fieldpost.central.access.accounts import issue
-from fieldpost.central.access.audit_trail import Actions, commit, present, record, require
+from fieldpost.central.access.audit_trail import KEEP, Actions, Keep, commit, present, record, require
 from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import TokenRecord
 from fieldpost.central.store.notifications import audit
-from fieldpost.core.actor import Actor, Role
+from fieldpost.core.actor import SOURCE_NAME_BYTES_MAX, Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.core.login import is_user_name
-from fieldpost.core.text import check_label
+from fieldpost.core.text import check_label, check_path_name, is_label
+from fieldpost.core.times import to_text
 from fieldpost.link.credentials import IssuedToken
 
-__all__ = ["LIFE_DEFAULT", "LIFE_MAX", "AddedToken", "TokenActions", "TokenRecord"]
+__all__ = ["LIFE_DEFAULT", "LIFE_MAX", "OVERLAP_DEFAULT", "AddedToken", "TokenActions", "TokenRecord"]
 
 LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=3660)
+OVERLAP_DEFAULT = timedelta(days=1)
+OVERLAP_MAX = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +53,41 @@ class TokenActions(Actions):
     ) -> AddedToken:
         """Add a token for the actor or another user; with `life` None it does not expire."""
         require(actor, Role.ADMIN, "token.add")
-        check_label(name, "name")
+        check_path_name(check_label(name, "name", SOURCE_NAME_BYTES_MAX), "name")
+        _check_life(life)
         owner = owner or actor.name
-        if life is not None and not timedelta(0) < life <= LIFE_MAX:
-            raise InvalidInput(
-                "token.life",
-                f"expires_in_s must be greater than 0 and at most {LIFE_MAX.days} days",
-                field="expires_in_s",
-            )
         now = self._clock.now()
         token, expires_at = issue("api"), None if life is None else now + life
         extra = {"name": name, "role": role.value, "token": token.prefix}
         entry = record(actor, "token.add", owner, now, extra)
-        await commit(self._store, f"token {name!r}", _add, name, owner, role, token, expires_at, entry)
-        return AddedToken(token.prefix, name, owner, role, expires_at, token.text)
+        added = TokenRecord(token.prefix, "api", token.digest, owner, role.value, now, expires_at)
+        added = replace(added, name=name, generation=1, created_by=actor.name)
+        await commit(self._store, f"token {name!r}", _add, added, entry)
+        return _shown(added, token)
+
+    async def rotate(
+        self,
+        actor: Actor,
+        name: str,
+        *,
+        overlap: timedelta = OVERLAP_DEFAULT,
+        life: timedelta | Keep | None = KEEP,
+    ) -> AddedToken:
+        """Issue another token of this name, owner and role. The former ones end after the overlap.
+
+        Works for a token that expired or was revoked, which stays so. Unless given, the life is that of the former one.
+        """
+        entry = self._begin(actor, Role.ADMIN, "token.rotate", name[:SOURCE_NAME_BYTES_MAX])
+        if life is not KEEP:
+            _check_life(life)
+        if not timedelta(0) <= overlap <= OVERLAP_MAX:
+            raise InvalidInput(
+                "token.overlap", f"overlap_s must be between 0 and {OVERLAP_MAX.days} days", field="overlap_s"
+            )
+        token = issue("api")
+        ends_at = entry.occurred_at + overlap
+        made = await commit(self._store, f"token {name!r}", _rotate, name, token, ends_at, life, entry)
+        return _shown(made, token)
 
     async def all(self, actor: Actor) -> list[TokenRecord]:
         """Valid tokens: all of them for an administrator, their own for other users."""
@@ -74,27 +102,68 @@ class TokenActions(Actions):
             raise NotFound("token.unknown", "this token does not exist, or you may not revoke it")
 
 
-def _add(
-    conn: Connection,
-    name: str,
-    owner: str,
-    role: Role,
-    token: IssuedToken,
-    expires_at: datetime | None,
-    entry: AuditEntry,
-) -> None:
+def _check_life(life: timedelta | None) -> None:
+    if life is not None and not timedelta(0) < life <= LIFE_MAX:
+        raise InvalidInput(
+            "token.life",
+            f"expires_in_s must be greater than 0 and at most {LIFE_MAX.days} days",
+            field="expires_in_s",
+        )
+
+
+def _shown(made: TokenRecord, token: IssuedToken) -> AddedToken:
+    assert made.name is not None, "API tokens have a name"
+    return AddedToken(made.prefix, made.name, made.owner, Role(made.role or ""), made.expires_at, token.text)
+
+
+def _add(conn: Connection, added: TokenRecord, entry: AuditEntry) -> None:
+    owner, role, name = added.owner, Role(added.role or ""), added.name or ""
     found = present(identities.get_user(conn, owner) if is_user_name(owner) else None, "user", owner)
-    if not Role(found.role).includes(role):
+    if role is not Role.PUBLISHER and not Role(found.role).includes(role):
         raise Conflict(
             "token.role",
             f"{owner} has role {found.role}, so their token cannot have role {role.value}",
         )
-    now = entry.occurred_at
-    if any(one.name == name for one in identities.live_tokens(conn, "api", now, owner)):
-        raise Conflict("token.exists", f"{owner} already has a token named {name!r}")
-    added = TokenRecord(token.prefix, "api", token.digest, owner, role.value, now, expires_at)
-    identities.add_token(conn, replace(added, name=name, created_by=entry.actor))
+    if identities.named_tokens(conn, name):
+        raise Conflict(
+            "token.exists",
+            f"there is, or was, a token named {name!r}",
+            hint="choose another name, or rotate that token to issue another one of its name",
+        )
+    identities.add_token(conn, added)
     audit.add(conn, [entry])
+
+
+def _rotate(
+    conn: Connection,
+    name: str,
+    token: IssuedToken,
+    ends_at: datetime,
+    life: timedelta | Keep | None,
+    entry: AuditEntry,
+) -> TokenRecord:
+    former = next(iter(identities.named_tokens(conn, name) if is_label(name) else ()), None)
+    former = present(former, "token", name, "list the tokens with: fieldpost tokens list")
+    present(identities.get_user(conn, former.owner), "user", former.owner)
+    if life is KEEP:
+        life = None if former.expires_at is None else former.expires_at - former.created_at
+    now = entry.occurred_at
+    made = replace(
+        former,
+        prefix=token.prefix,
+        digest=token.digest,
+        created_at=now,
+        expires_at=None if life is None else now + life,
+        revoked_at=None,
+        last_used_at=None,
+        generation=(former.generation or 0) + 1,
+        created_by=entry.actor,
+    )
+    identities.end_named(conn, name, ends_at)
+    identities.add_token(conn, made)
+    extra = {"token": token.prefix, "replaces": former.prefix, "ends_at": to_text(ends_at)}
+    audit.add(conn, [replace(entry, target=former.owner, extra={**(entry.extra or {}), "name": name, **extra})])
+    return made
 
 
 def _revoke(conn: Connection, token_id: str, is_admin: bool, entry: AuditEntry) -> bool:

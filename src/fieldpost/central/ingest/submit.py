@@ -32,7 +32,7 @@ from fieldpost.clock import Clock
 from fieldpost.core import text
 from fieldpost.core.audit import SYSTEM, AuditEntry, AuditKind, AuditStatus
 from fieldpost.core.errors import InvalidInput, out_of_range
-from fieldpost.core.ids import new_ids, parse_notification_id
+from fieldpost.core.ids import new_ids, parse_notification_id, parse_sent_id
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
 from fieldpost.link.codec import too_many
@@ -80,15 +80,19 @@ class Ingest:
         """How many items a sender may have in flight now."""
         return self._pace.credits(is_failing=self._store.last_failure is not None)
 
-    async def submit(self, site: str, message: Submit, unfit: Mapping[int, Result] | None = None) -> Ack:
+    async def submit(
+        self, site: str, message: Submit, unfit: Mapping[int, Result] | None = None, *, are_derived: bool = False
+    ) -> Ack:
         """Store a batch; returns after the commit. `unfit` holds the results of undecodable items by their index.
+
+        `are_derived` states that central derived the ids; ids of that version are refused from senders.
 
         Raises Unavailable if the store is unavailable, InvalidInput if the batch as a whole is invalid.
         """
         unfit = unfit or {}
         if len(message.items) > ITEMS_MAX:
             raise too_many(len(message.items))
-        checked = [_check(item, site) for item in message.items]
+        checked = [_check(item, site, are_derived) for item in message.items]
         if rejected := [*unfit.values(), *(c for c in checked if isinstance(c, Result))]:
             # One line per batch: a faulty site sends invalid items by the thousand.
             codes = dict(Counter(str(r.code) for r in rejected))
@@ -144,13 +148,13 @@ class Ingest:
         return verdicts
 
 
-def _check(item: Item, site: str) -> Submission | Result:
+def _check(item: Item, site: str, is_derived: bool) -> Submission | Result:
     """Return the submission, or a result that rejects it with field and rule."""
     try:
         if item.site is not None and item.site != site:
             raise InvalidInput("submit.other_site", f"site must be {site!r}, the site of the token", field="site")
         return Submission(
-            parse_notification_id(item.notification_id),
+            parse_notification_id(item.notification_id) if is_derived else parse_sent_id(item.notification_id),
             text.check_list_name(item.list_name),
             text.check_subject(item.subject),
             text.check_body(item.body),

@@ -120,11 +120,14 @@ class NotificationReader:
         """The numbers of waiting and of parked notifications of this list."""
         return await self._store.read(parked.of_list, list_name)
 
-    async def detail(self, notification_id: str) -> Detail:
-        """The notification with targets, attempts and audit entries, read in one transaction. Raises NotFound."""
+    async def detail(self, notification_id: str, source: str | None = None) -> Detail:
+        """The notification with targets, attempts and audit entries, read in one transaction.
+
+        Raises NotFound, also for one of another source than the given one.
+        """
         if not is_id(notification_id):
             raise NotFound("notification.unknown", "this notification does not exist")
-        return await self._store.read(_detail, notification_id, self._by, now=self._store.now())
+        return await self._store.read(_detail, notification_id, source, self._by, now=self._store.now())
 
     async def names(self) -> tuple[list[str], list[str]]:
         """The first NAMES_MAX names of sites and of lists, as choices for a filter."""
@@ -193,8 +196,10 @@ def _grouped(errors: Sequence[parked.ParkedError]) -> tuple[ErrorGroup, ...]:
     return tuple(sorted(groups, key=lambda group: (-group.count, group.key)))
 
 
-def _detail(conn: Connection, notification_id: str, by: Thresholds, *, now: datetime | None) -> Detail:
-    found = rows.get(conn, notification_id)
+def _detail(
+    conn: Connection, notification_id: str, source: str | None, by: Thresholds, *, now: datetime | None
+) -> Detail:
+    found = rows.get(conn, notification_id, source)
     if found is None:
         raise NotFound("notification.unknown", "this notification does not exist")
     as_of = database_time(conn, now)

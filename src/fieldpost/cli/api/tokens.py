@@ -13,6 +13,10 @@ app = typer.Typer(help="API tokens, with which programs act for a user.", no_arg
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the token to a new file that only you can read.")
+]
+
 TOKENS = table(
     "tokens",
     "id=token_id name user role",
@@ -26,29 +30,42 @@ TOKENS = table(
 @app.command()
 def add(
     name: Annotated[str, typer.Argument(help="Purpose of the token; shown in lists and in the audit log.")],
-    role: Annotated[str, typer.Option(help="viewer, operator or admin; at most the role of the user.")],
+    role: Annotated[
+        str,
+        typer.Option(help="viewer, operator or admin, at most the role of the user; or publisher, for applications."),
+    ],
     user: Annotated[str | None, typer.Option(help="User the token acts for.  [default: you]")] = None,
     expires_in: Annotated[str, typer.Option(help="Lifetime: 12h, 90d, 52w or never.")] = "90d",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the token to a new file that only you can read.")
-    ] = None,
+    output: Output = None,
 ) -> None:
     """Create an API token and print it. It is not shown again."""
     body: dict[str, Any] = {"name": name, "role": role, "expires_in_s": _seconds(expires_in)}
     if user is not None:
         body["user"] = user
-    if output is not None and output.exists():
-        raise InvalidInput("cli.file", f"{output} already exists")
-    added = central().post("tokens", body=body)
-    if output is not None:
-        _write(output, added["token"])
-        added = {**added, "token": "***"}
-    if is_json():
-        print_json(added)
-        return
-    expires = moment(added["expires_at"]) or "never"
-    print(f"Created token {name} ({added['token_id']}) for {added['user']}, role {added['role']}, expires: {expires}")
-    print(f"Written to {output}." if output is not None else f"It is shown only once:\n\n    {added['token']}")
+    _check_free(output)
+    _show_once(central().post("tokens", body=body), output)
+
+
+@app.command()
+def rotate(
+    name: Annotated[str, typer.Argument(help="Name of the token; it may have expired or been revoked.")],
+    overlap: Annotated[
+        str, typer.Option(help="How long the former token still works: 30m, 24h, 7d; 0 ends it now.")
+    ] = "24h",
+    expires_in: Annotated[
+        str | None, typer.Option(help="Lifetime: 12h, 90d, 52w or never.  [default: that of the former token]")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Issue another token of the same name and print it. The former one ends after the overlap.
+
+    Notifications and events of the program stay its own, because their source is the name of the token.
+    """
+    body: dict[str, Any] = {"overlap_s": 0.0 if overlap == "0" else _seconds(overlap, "--overlap")}
+    if expires_in is not None:
+        body["expires_in_s"] = _seconds(expires_in)
+    _check_free(output)
+    _show_once(central().post("tokens", name, "rotate", body=body), output)
 
 
 @app.command("list")
@@ -66,13 +83,30 @@ def revoke(
     done({"token_id": token_id, "is_revoked": True}, f"Revoked token {token_id}.")
 
 
-def _seconds(text: str) -> float | None:
-    if text == "never":
+def _check_free(output: Path | None) -> None:
+    if output is not None and output.exists():
+        raise InvalidInput("cli.file", f"{output} already exists")
+
+
+def _show_once(added: dict[str, Any], output: Path | None) -> None:
+    if output is not None:
+        _write(output, added["token"])
+        added = {**added, "token": "***"}
+    if is_json():
+        print_json(added)
+        return
+    expires = moment(added["expires_at"]) or "never"
+    who = f"{added['name']} ({added['token_id']}) for {added['user']}"
+    print(f"Created token {who}, role {added['role']}, expires: {expires}")
+    print(f"Written to {output}." if output is not None else f"It is shown only once:\n\n    {added['token']}")
+
+
+def _seconds(text: str, option: str = "--expires-in") -> float | None:
+    if text == "never" and option == "--expires-in":
         return None
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not (number.isascii() and number.isdecimal() and 0 < len(number) < 7):
-        message = f"a lifetime is a number with m, h, d or w, or never, got {text[:32]!r}"
-        raise InvalidInput("cli.duration", message, field="--expires-in")
+        raise InvalidInput("cli.duration", f"{option} is a number with m, h, d or w, got {text[:32]!r}", field=option)
     return float(int(number) * _UNITS[unit])
 
 

@@ -1,5 +1,7 @@
 """`/notifications`: list, show, retry and discard notifications."""
 
+from dataclasses import replace
+
 from fieldpost.central.watch.notifications import (
     AttemptRecord,
     Detail,
@@ -10,6 +12,7 @@ from fieldpost.central.watch.notifications import (
 )
 from fieldpost.core.actor import Role
 from fieldpost.core.audit import AuditEntry
+from fieldpost.core.errors import Denied
 from fieldpost.core.notification import Notification, Target
 from fieldpost.core.search.filters import NOTIFICATION_FILTERS
 from fieldpost.core.search.notification_filter import Filter
@@ -95,8 +98,14 @@ CHANGED = View("Changed", Notification, "notification_id status version")
 
 @spec(PAGE, query=(*filter_parameters(NOTIFICATION_FILTERS), *PAGED))
 async def page(call: Call) -> Page:
-    """List notifications, newest first. A page may have fewer than `limit` and still a `next_cursor`."""
-    return await call.watch.notifications.page(Filter.parse(call.filters(NOTIFICATION_FILTERS)), **call.paging())
+    """List notifications, newest first; for a publisher, its own. A page may have fewer than `limit` and still a
+    `next_cursor`."""
+    wanted = Filter.parse(call.filters(NOTIFICATION_FILTERS))
+    if (own := call.actor.own_source) is not None:
+        if wanted.site not in (None, own):
+            raise Denied("access.own", f"a publisher reads only its own notifications, those of {own!r}")
+        wanted = replace(wanted, site=own)
+    return await call.watch.notifications.page(wanted, **call.paging())
 
 
 @spec(GROUPS)
@@ -108,7 +117,7 @@ async def parked_groups(call: Call) -> ErrorGroups:
 @spec(DETAIL)
 async def show(call: Call) -> Detail:
     """Show one notification with its targets, attempts and audit entries, and explain its status."""
-    return await call.watch.notifications.detail(call.path("notification_id"))
+    return await call.watch.notifications.detail(call.path("notification_id"), call.actor.own_source)
 
 
 @spec(CHANGED, body=SeenVersion, problems=(409,))

@@ -15,8 +15,9 @@ PATH = "/api/v1/openapi.json"
 
 DESCRIPTION = """\
 Store-and-forward notifications from field sites to people. Authenticate with an API token in the header `Authorization:
-Bearer TOKEN`; `x-role` of an operation is the lowest role that may call it. Unknown body fields and query parameters
-are rejected by name. Every error response is problem+json with a stable `code`.
+Bearer TOKEN`; `x-roles` of an operation are the roles of which a caller needs one; operator includes viewer, and admin
+includes operator. Unknown body fields and query parameters are rejected by name. Every error response is problem+json
+with a stable `code`.
 
 Lists are paged by keyset: pass `next_cursor` of one page as `cursor` to get the next; rows that arrive in between move
 nothing. A change names the `version` that the caller has seen; if it is outdated, the answer is 409. Limits: 1 MiB per
@@ -52,7 +53,7 @@ def _operation(route: Route[Access]) -> dict[str, Any]:
     return {
         "operationId": operation_id(route),
         "tags": [first if route.path.startswith("/api/") else "probes"],
-        "x-role": route.access.value,
+        "x-roles": [] if route.access is Access.ANYONE else [role.value for role in route.access.roles],
         "security": [] if route.access is Access.ANYONE else [{"token": []}],
     }
 
@@ -61,10 +62,8 @@ def _problems(route: Route[Access]) -> set[int]:
     match route.access:
         case Access.ANYONE:
             return set()
-        case Access.OPERATOR | Access.ADMIN:
-            return {401, 403}
         case _:
-            return {401}
+            return {401, 403}
 
 
 INFO = ApiInfo(

@@ -96,7 +96,7 @@ async def send(call: Call) -> ApiAnswer:
             hint="it prevents duplicates when a request is repeated",
         )
     item = _item(new, new.notification_id if key is None else derived_id(source, key))
-    (result,) = await _submit(call, source, [item])
+    (result,) = await _submit(call, source, [item], is_derived=key is not None)
     if result.verdict == LATER:
         raise Unavailable(result.code or "", result.error or "")
     if result.verdict == REJECTED:
@@ -119,11 +119,12 @@ async def send_batch(call: Call) -> SubmittedBatch:
     return SubmittedBatch(await _submit(call, call.actor.source, items))
 
 
-async def _submit(call: Call, source: str, items: list[Item]) -> tuple[Result, ...]:
+async def _submit(call: Call, source: str, items: list[Item], *, is_derived: bool = False) -> tuple[Result, ...]:
     allowances = call.backend.allowances
     allowances.check(source, LinkKind.DATA)
     allowances.charge(source, LinkKind.DATA, items=len(items), bytes=sum(len(item.body) for item in items))
-    return (await call.backend.ingest.submit(source, Submit(0, tuple(items), more=False))).results
+    submitted = Submit(0, tuple(items), more=False)
+    return (await call.backend.ingest.submit(source, submitted, are_derived=is_derived)).results
 
 
 def _item(new: NewNotification, notification_id: str | None) -> Item:

@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from fieldpost.central.access.tokens import LIFE_DEFAULT, LIFE_MAX, AddedToken, TokenRecord
+import msgspec
+
+from fieldpost.central.access.audit_trail import KEEP
+from fieldpost.central.access.tokens import LIFE_DEFAULT, LIFE_MAX, OVERLAP_DEFAULT, AddedToken, TokenRecord
+from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.front.api.users import role_of
 from fieldpost.front.http.call import Call
@@ -19,6 +23,13 @@ class NewToken(Body, frozen=True):
     """The user in whose name the token acts; the caller unless given."""
     expires_in_s: float | None = LIFE_DEFAULT.total_seconds()
     """null: never."""
+
+
+class Rotation(Body, frozen=True):
+    overlap_s: float = OVERLAP_DEFAULT.total_seconds()
+    """How long the former tokens of this name still work."""
+    expires_in_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    """null: never; as long as the former token unless given."""
 
 
 ADDED = View(
@@ -38,10 +49,25 @@ TOKENS = listing("TokensView", "tokens", TOKEN)
 
 @spec(ADDED, 201, body=NewToken, problems=(409,))
 async def add(call: Call) -> AddedToken:
-    """Create a token with a `role` up to that of its user. The response contains the token, only this once."""
+    """Create a token with a `role` up to that of its user, or with the role publisher, which is for applications that
+    publish events and send notifications. Its name must never have been used before. The response contains the token,
+    only this once."""
     new = await call.read(NewToken)
     return await call.operate.tokens.add(
-        call.actor, new.name, role_of(new.role), owner=new.user, life=_life(new.expires_in_s)
+        call.actor, new.name, role_of(new.role, tuple(Role)), owner=new.user, life=_life(new.expires_in_s)
+    )
+
+
+@spec(ADDED, 201, body=Rotation, problems=(409,))
+async def rotate(call: Call) -> AddedToken:
+    """Issue another token of the same name, user and role; the former ones end after `overlap_s`. The name is the
+    source of the program's notifications and events, so these stay its own. Works for an expired or revoked token."""
+    asked = await call.read(Rotation)
+    return await call.operate.tokens.rotate(
+        call.actor,
+        call.path("name"),
+        overlap=_overlap(asked.overlap_s),
+        life=KEEP if isinstance(asked.expires_in_s, msgspec.UnsetType) else _life(asked.expires_in_s),
     )
 
 
@@ -55,6 +81,11 @@ async def show_all(call: Call) -> Sequence[TokenRecord]:
 async def revoke(call: Call) -> None:
     """Revoke a token immediately. Only admins can revoke the tokens of others."""
     await call.operate.tokens.revoke(call.actor, call.path("token_id"))
+
+
+def _overlap(seconds: float) -> timedelta:
+    # Out of range for a timedelta means out of range for an overlap, which the action checks.
+    return timedelta(seconds=min(max(seconds, -1.0), LIFE_MAX.total_seconds()))
 
 
 def _life(seconds: float | None) -> timedelta | None:

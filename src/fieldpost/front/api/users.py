@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import UNSET, UnsetType
 
 from fieldpost.central.access.users import Link, TokenRecord, UserRecord
-from fieldpost.core.actor import Actor, Role
+from fieldpost.core.actor import USER_ROLES, Actor, Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.front.http.call import Call, changes
 from fieldpost.link.http.body import Body
@@ -148,7 +148,7 @@ async def end_session(call: Call) -> None:
     await call.operate.logins.end(call.actor, call.path("session_id"))
 
 
-def role_of(text: str) -> Role:
-    if text not in list(Role):
-        raise InvalidInput("role.unknown", f"role must be one of {', '.join(Role)}", field="role")
+def role_of(text: str, roles: Sequence[Role] = USER_ROLES) -> Role:
+    if text not in roles:
+        raise InvalidInput("role.unknown", f"role must be one of {', '.join(roles)}", field="role")
     return Role(text)

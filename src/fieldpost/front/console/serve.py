@@ -74,7 +74,7 @@ class Console:
                 if page.access is not Access.ANYONE:
                     if request.visitor is None:
                         return _to_login(request)
-                    request.visitor.require(page.access.role)
+                    request.visitor.require(*page.access.roles)
                 return compress(http, await page.handler(request))
             except FieldpostError as error:
                 if isinstance(error, Denied):

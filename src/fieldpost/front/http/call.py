@@ -74,8 +74,9 @@ class Call:
 
     @property
     def role(self) -> Role:
-        """The role that decides which fields the caller may see."""
-        return self.caller.role if isinstance(self.caller, Actor) else Role.VIEWER
+        """The role that decides which fields the caller may see; a publisher sees those of its own rows as a viewer."""
+        role = self.caller.role if isinstance(self.caller, Actor) else Role.VIEWER
+        return Role.VIEWER if role is Role.PUBLISHER else role
 
     @property
     def site(self) -> str:

@@ -95,7 +95,7 @@ async def _caller(access: Access, request: Request, backend: Backend) -> Actor |
         case _:
             actor = await auth.program(request.headers, backend.operate.accounts)
             authenticated(request.scope.get("state"))
-            actor.require(access.role)
+            actor.require(*access.roles)
             return actor
 
 

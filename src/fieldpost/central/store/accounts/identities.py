@@ -27,6 +27,8 @@ class TokenRecord:
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
     name: str | None = None
+    generation: int | None = None
+    """The number of an API token among those of its name."""
     created_by: str | None = None
     address: str | None = None
     user_agent: str | None = None
@@ -86,6 +88,17 @@ def live_tokens(conn: Connection, kind: str, now: datetime, owner: str | None = 
     is_owned = [] if owner is None else [tokens.c.owner == owner]
     newest_first = tokens.c.created_at.desc(), tokens.c.prefix
     return _TOKENS.all(conn, tokens.c.kind == kind, is_live, *is_owned, by=newest_first)
+
+
+def named_tokens(conn: Connection, name: str) -> list[TokenRecord]:
+    """All API tokens of this name, ended ones included, newest first."""
+    return _TOKENS.all(conn, tokens.c.kind == "api", tokens.c.name == name, by=[tokens.c.generation.desc()])
+
+
+def end_named(conn: Connection, name: str, at: datetime) -> None:
+    """Let the API tokens of this name expire at this time, if not before."""
+    is_longer = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > at)
+    conn.execute(update(tokens).where(tokens.c.kind == "api", tokens.c.name == name, is_longer).values(expires_at=at))
 
 
 def used_token(conn: Connection, kind: str, prefix: str, now: datetime) -> None:

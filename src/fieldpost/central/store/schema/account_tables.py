@@ -21,9 +21,11 @@ tokens = Table(
     Column("created_by", Text),
     Column("address", Text),  # of the browser that opened the session
     Column("user_agent", Text),
+    Column("generation", Integer),  # of an API token: rotation adds one of the same name
     CheckConstraint("kind in ('site', 'api', 'session')", "kind"),
     CheckConstraint("(kind = 'site') = (role is null)", "role"),
     Index("ix_tokens_owner", "kind", "owner"),
+    Index("ix_tokens_name", "name", "generation", unique=True),
 )
 
 users = Table(

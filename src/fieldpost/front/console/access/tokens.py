@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
-from fieldpost.central.access.tokens import LIFE_DEFAULT
+from fieldpost.central.access.tokens import LIFE_DEFAULT, OVERLAP_DEFAULT, AddedToken, TokenRecord
 from fieldpost.core.actor import Role
 from fieldpost.core.errors import Conflict, InvalidInput, NotFound
 from fieldpost.front.auth import Access
@@ -14,6 +14,7 @@ from fieldpost.front.console.kit.request import EMPTY_FORM, MenuLine, PageReques
 
 PATH = "/tokens"
 LIVES = (("7", "1 week"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("never", "no expiry"))
+ROLES_OF_TOKENS = (*ROLES, (Role.PUBLISHER.value, "publisher: publishes events, sends, reads its own"))
 NOTICES = {"revoked": "Token revoked. It no longer works."}
 
 
@@ -25,7 +26,7 @@ async def page(request: PageRequest, form: SubmittedForm = EMPTY_FORM) -> Respon
         form,
         tokens=sorted(tokens, key=lambda token: token.created_at, reverse=True),
         users=sorted(user.name for user in users if user.disabled_at is None),
-        roles=ROLES,
+        roles=ROLES_OF_TOKENS,
         lives=LIVES,
         life=str(LIFE_DEFAULT.days),
         as_of=request.operate.logins.now(),
@@ -41,31 +42,51 @@ async def add(request: PageRequest) -> Response:
         added = await request.operate.tokens.add(
             request.actor,
             form.get("name", "").strip(),
-            role_of(form),
+            role_of(form, tuple(Role)),
             owner=form.get("owner", "") or None,
             life=_life(form),
         )
     except NotFound as error:
         return await page(request, SubmittedForm.rejected(form, error, at="owner"))
     except (InvalidInput, Conflict) as error:
-        # The role is limited by the owner's; the name must be unique per owner.
+        # The role is limited by the owner's; the name must never have been used.
         field = "role" if error.code == "token.role" else "name"
         return await page(request, SubmittedForm.rejected(form, error, at=field))
+    return _show_once(request, added)
+
+
+async def confirm_rotate(request: PageRequest) -> Response:
+    found = await _find(request)
+    return request.confirm(
+        title=f"Rotate {found.name}?",
+        text=f"Another token named {found.name} is issued and shown once. This one works for"
+        f" {OVERLAP_DEFAULT.total_seconds() / 3600:.0f} hours more.",
+        action=f"{PATH}/{found.prefix}/rotate",
+        button="Rotate",
+        back=PATH,
+        path=PATH,
+    )
+
+
+async def rotate(request: PageRequest) -> Response:
+    await request.form()
+    found = await _find(request)
+    return _show_once(request, await request.operate.tokens.rotate(request.actor, found.name or ""))
+
+
+def _show_once(request: PageRequest, added: AddedToken) -> Response:
     # The token is shown only in this response.
     url = request.backend.options.public_url.rstrip("/") or "CENTRAL"
     return request.page("token_added.html", added=added, url=url, as_of=request.operate.logins.now(), path=PATH)
 
 
 async def confirm_revoke(request: PageRequest) -> Response:
-    token_id = request.path("token_id")
-    found = next((one for one in await request.operate.tokens.all(request.actor) if one.prefix == token_id), None)
-    if found is None:
-        raise NotFound("token.unknown", "this token does not exist, or you may not revoke it")
+    found = await _find(request)
     used = "It has been used before." if found.last_used_at else "It was never used."
     return request.confirm(
         title=f"Revoke {found.name or found.prefix}?",
         text=f"Programs that use this token of {found.owner} lose access immediately. {used}",
-        action=f"{PATH}/{token_id}/revoke",
+        action=f"{PATH}/{found.prefix}/revoke",
         button="Revoke",
         back=PATH,
         path=PATH,
@@ -81,6 +102,14 @@ async def revoke(request: PageRequest) -> Response:
     return redirect(PATH, "revoked")
 
 
+async def _find(request: PageRequest) -> TokenRecord:
+    token_id = request.path("token_id")
+    found = next((one for one in await request.operate.tokens.all(request.actor) if one.prefix == token_id), None)
+    if found is None:
+        raise NotFound("token.unknown", "this token does not exist, or you may not change it")
+    return found
+
+
 def _life(form: Mapping[str, str]) -> timedelta | None:
     text = form.get("life", str(LIFE_DEFAULT.days))
     if text not in dict(LIVES):
@@ -92,6 +121,8 @@ MENU = MenuLine("Tokens", PATH, "Records", "t")
 ROUTES = (
     PageRoute("GET", PATH, page, Access.VIEWER),
     PageRoute("POST", PATH, add, Access.ADMIN),
+    PageRoute("GET", f"{PATH}/{{token_id}}/rotate", confirm_rotate, Access.ADMIN),
+    PageRoute("POST", f"{PATH}/{{token_id}}/rotate", rotate, Access.ADMIN),
     PageRoute("GET", f"{PATH}/{{token_id}}/revoke", confirm_revoke, Access.VIEWER),
     PageRoute("POST", f"{PATH}/{{token_id}}/revoke", revoke, Access.VIEWER),
 )

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.access.users import Link, UserRecord
-from fieldpost.core.actor import Role
+from fieldpost.core.actor import USER_ROLES, Role
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.front.auth import Access
 from fieldpost.front.console.access.account import browser_of
@@ -131,10 +131,10 @@ def own_path(name: str) -> str:
     return f"{PATH}/{quote(name, safe='')}"
 
 
-def role_of(form: Mapping[str, str]) -> Role:
+def role_of(form: Mapping[str, str], roles: Sequence[Role] = USER_ROLES) -> Role:
     text = form.get("role", "")
-    if text not in list(Role):
-        raise InvalidInput("role.unknown", f"role must be one of {', '.join(Role)}", field="role")
+    if text not in roles:
+        raise InvalidInput("role.unknown", f"role must be one of {', '.join(roles)}", field="role")
     return Role(text)
 
 

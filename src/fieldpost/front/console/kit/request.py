@@ -107,8 +107,9 @@ class PageRequest:
         """All values of each field of the form."""
         return await read_fields(self.http, self.secret)
 
-    def may(self, role: Role) -> bool:
-        return self.visitor is not None and self.visitor.role.includes(role)
+    def may(self, *roles: Role) -> bool:
+        """Whether the visitor has one of these roles."""
+        return self.visitor is not None and any(self.visitor.role.includes(role) for role in roles)
 
     def page(self, template: str, result: int | SubmittedForm = 200, /, **values: object) -> Response:
         """Render the template with a status or a submitted form, and the shared values; `values` override them."""
@@ -160,7 +161,7 @@ class PageRequest:
         """The menu lines that the user may see, by group."""
         groups: dict[str, list[MenuLine]] = {}
         for line in self.menu:
-            if self.may(line.access.role):
+            if self.may(*line.access.roles):
                 groups.setdefault(line.group, []).append(line)
         return list(groups.items())
 

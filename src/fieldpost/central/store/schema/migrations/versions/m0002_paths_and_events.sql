@@ -70,3 +70,9 @@ CREATE TABLE event_tombstones (
     CONSTRAINT pk_event_tombstones PRIMARY KEY (event_id)
 );
 CREATE INDEX ix_event_tombstones_purged_at ON event_tombstones (purged_at);
+ALTER TABLE tokens ADD COLUMN generation INTEGER;
+UPDATE tokens SET generation = (
+    SELECT count(*) FROM tokens t WHERE t.kind = 'api' AND t.name = tokens.name
+        AND (t.created_at, t.prefix) <= (tokens.created_at, tokens.prefix)
+) WHERE kind = 'api' AND name IS NOT NULL;
+CREATE UNIQUE INDEX ix_tokens_name ON tokens (name, generation);
