@@ -32,7 +32,7 @@ outcomes = st.one_of(
     st.builds(TransientFailure, errors, named, waits),
     st.builds(PermanentFailure, errors, named),
     st.builds(Uncertain, errors, named, waits),
-    st.builds(Held, errors),
+    st.builds(Held, errors, targets=named),
 )
 policies = st.builds(
     Policy,
@@ -108,12 +108,14 @@ def attempt(life: Life, outcome: Outcome, policy: Policy, chance: float) -> None
     assert t.cycle == before.cycle
     if isinstance(outcome, Held):
         if t.held_by is not None:
-            kept = (t.status, t.retry_count, t.next_attempt_at, t.targets)
-            assert kept == (before.status, before.retry_count, before.next_attempt_at, ())
+            kept = (t.status, t.retry_count, t.next_attempt_at)
+            assert kept == (before.status, before.retry_count, before.next_attempt_at)
+            assert {target.address for target in t.targets} <= {target.address for target in outcome.targets}
             assert t.due_at == hold.until
         else:
-            assert (t.status, t.retry_count) == (Status.PARKED, before.retry_count)
-            assert life.now - before.cycle_started_at >= HOLD_MAX
+            assert t.retry_count == before.retry_count
+            is_settled = {t.address for t in before.targets if t.status is DUE} <= {t.address for t in outcome.targets}
+            assert is_settled or (t.status is Status.PARKED and life.now - before.cycle_started_at >= HOLD_MAX)
     else:
         assert t.retry_count - before.retry_count in (0, 1)
         if t.status is Status.RETRYING:

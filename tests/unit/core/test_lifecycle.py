@@ -228,6 +228,19 @@ def test_a_hold_changes_neither_status_nor_count_nor_next_attempt(before: Status
     )
 
 
+def test_a_hold_keeps_the_results_of_targets_that_have_one() -> None:
+    n = a_notification(Status.PENDING, A, B, C)
+    made = after(n, Held("530 log in", targets=(reached(A), failed(B, "550 no"), due(C, "530 log in"))))
+    assert (made.status, made.retry_count, made.held_by) == (Status.PENDING, 0, "channel:mail")
+    assert made.targets == (reached(A), failed(B, "550 no"), due(C, "530 log in"))
+
+
+def test_a_hold_with_a_result_for_every_target_holds_nothing() -> None:
+    n = a_notification(Status.PENDING, A, B)
+    assert after(n, Held("530 log in", targets=(reached(A), reached(B)))).status is Status.DELIVERED
+    assert after(n, Held("530 log in", targets=(reached(A), failed(B, "550 no")))).status is Status.PARKED
+
+
 @pytest.mark.req("DEC-10")
 def test_only_a_row_held_past_its_maximum_age_parks() -> None:
     policy = Policy(POLICY.retry, hold_max=timedelta(days=5))

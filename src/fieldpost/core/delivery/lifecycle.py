@@ -80,11 +80,11 @@ class Transition:
 
 def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: datetime, chance: float) -> Transition:
     """The transition that follows from an attempt with this outcome."""
-    if isinstance(outcome, Held):
-        if outcome.kind.ages and now - n.cycle_started_at >= policy.hold_max:
-            return parked(n, f"held longer than {policy.hold_max}: {outcome.error}", n.targets, now)
-        return held(n, outcome, hold, now)
     targets = _settle(n.targets, outcome)
+    if isinstance(outcome, Held) and _is_owed(targets, outcome):
+        if outcome.kind.ages and now - n.cycle_started_at >= policy.hold_max:
+            return parked(n, f"held longer than {policy.hold_max}: {outcome.error}", targets, now)
+        return held(n, outcome, targets, hold, now)
     error = outcome.error or name_errors(targets, TargetStatus.FAILED)
     match outcome:
         case Uncertain() if policy.park_uncertain:
@@ -147,7 +147,7 @@ def parked(n: Notification, error: str, targets: tuple[Target, ...], now: dateti
     )
 
 
-def held(n: Notification, outcome: Held, hold: Hold, now: datetime) -> Transition:
+def held(n: Notification, outcome: Held, targets: tuple[Target, ...], hold: Hold, now: datetime) -> Transition:
     """Held by a breaker: status, retry count and next attempt do not change."""
     return Transition(
         status=n.status,
@@ -159,6 +159,7 @@ def held(n: Notification, outcome: Held, hold: Hold, now: datetime) -> Transitio
         due_at=hold.until,
         held_by=hold.by,
         held_reason=truncate(outcome.error),
+        targets=_changed(n, targets),
     )
 
 
@@ -199,7 +200,7 @@ def _require_parked(n: Notification, action: str) -> None:
 
 def _settle(before: tuple[Target, ...], outcome: Outcome) -> tuple[Target, ...]:
     """All targets after the outcome; the outcome's general verdict applies to targets that it does not name."""
-    named = {t.address: t for t in outcome.targets} if not isinstance(outcome, Held) else {}
+    named = {t.address: t for t in outcome.targets}
     return tuple(
         _storable(named[t.address])
         if t.address in named and t.status is TargetStatus.DUE
@@ -223,6 +224,8 @@ def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
             return Target(target.address, TargetStatus.DELIVERED)
         case PermanentFailure():
             return replace(target, status=TargetStatus.FAILED, error=_reason(outcome.error))
+        case Held():
+            return target
         case _:
             return replace(target, error=truncate(outcome.error or ""))
 
@@ -235,7 +238,7 @@ def _reason(error: str) -> str:
 def _is_owed(targets: tuple[Target, ...], outcome: Outcome) -> bool:
     if targets:
         return any(t.status is TargetStatus.DUE for t in targets)
-    return isinstance(outcome, TransientFailure | Uncertain)
+    return isinstance(outcome, TransientFailure | Uncertain | Held)
 
 
 def _changed(n: Notification, targets: tuple[Target, ...]) -> tuple[Target, ...]:

@@ -84,6 +84,8 @@ class Held:
     kind: HoldKind = HoldKind.BREAKER
     wait: timedelta | None = None
     """How long a hold without a breaker lasts; None for the default of its kind."""
+    targets: tuple[Target, ...] = ()
+    """The results per target, if some were delivered or failed before the channel did."""
 
     word = "held"
 
@@ -112,8 +114,6 @@ def name_errors(targets: tuple[Target, ...], status: TargetStatus) -> str:
 def scrubbed(outcome: Outcome, scrub: Callable[[str], str]) -> Outcome:
     """Apply `scrub` to all texts from the other side, which may repeat a secret."""
     reply = scrub(outcome.reply) if outcome.reply else outcome.reply
-    if isinstance(outcome, Held):
-        return replace(outcome, error=scrub(outcome.error), reply=reply)
     targets = tuple(replace(t, error=scrub(t.error)) if t.error else t for t in outcome.targets)
     if isinstance(outcome, Delivered):
         return replace(outcome, targets=targets, reply=reply)

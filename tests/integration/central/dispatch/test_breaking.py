@@ -12,12 +12,13 @@ from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.breaker import BreakerState, channel_key, reset
 from fieldpost.core.delivery.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
-from fieldpost.core.notification import Status
+from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.testing import ManualClock
 from support.centre import Centre, Hanging
 
 DOWN = Held("connection refused", phase="connect")
 KEY = channel_key("mail")
+REACHED, FAILED = TargetStatus.DELIVERED, TargetStatus.FAILED
 
 
 @asynccontextmanager
@@ -84,6 +85,25 @@ async def test_a_hold_leaves_a_retrying_row_as_it_was(mailing: Centre, clock: Ma
         before.last_error,
     )
     assert after.held_by == KEY
+
+
+@pytest.mark.fault(36)
+async def test_a_hold_after_some_targets_were_reached_is_kept_for_the_others_alone(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    await mailing.add_list("crew", "a@plant.example", "b@plant.example", "c@plant.example")
+    results = (Target("a@plant.example", REACHED), Target("b@plant.example", FAILED, "550 no"))
+    mailing.adapter.answer("crew", Held("530 log in", targets=results))
+    sent = await mailing.send("crew")
+    async with node(mailing) as dispatcher:
+        await mailing.deliver(dispatcher)
+        n = await mailing.get(sent)
+        assert (n.status, n.retry_count, n.held_by) == (Status.PENDING, 0, KEY)
+        assert [t.status for t in n.targets] == [REACHED, FAILED, TargetStatus.DUE]
+        clock.advance(10)
+        await mailing.deliver(dispatcher)
+    assert mailing.adapter.envelopes[-1].targets == ("c@plant.example",)
+    assert [t.status for t in (await mailing.get(sent)).targets] == [REACHED, FAILED, REACHED]
 
 
 @pytest.mark.req("DEC-22", "DEC-10")

@@ -96,7 +96,7 @@ class EmailAdapter:
                     return outcome
                 is_fresh = True
             elif not opening.is_worth_another:
-                return conversation
+                return attempt.held(conversation)
 
     async def close(self) -> None:
         await self._pool.close()

@@ -8,12 +8,12 @@ conversation ends early, targets without a result stay due. If the server replie
 without a result follow over a new connection, once.
 
 Invariants: no target is marked delivered without a 2xx after the dot. Once one target is delivered, the outcome lists
-all targets, so that the next attempt addresses only the others. A hold lists no targets, so it is returned only while
-none is delivered.
+all targets, so that the next attempt addresses only the others; so does a hold if a target was delivered or failed.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from fieldpost.central.adapters.email.address import check_address, needs_utf8
@@ -23,6 +23,7 @@ from fieldpost.central.adapters.email.classify import (
     SmtpPhase,
     SmtpReply,
     classify,
+    rejects_sender,
 )
 from fieldpost.central.adapters.email.compose import compose
 from fieldpost.central.adapters.email.settings import EmailSettings
@@ -45,7 +46,7 @@ class Attempt:
         """The results so far, by address."""
         self._mailboxes = self._check_targets()
         self._uncertain: str | None = None
-        self._hold: str | None = None
+        self._hold: Held | None = None
         self._reply: SmtpReply | None = None
         self._has_restarted = False
 
@@ -77,6 +78,11 @@ class Attempt:
                 batches.appendleft(rest)
             is_first = False
         return self._outcome(transaction.phase)
+
+    def held(self, hold: Held) -> Outcome:
+        """The outcome if no connection can be had, which may happen after part of the targets have a result."""
+        self._hold = self._hold or hold
+        return self._outcome(SmtpPhase.CONNECT)
 
     @cached_property
     def _message(self) -> bytes:
@@ -122,10 +128,11 @@ class Attempt:
                 return None
             if self._restarts(reply):
                 return None
-            self._settle(batch, verdict, reply)
+            self._settle(batch, SmtpPhase.MAIL, verdict, reply)
             return ()
         accepted: list[str] = []
         rest: list[str] = []
+        refusals: list[SmtpReply] = []
         for index, address in enumerate(batch):
             if rest and not transaction.has_asked_more:
                 rest.extend(batch[index:])
@@ -137,17 +144,20 @@ class Attempt:
             if verdict is ReplyVerdict.ACCEPTED:
                 accepted.append(address)
             elif transaction.is_over:
-                self._settle([*accepted, *rest, *batch[index:]], ReplyVerdict.TRANSIENT, reply)
+                self._settle([*accepted, *rest, *batch[index:]], SmtpPhase.RCPT, ReplyVerdict.TRANSIENT, reply)
                 return ()
             elif verdict is ReplyVerdict.SPLIT and accepted:
                 rest.append(address)
             else:
-                self._settle([address], verdict, reply)
+                refusals.append(reply)
+                self._settle([address], SmtpPhase.RCPT, verdict, reply)
+        if len(refusals) == len(batch) and rejects_sender(refusals, self._sender):
+            self._settle(batch, SmtpPhase.RCPT, ReplyVerdict.HOLD, refusals[0])
         if accepted:
             reply = await transaction.data(message, self._envelope.gate, is_last=not rest and not has_more)
             if transaction.phase is SmtpPhase.DATA and self._restarts(reply):
                 return None
-            self._settle(accepted, classify(transaction.phase, reply), reply)
+            self._settle(accepted, transaction.phase, classify(transaction.phase, reply), reply)
         return rest
 
     def _restarts(self, reply: SmtpReply) -> bool:
@@ -158,7 +168,7 @@ class Attempt:
         self._has_restarted = True
         return True
 
-    def _settle(self, addresses: Sequence[str], verdict: ReplyVerdict, reply: SmtpReply) -> None:
+    def _settle(self, addresses: Sequence[str], phase: SmtpPhase, verdict: ReplyVerdict, reply: SmtpReply) -> None:
         """Record the result of these addresses."""
         self._reply = reply
         match verdict:
@@ -169,7 +179,7 @@ class Attempt:
             case ReplyVerdict.TRANSIENT | ReplyVerdict.SPLIT:
                 self._put(addresses, TargetStatus.DUE, reply.line)
             case ReplyVerdict.HOLD:
-                self._hold = reply.line
+                self._hold = self._hold or Held(f"mail server at {phase}: {reply.line}", reply.line, phase.value)
                 self._put(addresses, TargetStatus.DUE, reply.line)
             case ReplyVerdict.UNCERTAIN:
                 self._uncertain = reply.line
@@ -189,8 +199,9 @@ class Attempt:
         if self._uncertain is not None:
             error = f"the message was sent, but {self._uncertain}; it may have been delivered"
             return Uncertain(error, targets, None, reply, phase.value)
-        if self._hold is not None and all(target.status is not TargetStatus.DELIVERED for target in targets):
-            return Held(f"mail server at {phase}: {self._hold}", reply, phase.value)
+        if self._hold is not None:
+            is_mixed = any(target.status is not TargetStatus.DUE for target in targets)
+            return replace(self._hold, targets=targets) if is_mixed else self._hold
         return fold(targets, reply, phase.value)
 
 

@@ -6,6 +6,7 @@ does a missing reply mean that the delivery is uncertain. Exceptions come before
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
@@ -79,6 +80,18 @@ def classify(phase: SmtpPhase, reply: SmtpReply) -> ReplyVerdict:
     return _OTHERWISE[phase]
 
 
+def rejects_sender(replies: Sequence[SmtpReply], sender: str) -> bool:
+    """Whether the replies to all recipients of a transaction reject the channel's sender.
+
+    A policy rejection (5.7.1) at RCPT usually concerns the recipient. It concerns the sender if it names the sender,
+    and if all of at least two recipients got it.
+    """
+    named = re.compile(rf"(?<![\w.+-]){re.escape(sender)}(?![\w-]|\.\w)", re.IGNORECASE)
+    return len(replies) > 1 and all(
+        reply.code // 100 == 5 and reply.enhanced == "5.7.1" and named.search(reply.text) for reply in replies
+    )
+
+
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?=\s|$)")
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -94,7 +107,9 @@ _ROWS: tuple[tuple[tuple[SmtpPhase, ...], str, ReplyVerdict], ...] = (
     # "Authentication required", a possible reply to any command (RFC 4954), concerns our account.
     ((SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DATA), r"530.*|534.*|535.*|538.*", ReplyVerdict.HOLD),
     # At MAIL the server knows only the channel's sender, so a policy or sender rejection concerns the channel.
-    ((SmtpPhase.MAIL,), r"5\d\d (5\.7\.\d+|5\.1\.[78])", ReplyVerdict.HOLD),
+    ((SmtpPhase.MAIL,), r"5\d\d 5\.7\.\d+", ReplyVerdict.HOLD),
+    # Many servers reject a sender only at RCPT; these two codes always concern the sender.
+    ((SmtpPhase.MAIL, SmtpPhase.RCPT), r"5\d\d 5\.1\.[78]", ReplyVerdict.HOLD),
     # 452 means too many recipients (552 in RFC 821), unless the enhanced code states another reason.
     ((SmtpPhase.RCPT,), r"452( 4\.5\.3)?|552( 5\.5\.3)?", ReplyVerdict.SPLIT),
     ((SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DOT), r"2\d\d.*", ReplyVerdict.ACCEPTED),

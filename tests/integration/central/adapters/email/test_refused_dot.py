@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from fieldpost.central.adapters.email.adapter import EmailAdapter
-from fieldpost.core.delivery.outcome import Delivered, PermanentFailure, TransientFailure
+from fieldpost.core.delivery.outcome import Delivered, Held, PermanentFailure, TransientFailure
 from fieldpost.core.notification import TargetStatus
 from fieldpost.testing import MailServer
-from support.mailing import envelope
+from support.mailing import after, due, envelope, notification
 from support.postfix import Postfix, need_postfix
 
 A, B = "anna@plant.example", "bert@plant.example"
@@ -59,6 +59,17 @@ async def test_a_server_out_of_step_in_a_later_transaction_sends_no_second_copy(
     assert isinstance(outcome, Delivered)
     assert {target.status for target in outcome.targets} == {TargetStatus.DELIVERED}
     assert [mail.recipients for mail in server.mails] == [tuple(targets[:100]), tuple(targets[100:])]
+
+
+async def test_when_no_new_connection_can_be_had_the_reached_targets_stay_delivered(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("mail").after(1).reply(503, "5.5.1 nested MAIL command").times(1)
+    server.on("ehlo").after(1).reply(450, "4.3.2 later")
+    targets = [f"user{number}@plant.example" for number in range(150)]
+    outcome = await adapter.deliver(envelope(server, *targets))
+    assert isinstance(outcome, Held)
+    assert due(after(notification(*targets), outcome)) == tuple(targets[100:])
 
 
 async def test_a_server_that_is_always_out_of_step_is_tried_on_two_connections(
