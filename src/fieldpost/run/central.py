@@ -110,6 +110,7 @@ async def _serve(
 ) -> None:
     node = await assemble(settings, store, folder, listening, origins)
     node_id, server, operate, clock = node.node_id, node.server, node.operate, node.clock
+    await node.upkeep.clock_watch.start()
     await _register_node(store, node_id)
     first_files = _FirstFiles(folder, settings.front.public_url, server.url)
     started = first_files.announcement(await operate.accounts.first_start(first_password, keep=first_files.write))
@@ -127,6 +128,7 @@ async def _serve(
                     node.upkeep.purge.run(),
                     node.upkeep.sampler.run(),
                     node.upkeep.indexer.run(),
+                    node.upkeep.clock_watch.run(),
                     node.commands.run(),
                     operate.bulk_actions.run(),
                 )

@@ -1,8 +1,9 @@
-"""The leader's loops of one node."""
+"""The upkeep loops of one node."""
 
 from dataclasses import dataclass
 
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.upkeep.clock_watch import ClockWatch
 from fieldpost.central.upkeep.indexer import Indexer
 from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
@@ -19,6 +20,7 @@ class CentralUpkeep:
     purge: Purge
     sampler: Sampler
     indexer: Indexer
+    clock_watch: ClockWatch
 
     @classmethod
     def over(
@@ -36,4 +38,5 @@ class CentralUpkeep:
             Purge(store, clock, leader, options),
             Sampler(store, clock, leader, by, options, freshness),
             Indexer(store, clock, leader),
+            ClockWatch(store, clock),
         )
