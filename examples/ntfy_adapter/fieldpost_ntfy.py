@@ -20,7 +20,7 @@ from fieldpost.outbound.outbound import Outbound
 from fieldpost.outbound.url import check_url
 
 TOPIC = re.compile(r"[A-Za-z0-9_-]{1,64}")
-SETTINGS = ("url", "token", "max_retries", "retry_delay_s")
+SETTINGS = ("url", "token")
 
 
 class NtfyAdapter:

@@ -170,10 +170,17 @@ class Centre:
         return [item.notification_id for item in items]
 
     async def add_channel(
-        self, name: str = "mail", *, type: str = "email", default: bool = True, **settings: Any
+        self,
+        name: str = "mail",
+        *,
+        type: str = "email",
+        default: bool = True,
+        max_retries: int = 3,
+        retry_delay_s: float = 60.0,
+        **settings: Any,
     ) -> None:
-        given = {"max_retries": 3, "retry_delay_s": 60.0} | settings
-        await self.store.write(lists.add_channel, Channel(name, type, given, default), self.clock.now())
+        made = Channel(name, type, settings, default, max_retries=max_retries, retry_delay_s=retry_delay_s)
+        await self.store.write(lists.add_channel, made, self.clock.now())
 
     async def add_list(self, name: str = "ops", *targets: str, **more: Any) -> None:
         addresses = targets or (f"{name}@example.org",)

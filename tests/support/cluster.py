@@ -54,11 +54,12 @@ class Cluster:
         token = (self.nodes[0].folder / TOKEN_FILE).read_text().strip()
         return await call(next(node for node in self.nodes if node.is_running), token, method, path, body)
 
-    async def furnish(self, *lists: str, **settings: Any) -> None:
+    async def furnish(self, *lists: str, retry_delay_s: float = 1.0, **settings: Any) -> None:
         """A channel to the mail server, these lists and a site."""
         given = {"host": self.mail.host, "port": self.mail.port, "tls": "none", "from_address": "alerts@plant.example"}
-        given |= {"max_retries": 50, "retry_delay_s": 1.0, "max_connections": 100} | settings
+        given |= {"max_connections": 100} | settings
         channel = {"name": "mail", "type": "email", "settings": given, "is_default": True}
+        channel |= {"max_retries": 50, "retry_delay_s": retry_delay_s}
         await self.call("POST", "channels", channel)
         for name in lists:
             await self.call("POST", "lists", {"name": name, "targets": [f"{name}@plant.example"]})

@@ -211,8 +211,8 @@ async def furnish(central: RunningCentral, mail: MailServer) -> str:
     """A channel, the lists and a site; the site's token."""
     token = (central.folder / "api-token").read_text().strip()
     settings: dict[str, Any] = {"host": mail.host, "port": mail.port, "tls": "none"}
-    settings |= {"from_address": "alerts@plant.example", "retry_delay_s": 1.0}
-    channel = {"name": "mail", "type": "email", "settings": settings, "is_default": True}
+    settings |= {"from_address": "alerts@plant.example"}
+    channel = {"name": "mail", "type": "email", "settings": settings, "is_default": True, "retry_delay_s": 1.0}
     await call(central, token, "POST", "channels", channel)
     for name in LISTS:
         await call(central, token, "POST", "lists", {"name": name, "targets": [f"{name}@plant.example"]})

@@ -162,13 +162,13 @@ async def open_world(store_url: str, end: datetime = NIGHT) -> AsyncIterator[Wor
 async def _furnish(world: World) -> None:
     """What an administrator set up a week ago."""
     operate = world.front.operate
-    mail = {"from_address": "fieldpost@example.org", "max_retries": 10, "retry_delay_s": 300.0}
+    mail = {"from_address": "fieldpost@example.org"}
     relays = (
         ("mail", {"host": "127.0.0.1", "port": 587, "tls": "none"}, True),
         ("harbour-relay", {"host": "127.0.0.1", "port": 2525, "tls": "none"}, False),
     )
     for name, settings, is_default in relays:
-        await operate.channels.add(ADMIN, name, "email", mail | settings, is_default=is_default)
+        await operate.channels.add(ADMIN, name, "email", mail | settings, is_default=is_default, retry_delay_s=300)
     for name, targets in LISTS.items():
         channel = "harbour-relay" if name == "harbour-master" else None
         await operate.lists.add(ADMIN, ListSpec(name=name, targets=targets, channel=channel))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from fieldpost.core.delivery.retry import RetryPolicy
+from fieldpost.core.delivery.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT, RetryPolicy
 
 UNRESOLVED_TYPE = "unresolved"
 """The type of a notification whose list does not exist. Delivery parks it, naming the list; a retry looks again."""
@@ -12,7 +12,7 @@ UNRESOLVED_TYPE = "unresolved"
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A configured adapter: type, settings and secrets."""
+    """A configured adapter: type, settings and secrets, and the retry policy of its lists."""
 
     name: str
     type: str
@@ -20,9 +20,12 @@ class Channel:
     is_default: bool = False
     version: int = 1
     retry: RetryPolicy | None = None
-    """None for a fixed policy from `max_retries` and `retry_delay_s` of its settings."""
+    """None for a fixed policy from `max_retries` and `retry_delay_s`."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Encrypted values by setting name; only the adapter gets the plain text."""
+    max_retries: int = ATTEMPTS_MAX_DEFAULT
+    """How many attempts are made in total before a notification is parked."""
+    retry_delay_s: float = RETRY_DELAY_S_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

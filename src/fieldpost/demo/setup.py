@@ -35,13 +35,13 @@ async def _channel(api: CentralApi, smtp_port: int) -> None:
         "port": smtp_port,
         "tls": "none",
         "from_address": FROM_ADDRESS,
-        "retry_delay_s": RETRY_DELAY_S,
     }
     channels = (await api.get("channels"))["channels"]
     mine = next((channel for channel in channels if channel["name"] == CHANNEL), None)
     if mine is None:
         is_default = not any(channel["is_default"] for channel in channels if channel["type"] == "email")
         body = {"name": CHANNEL, "type": "email", "settings": settings, "is_default": is_default}
+        body["retry_delay_s"] = RETRY_DELAY_S
         await api.post("channels", body=body)
     elif mine["settings"]["port"] != smtp_port:
         body = {"settings": {"port": smtp_port}, "version": mine["version"]}

@@ -111,6 +111,13 @@ async def test_secrets_come_by_pipe_or_file_and_are_shown_as_set(cli: Cli) -> No
     assert "by file" not in out
     code, out = await cli("channels", "change", "mail", "--set", "from_address=other@plant.example")
     assert "Warning: from_address is other@plant.example" in out
+    assert (await cli("channels", "change", "mail", "--max-retries", "4", "--retry-delay-s", "2.5"))[0] == 0
+    shown = dict(
+        line.split(maxsplit=1) for line in (await cli("channels", "show", "mail"))[1].splitlines() if " " in line
+    )
+    assert (shown["max_retries:"], shown["retry_delay_s:"]) == ("4", "2.5")
+    code, out = await cli("channels", "change", "mail", "--max-retries", "0")
+    assert (code, "max_retries must be a whole number between 1 and 1000, got 0" in out) == (3, True), out
     assert (await cli("channels", "test", "mail", "--to", "a@example.org", role="operator"))[0] == 6
 
 

@@ -117,10 +117,6 @@ async def test_a_refused_secret_is_not_repeated(front: Front, change: dict[str, 
         ("port", "25"),
         ("host", "smtp://mail.example"),
         ("host", "mail example"),
-        ("max_retries", 0),
-        ("max_retries", -1),
-        ("max_retries", 10**9),
-        ("retry_delay_s", "5m"),
         ("tls", "startls"),
         ("tls", "None"),
         ("from_address", "a@b.example\r\nBcc: x@y.example"),
@@ -135,6 +131,29 @@ async def test_a_setting_that_breaks_a_rule_is_refused_when_it_is_saved(
         answer = await client.patch("/api/v1/channels/mail", json=body)
         assert (answer.status_code, answer.json()["field"]) == (422, f"settings.{setting}")
         new = {"name": "two", "type": "email", "settings": MAIL | {setting: value}, "secrets": {"password": CANARY}}
+        assert (await client.post("/api/v1/channels", json=new)).status_code == 422
+        assert (await client.get("/api/v1/channels/mail")).json() == before
+
+
+@pytest.mark.bad_input(26, 27, 29)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_retries", 0),
+        ("max_retries", -1),
+        ("max_retries", 10**9),
+        ("max_retries", "3"),
+        ("retry_delay_s", "5m"),
+        ("retry_delay_s", 0),
+        ("retry_delay_s", 1e9),
+    ],
+)
+async def test_a_retry_field_out_of_range_is_refused_when_it_is_saved(front: Front, field: str, value: object) -> None:
+    async with front.client("admin") as client:
+        before = await add(client)
+        answer = await client.patch("/api/v1/channels/mail", json={"version": 1, field: value})
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
+        new = {"name": "two", "type": "email", "settings": MAIL, "secrets": {"password": CANARY}, field: value}
         assert (await client.post("/api/v1/channels", json=new)).status_code == 422
         assert (await client.get("/api/v1/channels/mail")).json() == before
 

@@ -108,7 +108,7 @@ async def test_of_two_who_change_a_channel_the_second_sees_what_his_form_would_c
     async with visiting(quick, "admin") as visitor:
         await visitor.look("/channels/mail")
         await quick.operate.channels.change(ADMIN, "mail", {"port": 26}, 1)
-        answer = await visitor.send("/channels/mail/change", **FORM | {"settings.max_retries": "4"}, is_default="true")
+        answer = await visitor.send("/channels/mail/change", **FORM | {"max_retries": "4"}, is_default="true")
         assert answer.status_code == 409
         assert "port from 26 to 2525" in visitor.text
         assert "max_retries from 10 to 4" in visitor.text

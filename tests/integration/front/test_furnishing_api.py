@@ -95,13 +95,15 @@ async def test_a_channel_can_be_added_changed_and_removed(front: Front) -> None:
         new = {"name": "mail", "type": "email", "settings": MAIL, "is_default": True}
         added = (await client.post("/api/v1/channels", json=new)).json()
         assert added["settings"].items() >= MAIL.items()
-        change = {"settings": {"port": 2526, "retry_delay_s": 5}, "version": added["version"]}
+        change = {"settings": {"port": 2526}, "retry_delay_s": 5, "version": added["version"]}
         changed = (await client.patch("/api/v1/channels/mail", json=change)).json()
         assert (changed["settings"]["port"], changed["settings"]["host"]) == (2526, "127.0.0.1")
         stale = await client.patch("/api/v1/channels/mail", json=change)
         assert (stale.status_code, stale.json()["code"]) == (409, "channel.changed")
-        back = {"settings": {"retry_delay_s": None}, "version": changed["version"]}
-        assert (await client.patch("/api/v1/channels/mail", json=back)).json()["settings"]["retry_delay_s"] == 60
+        assert (added["max_retries"], added["retry_delay_s"], changed["retry_delay_s"]) == (10, 60, 5)
+        back = {"retry_delay_s": None, "max_retries": 4, "version": changed["version"]}
+        kept = (await client.patch("/api/v1/channels/mail", json=back)).json()
+        assert (kept["max_retries"], kept["retry_delay_s"]) == (4, 60)
         assert (await client.delete("/api/v1/channels/mail")).status_code == 204
         assert (await client.get("/api/v1/channels/mail")).status_code == 404
 

@@ -4,7 +4,16 @@ from datetime import timedelta
 
 import pytest
 
-from fieldpost.core.delivery.retry import Exponential, Fixed, RetryPolicy, Schedule, fixed_from_settings, parse, to_text
+from fieldpost.core.delivery.retry import (
+    Exponential,
+    Fixed,
+    RetryPolicy,
+    Schedule,
+    check_fixed,
+    fixed_from_settings,
+    parse,
+    to_text,
+)
 from fieldpost.core.errors import InvalidInput
 
 SECOND = timedelta(seconds=1)
@@ -70,7 +79,39 @@ def test_without_jitter_chance_changes_nothing() -> None:
     assert delays(Fixed(MINUTE, 3), chance=0.999) == [MINUTE, MINUTE]
 
 
-# A channel's settings, as they stand in its row
+# The retry fields of a channel: checked when they are saved, replaced when a stored value is out of range
+
+
+def test_retry_fields_that_are_not_given_get_their_defaults() -> None:
+    assert check_fixed(None, None) == (10, 60.0)
+    assert check_fixed(3, 2.5) == (3, 2.5)
+
+
+@pytest.mark.bad_input(26)
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("max_retries", 0, "between 1 and 1000, got 0"),
+        ("max_retries", -1, "between 1 and 1000, got -1"),
+        ("max_retries", 10**9, "between 1 and 1000"),
+        ("max_retries", 1e9, "whole number"),
+        ("max_retries", True, "whole number"),
+        ("max_retries", "3", "whole number"),
+        ("retry_delay_s", "5m", "seconds, got str '5m'"),
+        ("retry_delay_s", float("nan"), "seconds"),
+        ("retry_delay_s", float("inf"), "seconds"),
+        ("retry_delay_s", 0, "more than 0"),
+        ("retry_delay_s", -60, "more than 0"),
+        ("retry_delay_s", 1e9, "at most 31622400"),
+        ("retry_delay_s", 10**400, "at most 31622400"),
+    ],
+)
+def test_a_retry_field_out_of_range_is_refused_naming_field_and_rule(field: str, value: object, rule: str) -> None:
+    given: dict[str, object] = {"max_retries": None, "retry_delay_s": None, field: value}
+    with pytest.raises(InvalidInput, match=rule) as caught:
+        check_fixed(**given)
+    assert caught.value.field == field
+    assert caught.value.message.startswith(f"{field} must be")
 
 
 @pytest.mark.req("RTY-01")

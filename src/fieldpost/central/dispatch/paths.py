@@ -181,7 +181,7 @@ class Paths:
         return self.snapshot.breakers.get(path.breaker_key) if isinstance(path, DeliveryPath) else None
 
     def _warn_of_replaced(self, channel: Channel) -> None:
-        """Log once per version which stored retry settings are out of range and were replaced."""
+        """Log once per version which stored retry fields are out of range and were replaced."""
         if (channel.name, channel.version) in self._warned:
             return
         self._warned.add((channel.name, channel.version))
@@ -190,7 +190,7 @@ class Paths:
                 "channel.setting_replaced",
                 channel=channel.name,
                 setting=name,
-                value=channel.settings.get(name),
+                value=getattr(channel, name),
                 used=RETRY_DEFAULTS[name],
             )
 

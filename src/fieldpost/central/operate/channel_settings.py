@@ -6,9 +6,23 @@ from dataclasses import dataclass, replace
 
 from fieldpost.central.secrets.keyring import NONCE_BYTES, Keyring, owner_of
 from fieldpost.core.delivery.adapter import Adapter, AttemptPhase, Described, HostChecker, SettingField
+from fieldpost.core.delivery.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import Channel
 from fieldpost.core.secret import Secret, check_secret
+
+RETRY_FIELDS = (
+    SettingField(
+        name="max_retries",
+        doc="total number of attempts before a notification is parked",
+        kind="whole",
+        default=str(ATTEMPTS_MAX_DEFAULT),
+    ),
+    SettingField(
+        name="retry_delay_s", doc="seconds between attempts", kind="number", default=f"{RETRY_DELAY_S_DEFAULT:g}"
+    ),
+)
+"""Fields that every channel has, whatever its type."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.audit import AuditEntry
 from fieldpost.core.delivery.adapter import Adapter, Envelope, SettingsWarner
 from fieldpost.core.delivery.outcome import Outcome, PermanentFailure, Uncertain, scrubbed
-from fieldpost.core.delivery.retry import parse
+from fieldpost.core.delivery.retry import check_fixed, parse
 from fieldpost.core.delivery.routing import lists_of
 from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import NotificationId
@@ -74,12 +74,16 @@ class ChannelActions(Actions):
         *,
         is_default: bool = False,
         retry: str | None = None,
+        max_retries: object = None,
+        retry_delay_s: object = None,
     ) -> Channel:
         """Add a channel. As the default of its type it replaces the former default."""
         require(actor, Role.ADMIN, "channel.add")
         adapter = adapter_of(self._adapters, type_)
         policy = None if retry is None else parse(retry)
-        empty = Channel(check_path_name(check_label(name, "name"), "name"), type_, {}, is_default, retry=policy)
+        attempts, wait_s = check_fixed(max_retries, retry_delay_s)
+        checked = check_path_name(check_label(name, "name"), "name")
+        empty = Channel(checked, type_, {}, is_default, retry=policy, max_retries=attempts, retry_delay_s=wait_s)
         added = apply_changes(self._keyring, adapter, empty, settings, secrets or {})
         await check_hosts(adapter, added.settings)
         # The entry names settings and secrets without their values.
@@ -98,17 +102,26 @@ class ChannelActions(Actions):
         secrets: Mapping[str, object] | None = None,
         is_default: bool | Keep = KEEP,
         retry: str | Keep | None = KEEP,
+        max_retries: object = KEEP,
+        retry_delay_s: object = KEEP,
     ) -> Channel:
-        """Replace the given settings and secrets if the channel is still at `version`; the others stay.
+        """Replace the given settings, secrets and retry fields if the channel is still at `version`; the others stay.
 
-        None resets a setting to its default and clears a secret; an empty text keeps the secret.
+        None resets a setting or retry field to its default and clears a secret; an empty text keeps the secret.
         """
         require(actor, Role.ADMIN, "channel.change")
         seen = await self.get(name)
         if seen.version != version:
             raise was_changed("channel", name, seen.version)
+        given = {"max_retries": max_retries, "retry_delay_s": retry_delay_s, "retry": retry}
+        attempts, wait_s = check_fixed(
+            seen.max_retries if max_retries is KEEP else max_retries,
+            seen.retry_delay_s if retry_delay_s is KEEP else retry_delay_s,
+        )
         wanted = replace(
             seen,
+            max_retries=attempts,
+            retry_delay_s=wait_s,
             is_default=seen.is_default if is_default is KEEP else is_default,
             retry=seen.retry if retry is KEEP else None if retry is None else parse(retry),
         )
@@ -116,7 +129,8 @@ class ChannelActions(Actions):
         wanted = apply_changes(self._keyring, adapter, wanted, settings, secrets or {})
         # Only changed hosts are looked up: a host name that has disappeared must not block other changes.
         await check_hosts(adapter, {n: v for n, v in wanted.settings.items() if seen.settings.get(n) != v})
-        extra = {"settings": sorted(settings), "secrets": sorted(secrets or {}), "is_default": wanted.is_default}
+        changed = [*settings, *(field for field, value in given.items() if value is not KEEP)]
+        extra = {"settings": sorted(changed), "secrets": sorted(secrets or {}), "is_default": wanted.is_default}
         entry = record(actor, "channel.change", name, self._clock.now(), extra)
         await commit(self._store, f"channel {name!r}", _change, wanted, entry, now=self._store.now())
         self._store.wake.set()

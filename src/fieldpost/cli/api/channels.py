@@ -24,6 +24,10 @@ SecretOption = Annotated[
 SecretFileOption = Annotated[
     list[str] | None, typer.Option("--secret-file", help="Secret from a file, as name=file. Repeatable.")
 ]
+MaxRetriesOption = Annotated[
+    int | None, typer.Option("--max-retries", help="Total number of attempts before a notification is parked.")
+]
+RetryDelayOption = Annotated[float | None, typer.Option("--retry-delay-s", help="Seconds between attempts.")]
 
 
 def _brief(settings: dict[str, object]) -> str:
@@ -46,6 +50,8 @@ def add(
     secret_file: SecretFileOption = None,
     type_: Annotated[str, typer.Option("--type", help="Type of the channel.")] = "email",
     default: Annotated[bool, typer.Option("--default", help="Make it the default of its type.")] = False,
+    max_retries: MaxRetriesOption = None,
+    retry_delay_s: RetryDelayOption = None,
     retry: RetryPolicyOption = None,
 ) -> None:
     """Add a channel, e.g. --type email --set host=mail.example.org --set tls=starttls --set from_address=ops@…"""
@@ -55,6 +61,8 @@ def add(
         "settings": _settings(set_),
         "secrets": _secrets(secret or [], secret_file or []),
         "is_default": default,
+        "max_retries": max_retries,
+        "retry_delay_s": retry_delay_s,
         "retry": retry,
     }
     added = central().post("channels", body=body)
@@ -74,7 +82,15 @@ def show(name: ChannelNameArgument) -> None:
     found = central().get("channels", name)
     show_fields(
         found,
-        {"name": "name", "type": "type", "default": "is_default", "version": "version", "retry": "retry"},
+        {
+            "name": "name",
+            "type": "type",
+            "default": "is_default",
+            "version": "version",
+            "max_retries": "max_retries",
+            "retry_delay_s": "retry_delay_s",
+            "retry": "retry",
+        },
         *found["settings"].items(),
         *((name, f"({state})") for name, state in found["secrets"].items()),
         *(("warning", warning) for warning in found["warnings"]),
@@ -91,9 +107,11 @@ def change(
     default: Annotated[
         bool | None, typer.Option("--default/--no-default", help="Make it the default of its type, or not.")
     ] = None,
+    max_retries: MaxRetriesOption = None,
+    retry_delay_s: RetryDelayOption = None,
     retry: RetryPolicyOption = None,
     inherit_retry: Annotated[
-        bool, typer.Option("--inherit-retry", help="Use the retry settings instead of an own policy.")
+        bool, typer.Option("--inherit-retry", help="Drop the policy given by --retry; retry at a fixed delay.")
     ] = False,
 ) -> None:
     """Change settings, secrets or retry policy of a channel. Everything else stays unchanged."""
@@ -101,8 +119,8 @@ def change(
     settings = _settings(set_ or [])
     secrets: dict[str, object] = {**_secrets(secret or [], secret_file or []), **dict.fromkeys(clear_secret or [])}
     body: dict[str, Any] = {"settings": settings, "secrets": secrets}
-    if default is not None:
-        body["is_default"] = default
+    given = {"is_default": default, "max_retries": max_retries, "retry_delay_s": retry_delay_s}
+    body |= {field: value for field, value in given.items() if value is not None}
     if retry is not None or inherit_retry:
         body["retry"] = retry
     if len(body) == 2 and not settings and not secrets:

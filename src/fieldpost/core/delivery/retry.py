@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
+from typing import cast
 
 from fieldpost.core.errors import InvalidInput
 
@@ -84,21 +85,30 @@ class Exponential:
 RetryPolicy = Fixed | Schedule | Exponential
 
 
-def fixed_from_settings(attempts_max: object, retry_delay_s: object) -> tuple[Fixed, Sequence[str]]:
-    """The fixed policy of a channel's settings, and the names of invalid settings that were replaced by defaults.
+def check_fixed(max_retries: object, retry_delay_s: object) -> tuple[int, float]:
+    """Return the retry settings of a channel, None replaced by the default; InvalidInput with the rule broken."""
+    attempts = ATTEMPTS_MAX_DEFAULT if max_retries is None else max_retries
+    if type(attempts) is not int or not 1 <= attempts <= ATTEMPTS_LIMIT:
+        raise _out_of_range("max_retries", f"a whole number between 1 and {ATTEMPTS_LIMIT}", attempts)
+    wait_s = RETRY_DELAY_S_DEFAULT if retry_delay_s is None else retry_delay_s
+    if type(wait_s) not in (int, float) or _is_no_delay(wait_s):
+        raise _out_of_range(
+            "retry_delay_s", f"more than 0 and at most {_DELAY_MAX.total_seconds():.0f} seconds", wait_s
+        )
+    return attempts, float(cast(float, wait_s))
 
-    An invalid value in a stored row must not cause parking without a retry, so it is replaced when read.
+
+def fixed_from_settings(attempts_max: object, retry_delay_s: object) -> tuple[Fixed, Sequence[str]]:
+    """The fixed policy of a channel, and the names of invalid stored values that were replaced by defaults.
+
+    An invalid value, written by hand, must not cause parking without a retry, so it is replaced when read.
     """
     clamped = []
     # A bool is an int to Python; in a channel's row it is a mistake.
     if not isinstance(attempts_max, int) or isinstance(attempts_max, bool) or attempts_max <= 0:
         clamped.append("max_retries")
         attempts_max = ATTEMPTS_MAX_DEFAULT
-    if (
-        not isinstance(retry_delay_s, int | float)
-        or isinstance(retry_delay_s, bool)
-        or not timedelta.resolution.total_seconds() <= retry_delay_s <= _DELAY_MAX.total_seconds()
-    ):
+    if not isinstance(retry_delay_s, int | float) or isinstance(retry_delay_s, bool) or _is_no_delay(retry_delay_s):
         clamped.append("retry_delay_s")
         retry_delay_s = RETRY_DELAY_S_DEFAULT
     return Fixed(timedelta(seconds=retry_delay_s), attempts_max), clamped
@@ -143,6 +153,10 @@ def to_text(policy: RetryPolicy) -> str:
             return f"exponential:{_seconds(wait)}:{attempts_max}:{_decimal(factor)}:{_seconds(wait_max)}{jitter}"
 
 
+def _is_no_delay(seconds: object) -> bool:
+    return not timedelta.resolution.total_seconds() <= cast(float, seconds) <= _DELAY_MAX.total_seconds()
+
+
 def _wait(text: str) -> timedelta:
     found = _WAIT.fullmatch(text)
     wait = timedelta(seconds=float(found[1]) * _UNITS[found[2]]) if found else timedelta(0)
@@ -174,6 +188,11 @@ def _decimal(number: float) -> str:
 
 def _invalid(rule: str) -> InvalidInput:
     return InvalidInput("retry.invalid", f"retry: {rule}", field="retry")
+
+
+def _out_of_range(name: str, rule: str, value: object) -> InvalidInput:
+    shown = repr(value) if type(value) in (int, float, bool) else f"{type(value).__name__} {str(value)[:32]!r}"
+    return InvalidInput("retry.invalid", f"{name} must be {rule}, got {shown}", field=name)
 
 
 def _with_jitter(wait: timedelta, jitter: float, chance: float) -> timedelta:

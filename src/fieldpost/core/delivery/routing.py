@@ -151,9 +151,8 @@ def refuse_site(path: DeliveryPath, site: str) -> PermanentFailure | None:
 
 
 def channel_retry(channel: Channel) -> tuple[RetryPolicy, Collection[str]]:
-    """The channel's retry policy, and the names of its settings that are out of range and were replaced."""
-    given = (channel.settings.get(name, default) for name, default in RETRY_DEFAULTS.items())
-    fixed, replaced = fixed_from_settings(*given)
+    """The channel's retry policy, and the names of its stored fields that are out of range and were replaced."""
+    fixed, replaced = fixed_from_settings(channel.max_retries, channel.retry_delay_s)
     return channel.retry or fixed, replaced
 
 

@@ -21,16 +21,21 @@ class NewChannel(Body, frozen=True):
     settings: dict[str, object]
     secrets: dict[str, object] = msgspec.field(default_factory=dict)
     is_default: bool = False
+    max_retries: int | None = None
+    retry_delay_s: float | None = None
     retry: str | None = None
 
 
 class ChangedChannel(Body, frozen=True):
-    """Only the fields to change. Null resets a setting to its default and clears a secret; an empty secret is kept."""
+    """Only the fields to change. Null resets a setting or retry field to its default and clears a secret; an empty
+    secret is kept."""
 
     version: int
     settings: dict[str, object] = msgspec.field(default_factory=dict)
     secrets: dict[str, object] = msgspec.field(default_factory=dict)
     is_default: bool | UnsetType = UNSET
+    max_retries: int | UnsetType | None = UNSET
+    retry_delay_s: float | UnsetType | None = UNSET
     retry: str | UnsetType | None = UNSET
 
 
@@ -64,10 +69,12 @@ CHANNEL = View(
     ShownChannel,
     within("channel", "name type settings"),
     "secrets",
+    within("channel", "max_retries retry_delay_s"),
     ViewField("retry", _retry),
     within("channel", "is_default version"),
     "warnings",
-    description="`secrets` is `set` for each secret, or `unreadable` if this node lacks its key. `warnings` are about "
+    description="`max_retries` and `retry_delay_s` apply unless `retry`, or the list's `retry`, names another policy. "
+    "`secrets` is `set` for each secret, or `unreadable` if this node lacks its key. `warnings` are about "
     "settings that are valid but probably unintended.",
 )
 CHANNELS = listing("ChannelsView", "channels", CHANNEL)
@@ -83,10 +90,18 @@ TEST = View(
 
 @spec(CHANNEL, 201, body=NewChannel, problems=(409,))
 async def add(call: Call) -> ShownChannel:
-    """Add a channel of a `type` with its `settings` and `secrets`."""
+    """Add a channel of a `type` with its `settings`, `secrets` and retry fields."""
     new = await call.read(NewChannel)
     added = await call.operate.channels.add(
-        call.actor, new.name, new.type, new.settings, new.secrets, is_default=new.is_default, retry=new.retry
+        call.actor,
+        new.name,
+        new.type,
+        new.settings,
+        new.secrets,
+        is_default=new.is_default,
+        retry=new.retry,
+        max_retries=new.max_retries,
+        retry_delay_s=new.retry_delay_s,
     )
     return _shown(call, added)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fieldpost.central.operate.channel_settings import ChannelType
+from fieldpost.central.operate.channel_settings import RETRY_FIELDS, ChannelType
 from fieldpost.central.operate.channels import Trial
 from fieldpost.core.delivery.adapter import SettingField
 from fieldpost.core.delivery.outcome import Delivered
@@ -20,10 +20,11 @@ CLEAR = "clear."
 
 @dataclass(frozen=True, slots=True)
 class ChannelFields:
-    """Settings and secrets to change; None removes one."""
+    """Settings, secrets and retry fields to change; None removes one."""
 
     settings: dict[str, object]
     secrets: dict[str, object]
+    retries: dict[str, object]
 
 
 def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = None) -> ChannelFields:
@@ -36,14 +37,17 @@ def read(kind: ChannelType, form: Mapping[str, str], channel: Channel | None = N
     settings |= {name: None for name in present if wanted.get(name) is None and (name in wanted or not kind.fields)}
     secrets: dict[str, object] = {name: text for name in kind.secrets if (text := form.get(SECRET + name, ""))}
     secrets |= {name: None for name in kind.secrets if form.get(CLEAR + name) == "true" and name not in secrets}
-    return ChannelFields(settings, secrets)
+    retries = {field.name: _value(field, form.get(field.name, "").strip()) for field in RETRY_FIELDS}
+    return ChannelFields(settings, secrets, {n: v for n, v in retries.items() if getattr(channel, n, None) != v})
 
 
 def shown(kind: ChannelType, channel: Channel) -> dict[str, str]:
-    """The settings as values of form fields."""
+    """The settings and retry fields as values of form fields."""
+    retries = {field.name: as_text(getattr(channel, field.name)) for field in RETRY_FIELDS}
     if not kind.fields:
-        return {"settings": "\n".join(f"{name}={_as_line(value)}" for name, value in channel.settings.items())}
-    return {SETTING + field.name: as_text(channel.settings.get(field.name)) for field in kind.plain_fields}
+        lines = "\n".join(f"{name}={_as_line(value)}" for name, value in channel.settings.items())
+        return {"settings": lines, **retries}
+    return {SETTING + field.name: as_text(channel.settings.get(field.name)) for field in kind.plain_fields} | retries
 
 
 def as_text(value: object) -> str:

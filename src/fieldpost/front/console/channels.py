@@ -7,6 +7,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from fieldpost.central.access.audit_trail import KEEP
+from fieldpost.central.operate.channel_settings import RETRY_FIELDS
 from fieldpost.central.operate.channels import Trial
 from fieldpost.central.watch.channels import HELD_MAX, ChannelState
 from fieldpost.central.watch.issues import IssueCode
@@ -84,6 +85,7 @@ async def add(request: PageRequest) -> Response:
             given.secrets,
             is_default=form.get("is_default") == "true",
             retry=form.get("retry", "").strip() or None,
+            **given.retries,
         )
     except InvalidInput as error:
         return _new(request, type_, SubmittedForm(form, channel_form.errors_of(error, kind)))
@@ -112,6 +114,7 @@ async def change(request: PageRequest) -> Response:
             secrets=given.secrets,
             is_default=KEEP if is_default == found.is_default else is_default,
             retry=KEEP if retry == (to_text(found.retry) if found.retry else "") else retry or None,
+            **given.retries,
         )
     except InvalidInput as error:
         return await _one(request, SubmittedForm(form, channel_form.errors_of(error, kind)))
@@ -119,6 +122,9 @@ async def change(request: PageRequest) -> Response:
         differs = [
             (setting, channel_form.as_text(found.settings.get(setting)), channel_form.as_text(value))
             for setting, value in given.settings.items()
+        ] + [
+            (name, channel_form.as_text(getattr(found, name)), channel_form.as_text(value))
+            for name, value in given.retries.items()
         ]
         return await _one(request, SubmittedForm(form, status=409), conflict=error.message, differs=differs)
     return redirect(path_of(name), "changed")
@@ -172,6 +178,7 @@ async def _one(
         values=channel_form.shown(kind, channel) if kind else {},
         secrets=channels.shown_secrets(channel),
         warnings=channels.warnings(channel),
+        retry_fields=RETRY_FIELDS,
         retry_text=to_text(channel.retry) if channel.retry else "",
         is_default=form.given.get("is_default") == "true" if form.given else channel.is_default,
         guide=read_guide(kind.guide) if kind else (),
@@ -198,6 +205,7 @@ def _new(request: PageRequest, type_: str, form: SubmittedForm = EMPTY_FORM) -> 
         types=list(kinds),
         values={},
         secrets={},
+        retry_fields=RETRY_FIELDS,
         retry_text="",
         is_default=form.given.get("is_default") == "true",
         guide=read_guide(kind.guide) if kind else (),

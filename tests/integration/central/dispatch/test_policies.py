@@ -28,15 +28,16 @@ async def delay_after_failure(centre: Centre, list_name: str) -> timedelta:
 
 
 @pytest.mark.req("DEC-19", "RTY-01", "RTY-02")
-async def test_a_list_without_a_policy_has_the_fixed_one_of_its_channels_settings(centre: Centre) -> None:
+async def test_a_list_without_a_policy_has_the_fixed_one_of_its_channel(centre: Centre) -> None:
     await centre.add_channel(retry_delay_s=45.0)
     await centre.add_list("ops")
     assert await delay_after_failure(centre, "ops") == timedelta(seconds=45)
 
 
 @pytest.mark.req("DEC-19")
-async def test_a_lists_policy_stands_above_its_channels_and_that_above_the_settings(centre: Centre) -> None:
-    channel = Channel("mail", "email", {"retry_delay_s": 45.0}, is_default=True, retry=Schedule((timedelta(hours=1),)))
+async def test_a_lists_policy_overrides_its_channels_and_that_the_fixed_one(centre: Centre) -> None:
+    hourly = Schedule((timedelta(hours=1),))
+    channel = Channel("mail", "email", {}, is_default=True, retry=hourly, retry_delay_s=45.0)
     await centre.store.write(lists.add_channel, channel, centre.clock.now())
     await centre.add_list("patient")
     await centre.add_list("hasty", retry=Exponential(timedelta(seconds=2), 5))

@@ -20,7 +20,7 @@ async def add_channel(
 ) -> None:
     ring = Keyring([key]) if key else centre.keyring
     sealed = {"password": ring.seal(Secret(CANARY), SecretOwner("channel", name, name), "password", bytes(12))}
-    channel = Channel(name, "email", {"max_retries": 3, "retry_delay_s": 60}, default, secrets=sealed)
+    channel = Channel(name, "email", {}, default, secrets=sealed)
     await centre.store.write(lists.add_channel, channel, centre.clock.now())
 
 

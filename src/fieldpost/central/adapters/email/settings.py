@@ -1,4 +1,4 @@
-"""Settings of an email channel: server, encryption, login, timeouts and retries."""
+"""Settings of an email channel: server, encryption, login and timeouts."""
 
 import ipaddress
 import math
@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Literal, cast
 
 from fieldpost.central.adapters.email.address import check_address, check_domain
-from fieldpost.core.delivery.retry import ATTEMPTS_MAX_DEFAULT, RETRY_DELAY_S_DEFAULT
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.secret import Secret, check_secret
 from fieldpost.outbound.tokens import Credential
@@ -37,8 +36,6 @@ DATA_TIMEOUT_S = 600.0
 CONNECTIONS_DEFAULT = 10
 CONNECTIONS_MAX = 1000
 TEXT_CHARACTERS_MAX = 512
-MAX_RETRIES_MAX = 1000
-RETRY_DELAY_S_MAX = 366 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ class EmailSettings:
 
 def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings with defaults filled in, or raise InvalidInput with the field and the rule."""
-    known = (*(field.name for field in fields(EmailSettings)), "max_retries", "retry_delay_s")
+    known = [field.name for field in fields(EmailSettings)]
     for name in settings:
         if name not in known:
             shown = repr(name)[:64]
@@ -97,11 +94,7 @@ def check_settings(settings: Mapping[str, object]) -> dict[str, object]:
                 field=shown.strip("'"),
             )
     read = asdict(read_settings(settings))
-    return {
-        **{name: value for name, value in read.items() if value is not None},
-        "max_retries": _whole(settings, "max_retries", ATTEMPTS_MAX_DEFAULT, MAX_RETRIES_MAX),
-        "retry_delay_s": _seconds(settings, "retry_delay_s", RETRY_DELAY_S_DEFAULT, RETRY_DELAY_S_MAX),
-    }
+    return {name: value for name, value in read.items() if value is not None}
 
 
 def warnings(settings: Mapping[str, object]) -> list[str]:
@@ -117,8 +110,7 @@ def warnings(settings: Mapping[str, object]) -> list[str]:
 def read_settings(stored: Mapping[str, object]) -> EmailSettings:
     """Read stored settings for an attempt, or raise InvalidInput.
 
-    Unknown settings are ignored, since a newer node may have written them. `max_retries` and `retry_delay_s` are read
-    with the retry policy and never fail an attempt.
+    Unknown settings are ignored, since a newer node may have written them.
     """
     tls = _tls(stored)
     host = _host(stored)

@@ -124,7 +124,7 @@ def add_channel(conn: Connection, channel: Channel, now: datetime) -> None:
             type=channel.type,
             settings=dict(channel.settings),
             secrets=dict(channel.secrets),
-            retry=channel.retry and to_text(channel.retry),
+            **_channel_retry(channel),
             is_default=channel.is_default,
             created_at=now,
             updated_at=now,
@@ -147,7 +147,7 @@ def change_channel(conn: Connection, channel: Channel, now: datetime) -> bool:
         .values(
             settings=dict(channel.settings),
             secrets=dict(channel.secrets),
-            retry=channel.retry and to_text(channel.retry),
+            **_channel_retry(channel),
             is_default=channel.is_default,
             updated_at=now,
             version=channel.version + 1,
@@ -211,6 +211,14 @@ def _list(row: Mapping[str, object], targets: tuple[str, ...] = ()) -> Notificat
     )
 
 
+def _channel_retry(channel: Channel) -> dict[str, object]:
+    return {
+        "max_retries": channel.max_retries,
+        "retry_delay_s": channel.retry_delay_s,
+        "retry": channel.retry and to_text(channel.retry),
+    }
+
+
 def _channel(row: Mapping[str, object]) -> Channel:
     settings = row["settings"]
     sealed = row["secrets"]
@@ -222,6 +230,9 @@ def _channel(row: Mapping[str, object]) -> Channel:
         is_default=bool(row["is_default"]),
         version=int(str(row["version"])),
         retry=_retry(row["retry"]),
+        # Not converted: SQLite returns what was written by hand, and the policy replaces values out of range.
+        max_retries=row["max_retries"],  # type: ignore[arg-type]
+        retry_delay_s=row["retry_delay_s"],  # type: ignore[arg-type]
         secrets={str(k): str(v) for k, v in sealed.items()} if isinstance(sealed, dict) else {},
     )
 

@@ -1,6 +1,6 @@
 """Lists with their targets, channels, and the ids of the keys that seal the secrets of channels."""
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Integer, Table, Text, text
 
 from fieldpost.central.store.engine.column_types import Json, Moment
 from fieldpost.central.store.schema.base import metadata, partial_index
@@ -32,7 +32,9 @@ channels = Table(
     Column("channel_name", Text, primary_key=True),
     Column("type", Text, nullable=False),
     Column("settings", Json, nullable=False),
-    Column("retry", Text),
+    Column("max_retries", Integer, nullable=False, server_default="10"),
+    Column("retry_delay_s", Float, nullable=False, server_default="60"),
+    Column("retry", Text),  # null: fixed, by the two columns above
     Column("is_default", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),

@@ -127,6 +127,8 @@ CREATE TABLE channels (
     channel_name TEXT NOT NULL,
     type TEXT NOT NULL,
     settings {json} NOT NULL,
+    max_retries INTEGER DEFAULT '10' NOT NULL,
+    retry_delay_s FLOAT DEFAULT '60' NOT NULL,
     retry TEXT,
     is_default BOOLEAN DEFAULT false NOT NULL,
     created_at {moment} NOT NULL,
