@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fieldpost.core.delivery.adapter import Adapter
 from fieldpost.core.delivery.retry import RetryPolicy, parse
-from fieldpost.core.delivery.routing import Directory
+from fieldpost.core.delivery.routing import Directory, channel_of
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.lists import NotificationList
 from fieldpost.core.text import check_label, check_list_name, check_path_name
@@ -134,7 +134,7 @@ def check_channel(directory: Directory, wanted: NotificationList) -> None:
     """Raise InvalidInput unless the channel of this list exists and has its type."""
     if wanted.channel_name is None:
         return
-    channel = directory.channels.get(wanted.channel_name)
+    channel = channel_of(directory, wanted)
     if channel is None:
         raise InvalidInput("channel.unknown", f"channel {wanted.channel_name!r} does not exist", field="channel")
     if channel.type != wanted.type:

@@ -11,7 +11,7 @@ from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import breakers, lists
 from fieldpost.core.delivery.breaker import Breaker, BreakerState, channel_key
-from fieldpost.core.delivery.routing import channel_of
+from fieldpost.core.delivery.routing import lists_by_channel
 from fieldpost.core.lists import Channel
 
 HELD_MAX = 10_000
@@ -63,10 +63,7 @@ class ChannelReader:
 def _overview(conn: Connection, *, now: datetime | None) -> ChannelOverview:
     directory = lists.directory(conn)
     found, held = breakers.load(conn), breakers.held_counts(conn, HELD_MAX)
-    users: dict[str | None, list[str]] = {}
-    for name in sorted(directory.lists):
-        channel = channel_of(directory, directory.lists[name])
-        users.setdefault(channel.name if channel else None, []).append(name)
+    users = lists_by_channel(directory)
     states = [
         ChannelState(channel, found.get(key, Breaker(key)), held.get(key, 0), users.get(channel.name, ()))
         for channel in directory.channels.values()

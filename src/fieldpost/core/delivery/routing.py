@@ -119,6 +119,15 @@ def channel_of(directory: Directory, notification_list: NotificationList) -> Cha
     return of_type[0] if len(of_type) == 1 else None
 
 
+def lists_by_channel(directory: Directory) -> dict[str | None, list[str]]:
+    """The names of all lists, in order, by the name of the channel that delivers to them; None without a channel."""
+    found: dict[str | None, list[str]] = {}
+    for name in sorted(directory.lists):
+        channel = channel_of(directory, directory.lists[name])
+        found.setdefault(channel.name if channel else None, []).append(name)
+    return found
+
+
 def lists_of(directory: Directory, channel_name: str) -> list[str]:
     """The names of the lists that this channel delivers to, or that name it as their channel."""
     return sorted(
