@@ -18,6 +18,12 @@ def age(span: timedelta | float | None) -> str:
     return f"{days} d {hours % 24} h" if hours % 24 and days < 10 else f"{days} d"
 
 
+def offset(seconds: float) -> str:
+    """A difference between two clocks: `+1.5 s`, `-0.2 s`, or `0.0 s`."""
+    rounded = round(seconds, 1)
+    return f"{rounded:+.1f} s" if rounded else "0.0 s"
+
+
 def number(value: float | None) -> str:
     """A number with a thin space between thousands, which reads the same in every locale."""
     if value is None:

@@ -215,6 +215,8 @@ class Health(msgspec.Struct, frozen=True, tag_field="t", tag="health", omit_defa
     forward_error: str | None = None
     failing_for_s: float | None = None
     uptime_s: float = 0.0
+    is_stopping: bool = False
+    """The agent is being stopped; this is its last report."""
 
 
 LinkMessage = (

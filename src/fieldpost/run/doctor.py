@@ -108,8 +108,8 @@ async def _clock_check(store: Store, is_embedded: bool, clock: Clock) -> Check:
 def clock_check(ahead: timedelta) -> Check:
     """Leases and due times use the database's clock: a wrong clock here only affects logs and ids."""
     seconds = ahead.total_seconds()
-    where = "ahead of" if seconds > 0 else "behind"
-    detail = f"this machine's clock is {abs(seconds):.1f} s {where} the database's"
+    where = f"{abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'} the database's"
+    detail = f"this machine's clock is {where if abs(seconds) >= 0.05 else 'that of the database'}"
     return Check("clock", CheckVerdict.WARNING if abs(ahead) > CLOCK_WARNING else CheckVerdict.OK, detail)
 
 

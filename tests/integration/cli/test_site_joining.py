@@ -129,9 +129,13 @@ async def test_a_revoked_site_is_shown_as_such_and_taken_back_by_a_new_line(cli:
     revoked = await cli("sites", "revoke", "north")
     assert revoked.out == "Revoked site north. Reactivate it: fieldpost sites rotate-token north\n"
     assert await owner(cli, token_of(cli.folder / "north")) is None
-    [line] = [line for line in (await cli("sites", "list")).out.splitlines() if line.startswith("north")]
+    await cli("sites", "add", "south")
+    listed = (await cli("sites", "list")).out.splitlines()
+    [new] = [line for line in listed if line.startswith("south")]
+    assert ("not enrolled yet" in new, "unknown" in new, "offline" in new) == (True, True, False)
+    [line] = [line for line in listed if line.startswith("north")]
     assert line.split()[1] == "revoked"
-    assert "link:         revoked\n" in (await cli("sites", "health", "north", role="viewer")).out
+    assert "state:           revoked\n" in (await cli("sites", "health", "north", role="viewer")).out
     assert json.loads((await cli("sites", "show", "north", "--json")).out)["revoked_at"] is not None
     status = await cli("status", "0198c8a0-0000-7000-8000-000000000001", "--folder", "./north", role=None)
     assert (status.code, "link.denied" in status.err) == (7, True), "the site hears that it is not welcome"

@@ -57,6 +57,20 @@ async def test_a_blocked_channel_stands_first_with_what_it_holds_and_is_reset_by
     assert (await front.centre.breaker("z-bad")).state is BreakerState.CLOSED
 
 
+async def test_a_channel_is_not_tried_yet_until_the_first_delivery(front: Front) -> None:
+    await front.centre.add_channel("mail", default=True)
+    await front.centre.add_list("ops")
+    async with visiting(front, "viewer") as visitor:
+        for path in ("/", "/channels", "/channels/mail"):
+            text = (await visitor.client.get(path)).text
+            assert ("not tried yet" in text, "healthy</span>" in text) == (True, False), path
+        await front.centre.send_many(1)
+        await front.centre.deliver()
+        for path in ("/", "/channels", "/channels/mail"):
+            text = (await visitor.client.get(path)).text
+            assert ("not tried yet" in text, "healthy</span>" in text) == (False, True), path
+
+
 async def test_a_channel_is_set_up_and_changed_by_fields_and_its_secrets_are_never_shown(quick: Front) -> None:
     login = {"settings.auth": "basic", "settings.username": "ops"}
     async with visiting(quick, "admin") as visitor:

@@ -113,7 +113,7 @@ async def test_the_worst_trouble_stands_first_and_leads_to_its_page(quick: Front
     assert "Channel mail is blocked: connection refused" in text
     order = [text.index(word) for word in (f"{SITE} is offline", "is blocked", "is parked until")]
     assert order == sorted(order)
-    assert "0</b> of 1 channel healthy" in text
+    assert "1</b> of 1 channel blocked" in text
 
 
 async def test_a_bulk_action_under_way_shows_how_far_it_is(quick: Front) -> None:

@@ -104,6 +104,29 @@ async def test_one_site_tells_how_it_stands_and_stood(front: Front, clock: Manua
     assert missing.status_code == 404
 
 
+async def test_a_site_added_minutes_ago_is_online_since_its_first_report(quick: Front) -> None:
+    clock, store = quick.clock, quick.centre.store
+    await report(quick, SITE)
+    first_at = clock.now()
+    await store.write(health.sample, first_at, Freshness(), now=first_at)
+    clock.advance(30)
+    await report(quick, SITE)
+    async with logged_in(quick, "viewer") as client:
+        text = (await client.get(f"/sites/{SITE}")).text
+    assert "for more than a" not in text
+    assert f'since <time datetime="{to_text(first_at)}"' in text
+
+
+async def test_an_unknown_backlog_is_shown_as_unknown_and_an_equal_clock_without_a_sign(quick: Front) -> None:
+    await quick.operate.sites.add(ADMIN, "new")
+    async with logged_in(quick, "viewer") as client:
+        for path in ("/", "/sites"):
+            assert ">unknown</td>" in (await client.get(path)).text, path
+        await report(quick, SITE)
+        text = (await client.get(f"/sites/{SITE}")).text
+    assert "<dt>Clock</dt><dd>0.0 s relative to central" in text
+
+
 async def test_a_site_may_be_named_with_a_stroke_and_signs(quick: Front) -> None:
     name = "plant/7 & <north>?"
     await quick.operate.sites.add(ADMIN, name)

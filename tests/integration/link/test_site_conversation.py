@@ -14,6 +14,7 @@ from fieldpost import Site
 from fieldpost.central.store.sites import cached_calls, mirrors
 from fieldpost.central.store.sites import health as site_health
 from fieldpost.clock import SystemClock
+from fieldpost.core.sites.health import SiteCondition
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentState
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.endpoint import CONTROL_PATH
@@ -27,6 +28,7 @@ from support.calls import Calls, changes_of
 from support.centre import SITE
 from support.front import ADMIN, OPERATOR, Front, open_front, served
 from support.running_central import RunningCentral, call, until
+from support.visitor import visiting
 
 DEADLINE_S = 30.0
 QUICK = ReportOptions(health_interval_s=0.2, poll_s=0.02, reconnect_interval_s=0.05)
@@ -113,6 +115,26 @@ async def test_every_transition_at_a_site_is_told_over_the_line(front: Front, ce
         await mirrored(front, before, "pending")
         for call_id, status in changes_of(calls):
             await mirrored(front, call_id, status)
+
+
+async def test_a_cleanly_stopped_agent_is_shown_as_stopped_at_once_on_every_page(
+    front: Front, central: str, calls: Calls
+) -> None:
+    async def is_online() -> bool:
+        return (await front.watch.sites.one(SITE))[0].condition is SiteCondition.ONLINE
+
+    async with agent(calls, central, front.tokens["site"]):
+        await until(is_online, DEADLINE_S, "the first report", every_s=0.02)
+    async with front.client("viewer") as client:
+        health = (await client.get(f"/api/v1/site-health/{SITE}")).json()["site"]
+        issues = (await client.get("/api/v1/health")).json()["issues"]
+    assert (health["condition"], health["link"]) == ("stopped", "offline")
+    assert [one["code"] for one in issues if one["code"].startswith("site.")] == ["site.stopped"]
+    async with visiting(front, "viewer") as visitor:
+        for path in ("/", "/sites", f"/sites/{SITE}"):
+            assert "stopped</span>" in (await visitor.client.get(path)).text, path
+    async with agent(calls, central, front.tokens["site"]):
+        await until(is_online, DEADLINE_S, "the agent to be started again", every_s=0.02)
 
 
 @pytest.mark.req("TEL-03", "TEL-04", "TEL-12", "DEC-06")

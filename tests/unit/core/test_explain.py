@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.delivery.breaker import Breaker, BreakerPolicy, BreakerState, record, take_probe
-from fieldpost.core.delivery.explain import ClaimState, explain, parts
+from fieldpost.core.delivery.explain import ClaimState, explain, next_attempt, parts
 from fieldpost.core.delivery.holds import HoldKind, held_by
 from fieldpost.core.delivery.outcome import Evidence
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
@@ -241,6 +241,17 @@ breakers = st.builds(
 @given(notifications, st.builds(ClaimState, names, moments, st.integers(0, 4)), st.none() | breakers)
 def test_whatever_a_row_holds_there_is_a_sentence(n: Notification, claim: ClaimState, breaker: Breaker | None) -> None:
     assert explain(n, claim, breaker, NOW).endswith(".")
+
+
+@given(notifications, st.none() | breakers)
+def test_the_time_of_the_next_attempt_is_in_the_future_and_that_of_the_sentence(
+    n: Notification, breaker: Breaker | None
+) -> None:
+    at = next_attempt(n, breaker, NOW)
+    if at is not None and not n.status.is_terminal:
+        assert at > NOW
+        is_probing = n.held_by is not None and breaker is not None and breaker.state is BreakerState.HALF_OPEN
+        assert at in parts(explain(n, NOBODY, breaker, NOW)) or is_probing, "a probe that runs has no time"
 
 
 def test_the_moments_of_a_sentence_can_be_told_apart_from_its_words() -> None:

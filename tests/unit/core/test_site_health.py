@@ -1,7 +1,8 @@
 """When a site is online, late or offline, and which of its figures are kept."""
 
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,10 @@ from fieldpost.core.sites.health import (
     Freshness,
     HealthFigures,
     LinkState,
+    SiteCondition,
     SiteHealth,
     SiteReport,
+    condition_of,
     figures_of,
     is_worth_keeping,
     link_state,
@@ -19,6 +22,12 @@ from fieldpost.core.sites.health import (
 from support.sample import MINUTE, NOW
 
 BY = Freshness()
+
+
+def reported(at: datetime, **report: Any) -> SiteHealth:
+    return SiteHealth(site="plant-7", received_at=at, report=SiteReport(**report), clock_offset_s=0)
+
+
 QUIET = HealthFigures(state="online", depth=0, oldest_age_s=0, parked=0, rejected=0, disk_free_bytes=1000)
 
 
@@ -28,7 +37,15 @@ QUIET = HealthFigures(state="online", depth=0, oldest_age_s=0, parked=0, rejecte
     [(0, "online"), (45, "online"), (45.001, "late"), (60, "late"), (60.001, "offline"), (86400, "offline")],
 )
 def test_a_site_is_judged_by_the_age_of_its_last_report(age_s: float, state: str) -> None:
-    assert link_state(NOW - timedelta(seconds=age_s), NOW, BY) is LinkState(state)
+    assert link_state(reported(NOW - timedelta(seconds=age_s)), NOW, BY) is LinkState(state)
+
+
+def test_an_agent_that_said_it_stops_is_stopped_at_once_and_stays_so() -> None:
+    for at in (NOW, NOW - timedelta(days=1)):
+        health = reported(at, is_stopping=True)
+        link = link_state(health, NOW, BY)
+        assert link is LinkState.OFFLINE
+        assert condition_of(link, health.report, is_revoked=False) is SiteCondition.STOPPED
 
 
 def test_a_site_that_never_reported_is_offline() -> None:

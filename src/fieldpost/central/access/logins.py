@@ -41,7 +41,7 @@ class TooManyLogins(Unavailable):
     def __init__(self, wait: timedelta) -> None:
         self.wait_s = wait.total_seconds()
         whole_s = max(1, round(self.wait_s + 0.5))
-        super().__init__("login.wait", f"too many failed logins; wait {whole_s} seconds, then try again")
+        super().__init__("login.wait", f"too many failed logins; wait {whole_s} s, then try again")
 
 
 @dataclass(frozen=True, slots=True)

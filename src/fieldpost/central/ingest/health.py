@@ -51,6 +51,7 @@ class HealthReports:
             forward_error=None if message.forward_error is None else truncate(message.forward_error),
             failing_for_s=None if message.failing_for_s is None else _seconds(message.failing_for_s),
             uptime_s=_seconds(message.uptime_s),
+            is_stopping=message.is_stopping,
         )
         await self._batcher.submit((site, report, from_text(message.sent_at)))
 

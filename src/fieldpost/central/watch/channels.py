@@ -24,11 +24,18 @@ class ChannelState:
 
     channel: Channel
     breaker: Breaker
-    """A closed one if the channel never failed."""
+    """A closed one if the channel was never tried."""
     held: int
     """Notifications held by its breaker; HELD_MAX means at least that number."""
     lists: Sequence[str]
     """The lists that use it, by name or as the default of their type."""
+    is_tried: bool
+    """Whether a delivery by this channel was ever attempted."""
+
+    @property
+    def health(self) -> str:
+        """The state as every surface shows it: blocked, monitored, healthy or untried."""
+        return self.breaker.health if self.is_tried else "untried"
 
     @property
     def is_blocked(self) -> bool:
@@ -65,7 +72,7 @@ def _overview(conn: Connection, *, now: datetime | None) -> ChannelOverview:
     found, held = breakers.load(conn), breakers.held_counts(conn, HELD_MAX)
     users = lists_by_channel(directory)
     states = [
-        ChannelState(channel, found.get(key, Breaker(key)), held.get(key, 0), users.get(channel.name, ()))
+        ChannelState(channel, found.get(key, Breaker(key)), held.get(key, 0), users.get(channel.name, ()), key in found)
         for channel in directory.channels.values()
         for key in [channel_key(channel.name)]
     ]

@@ -59,6 +59,7 @@ class IssueCode(StrEnum):
     CHANNEL_FAILING = "channel.failing"
     SITE_OFFLINE = "site.offline"
     SITE_LATE = "site.late"
+    SITE_STOPPED = "site.stopped"
     SITE_FAILING = "site.failing"
     SITE_REJECTED = "site.rejected"
     SITE_DISK = "site.disk"
@@ -145,7 +146,7 @@ def _blocked(inputs: HealthInputs) -> Iterator[Issue]:
 def _next_probe(breaker: Breaker, now: datetime) -> str:
     if breaker.state is BreakerState.HALF_OPEN:
         return "A probe is in progress"
-    if breaker.open_until is None or breaker.open_until <= now:
+    if breaker.open_until is None or breaker.open_until < now + timedelta(seconds=1):
         return "The next notification is the probe"
     return f"Next probe in {age(breaker.open_until - now)}"
 
@@ -174,41 +175,46 @@ def _calls(inputs: HealthInputs) -> Iterator[Issue]:
 
 
 def _silent(inputs: HealthInputs) -> Iterator[Issue]:
-    """One issue for all offline sites and one for all late ones: they often have one cause."""
+    """One issue for all offline sites, one for all late and one for all stopped ones: they often have one cause."""
     for condition, code, severity in (
         (SiteCondition.OFFLINE, IssueCode.SITE_OFFLINE, IssueSeverity.ERROR),
         (SiteCondition.LATE, IssueCode.SITE_LATE, IssueSeverity.WARNING),
+        (SiteCondition.STOPPED, IssueCode.SITE_STOPPED, IssueSeverity.WARNING),
     ):
-        found = [site for site in inputs.sites if site.standing is condition]
+        found = [site for site in inputs.sites if site.condition is condition]
         if not found:
             continue
         silence = age(max(inputs.as_of - site.health.received_at for site in found if site.health))
-        waiting = sum(site.depth for site in found)
-        there = f" Its last report counted {number(waiting)} waiting." if waiting else ""
-        if len(found) == 1:
+        waiting = _waiting(found)
+        is_one = len(found) == 1
+        reports = f"{'Its last report' if is_one else 'Their last reports'} counted {number(waiting)} waiting."
+        silence = silence if is_one else f"up to {silence}"
+        why = f"agent stopped {silence} ago" if condition is SiteCondition.STOPPED else f"no report for {silence}"
+        if is_one:
             name = found[0].record.name
-            text, link = f"{name} is {condition.value}: no report for {silence}.{there}", site_path(name)
+            text, link = f"{name} is {condition.value}: {why}.", site_path(name)
         else:
-            there = there.replace("Its last report", "Their last reports")
-            text = f"{_sites(found)} are {condition.value}: {_names(found)}; no report for up to {silence}.{there}"
+            text = f"{_sites(found)} are {condition.value}: {_names(found)}; {why}."
             link = f"/sites?state={condition.value}"
+        text = f"{text} {reports}" if waiting else text
         yield Issue(code, severity, text, link, waiting, len(found))
 
 
 def _failing_to_forward(inputs: HealthInputs) -> Iterator[Issue]:
-    found = [site for site in inputs.sites if site.standing is SiteCondition.FAILING]
+    found = [site for site in inputs.sites if site.condition is SiteCondition.FAILING]
     code, severity = IssueCode.SITE_FAILING, IssueSeverity.ERROR
     if len(found) > SEPARATE_MAX:
-        text, waiting = f"{_sites(found)} cannot forward: {_names(found)}.", sum(site.depth for site in found)
+        text, waiting = f"{_sites(found)} cannot forward: {_names(found)}.", _waiting(found)
         yield Issue(code, severity, text, "/sites?state=failing", waiting, len(found))
         return
     for site in found:
         assert site.health is not None, "only a report makes a site `failing`"
         report = site.health.report
         span = f" for {age(report.failing_for_s)}" if report.failing_for_s else ""
-        waiting_there = f" {number(site.depth)} waiting there." if site.depth else ""
+        waiting = _waiting([site])
+        waiting_there = f" {number(waiting)} waiting there." if waiting else ""
         text = f"{site.record.name} has failed to forward{span}: {report.forward_error or 'no reason reported'}."
-        yield Issue(code, severity, text + waiting_there, site_path(site.record.name), site.depth)
+        yield Issue(code, severity, text + waiting_there, site_path(site.record.name), waiting)
 
 
 def _rejected(inputs: HealthInputs) -> Iterator[Issue]:
@@ -288,7 +294,7 @@ _RULES: tuple[Callable[[HealthInputs], Iterator[Issue]], ...] = (
 
 
 def _reporting(inputs: HealthInputs) -> Iterator[SiteState]:
-    return (site for site in inputs.sites if site.standing is not SiteCondition.REVOKED)
+    return (site for site in inputs.sites if site.condition is not SiteCondition.REVOKED)
 
 
 def _channel_path(name: str) -> str:
@@ -299,8 +305,13 @@ def _sites(sites: Sequence[SiteState]) -> str:
     return f"{number(len(sites))} sites"
 
 
+def _waiting(sites: Sequence[SiteState]) -> int:
+    return sum(site.depth or 0 for site in sites)
+
+
 def _names(sites: Sequence[SiteState]) -> str:
-    names = ", ".join(site.record.name for site in sites[:NAMES_MAX])
+    """The first few names; sites with the most waiting messages come first."""
+    names = ", ".join(site.record.name for site in sorted(sites, key=lambda site: -(site.depth or 0))[:NAMES_MAX])
     return f"{names} and {number(len(sites) - NAMES_MAX)} more" if len(sites) > NAMES_MAX else names
 
 

@@ -18,7 +18,7 @@ from fieldpost.central.watch.cursor import LIMIT_DEFAULT, page_start, to_cursor
 from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.clock import Clock
 from fieldpost.core.audit import AuditEntry
-from fieldpost.core.delivery.explain import explain
+from fieldpost.core.delivery.explain import explain, next_attempt
 from fieldpost.core.delivery.routing import DeliveryPath, PathDefaults, resolve
 from fieldpost.core.errors import NotFound
 from fieldpost.core.ids import is_id
@@ -91,6 +91,8 @@ class Detail:
     audit: tuple[AuditEntry, ...]
     why: str
     """Why it is in its status, and what happens next."""
+    next_attempt_at: datetime | None
+    """When the next attempt is possible; None if it is due now or none follows."""
     is_stuck: bool
     channel: str | None
     """The channel of its list at present, if there is one."""
@@ -209,6 +211,7 @@ def _detail(
         tuple(attempts.history(conn, notification_id)),
         tuple(audit.of_notification(conn, notification_id)),
         explain(found, rows.claim_of(conn, notification_id), breaker, as_of),
+        next_attempt(found, breaker, as_of),
         is_stuck(found.status, found.created_at, as_of, by.stuck_after),
         _channel_of(conn, found),
         as_of,

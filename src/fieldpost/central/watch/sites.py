@@ -24,8 +24,8 @@ from fieldpost.core.sites.health import (
     LinkState,
     SiteCondition,
     SiteHealth,
+    condition_of,
     link_state,
-    standing,
 )
 from fieldpost.core.sites.intent import Intent, IntentKind
 from fieldpost.core.text import is_label
@@ -58,14 +58,14 @@ class SiteState:
     open_intents: int
 
     @property
-    def standing(self) -> SiteCondition:
+    def condition(self) -> SiteCondition:
         report = self.health.report if self.health else None
-        return standing(self.link, report, is_revoked=self.record.revoked_at is not None)
+        return condition_of(self.link, report, is_revoked=self.record.revoked_at is not None)
 
     @property
-    def depth(self) -> int:
-        """How many messages wait there, according to its newest report."""
-        return self.health.report.depth if self.health else 0
+    def depth(self) -> int | None:
+        """How many messages wait there, according to its newest report; None if it has never reported."""
+        return self.health.report.depth if self.health else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class SiteReader:
 def worst_first(sites: Iterable[SiteState]) -> list[SiteState]:
     """Sites by condition, the worst first, then by the number of waiting messages."""
     order = {condition: rank for rank, condition in enumerate(SiteCondition)}
-    return sorted(sites, key=lambda site: (order[site.standing], -site.depth, site.record.name))
+    return sorted(sites, key=lambda site: (order[site.condition], -(site.depth or 0), site.record.name))
 
 
 def read_fleet(conn: Connection, by: Freshness, name: str | None = None, *, now: datetime | None) -> Fleet:
@@ -167,7 +167,7 @@ def read_fleet(conn: Connection, by: Freshness, name: str | None = None, *, now:
         [
             SiteState(
                 record,
-                link_state(health[record.name].received_at if record.name in health else None, as_of, by),
+                link_state(health.get(record.name), as_of, by),
                 health.get(record.name),
                 found.get(record.name),
                 waiting.get(record.name, 0),

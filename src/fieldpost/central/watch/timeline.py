@@ -70,12 +70,22 @@ _OUTCOMES: dict[str | None, tuple[str, Tone]] = {
 }
 
 
-def timeline(n: Notification, attempts: tuple[AttemptRecord, ...], entries: tuple[AuditEntry, ...]) -> tuple[Step, ...]:
-    """All steps, oldest first; future ones are last."""
+def timeline(
+    n: Notification,
+    attempts: tuple[AttemptRecord, ...],
+    entries: tuple[AuditEntry, ...],
+    next_attempt_at: datetime | None = None,
+) -> tuple[Step, ...]:
+    """All steps, oldest first; future ones are last. `next_attempt_at` is None for an attempt that is due now."""
     happened = [_attempt(number, attempt) for number, attempt in enumerate(attempts, 1)]
     happened += [_action(entry) for entry in entries if entry.kind is AuditKind.OPERATOR_ACTION]
     happened.sort(key=lambda step: step.at or datetime.min.replace(tzinfo=UTC))
-    return (_sent(n), Step(tone=Tone.PLAIN, title="Arrived at central", at=n.created_at), *happened, *_end(n))
+    return (
+        _sent(n),
+        Step(tone=Tone.PLAIN, title="Arrived at central", at=n.created_at),
+        *happened,
+        *_end(n, next_attempt_at),
+    )
 
 
 def cycles(steps: Sequence[Step]) -> list[list[Step]]:
@@ -173,7 +183,7 @@ def _action(entry: AuditEntry) -> Step:
     )
 
 
-def _end(n: Notification) -> list[Step]:
+def _end(n: Notification, next_attempt_at: datetime | None) -> list[Step]:
     match n.status:
         case Status.DELIVERED:
             return [Step(tone=Tone.GOOD, title="Delivered", at=n.delivered_at)]
@@ -181,7 +191,7 @@ def _end(n: Notification) -> list[Step]:
             return [Step(tone=Tone.BAD, title="Parked until an operator acts", at=n.terminal_at)]
         case Status.DISCARDED:
             return []
-        case _ if n.held_by is not None:
-            return [Step(tone=Tone.NEXT, title=f"Held by {n.held_by}; next check", at=n.due_at)]
         case _:
-            return [Step(tone=Tone.NEXT, title="Next attempt", at=n.due_at)]
+            held = f"Held by {n.held_by}; next" if n.held_by else "Next"
+            title = f"{held} attempt" if next_attempt_at else f"{held} attempt is due now"
+            return [Step(tone=Tone.NEXT, title=title, at=next_attempt_at)]

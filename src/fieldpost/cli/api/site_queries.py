@@ -28,6 +28,7 @@ from fieldpost.cli.output import (
     show_table,
     table,
 )
+from fieldpost.core.quantities import offset
 
 HISTORY = table(
     "points",
@@ -48,14 +49,17 @@ REJECTED = table(
 )
 
 
-def link_state(site: Any) -> str:
-    """`online`, `offline`, … or `revoked`."""
-    return "revoked" if site["revoked_at"] else str(site["link"])
+CONDITIONS = {"failing": "cannot forward", "new": "not enrolled yet"}
 
 
-def backlog(site: Any) -> str | None:
-    """The waiting messages of a site by category; None if it has not reported."""
-    return None if site["backlog"] is None else counts(site["backlog"]) or "none"
+def condition(site: Any) -> str:
+    """`online`, `offline`, `not enrolled yet`, …, as the console shows it."""
+    return CONDITIONS.get(site["condition"], str(site["condition"]))
+
+
+def backlog(site: Any) -> str:
+    """The waiting messages of a site by category."""
+    return "unknown" if site["backlog"] is None else counts(site["backlog"]) or "none"
 
 
 def _mirror(field: str) -> Callable[[Any], Any]:
@@ -68,15 +72,16 @@ def _unit(field: str, text: str, scale: float = 1.0) -> CellSource:
 
 HEALTH = columns(
     "site=name",
-    ("link", link_state),
-    ("reported", or_never("reported_at")),
+    ("state", condition),
+    ("last report", or_never("reported_at")),
+    ("last connection", or_never("last_seen_at")),
     "agent=version",
     ("waiting", backlog),
     ("oldest", lambda site: f"{site['oldest_age_s']:.0f} s" if site["oldest_age_s"] else None),
     "parked rejected",
     ("forwarding", lambda site: None if site["is_forwarding"] is None else site["forward_error"] or "ok"),
     ("disk free", _unit("disk_free_bytes", "{:.1f} GB", 1e9)),
-    ("clock", _unit("clock_offset_s", "{:+.1f} s")),
+    ("clock", lambda site: None if site["clock_offset_s"] is None else offset(site["clock_offset_s"])),
     ("events, 1 h", lambda site: counts(site["events"])),
     "open_intents",
     ("mirror complete", lambda site: moment(_mirror("reconciled_at")(site))),

@@ -25,12 +25,20 @@ PrintTokenOption = Annotated[
 SITES = table(
     "sites",
     "name",
-    ("link", site_queries.link_state),
+    ("state", site_queries.condition),
     ("waiting", site_queries.backlog),
     "parked rejected intents=open_intents",
-    ("last contact", lambda one: moment(one["reported_at"] or one["last_seen_at"]) or "never"),
+    ("last report", or_never("reported_at")),
     "added=created_at",
     empty="No sites yet. Add one: fieldpost sites add NAME",
+)
+SITE = columns(
+    "site=name",
+    ("state", site_queries.condition),
+    "added=created_at",
+    ("last report", or_never("reported_at")),
+    ("last connection", or_never("last_seen_at")),
+    "revoked=revoked_at",
 )
 TOKENS = columns(
     ("token", lambda one: f"fp_site_{one['prefix']}_…"),
@@ -55,7 +63,7 @@ def add(
 
 @app.command("list")
 def list_() -> None:
-    """List all sites with their link state, backlog and last contact."""
+    """List all sites with their state, backlog and last report."""
     client = central_client()
     show_table(client.get("sites") if is_json() else client.get("site-health"), SITES)
 
@@ -63,14 +71,16 @@ def list_() -> None:
 @app.command()
 def show(name: SiteArgument) -> None:
     """Show a site, its token prefixes and its open invitation."""
-    found = central_client().get("sites", name)
+    client = central_client()
+    found = client.get("sites", name)
+    if is_json():
+        print_json(found)
+        return
     invitation = found["enrolment"]
     invited = f"until {moment(invitation['expires_at'])}, by {invitation['created_by']}" if invitation else None
-    fields = {"site": "name", "added": "created_at", "last contact": or_never("last_seen_at"), "revoked": "revoked_at"}
-    show_fields(found, fields, ("invitation", invited))
-    if not is_json():
-        print()
-        print_rows(TOKENS, found["tokens"], "The site has no token yet.")
+    show_fields(client.get("site-health", name)["site"], SITE, ("invitation", invited))
+    print()
+    print_rows(TOKENS, found["tokens"], "The site has no token yet.")
 
 
 @app.command("rotate-token")

@@ -72,7 +72,9 @@ def record(breaker: Breaker, evidence: Evidence, error: str, policy: BreakerPoli
     """The breaker after an attempt that was made and showed this. A probe without an answer counts as failed."""
     match evidence:
         case Evidence.WORKS:
-            return reset(breaker)
+            after = reset(breaker)
+            # The first success leaves a row: a breaker without one has never been tried.
+            return after if after.version else replace(after, version=1)
         case Evidence.NONE if breaker.state is not BreakerState.HALF_OPEN:
             return breaker
         case Evidence.FAILS | Evidence.NONE:

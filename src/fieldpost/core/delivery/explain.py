@@ -52,6 +52,20 @@ def parts(sentence: str) -> list[str | datetime]:
     return [piece for piece in (*pieces, sentence[end:]) if piece != ""]
 
 
+def next_attempt(n: Notification, breaker: Breaker | None, now: datetime) -> datetime | None:
+    """When the next attempt is possible, as `explain` states it; None if as soon as a node has a free slot."""
+    due_at = n.due_at
+    if n.held_by is not None and not kind_of(n.held_by).is_timed:
+        match breaker:
+            case Breaker(state=BreakerState.OPEN | BreakerState.HALF_OPEN):
+                due_at = breaker.open_until or breaker.probe_until
+            case None | Breaker(failures=0):
+                due_at = None
+            case _:  # it counts failures: the hold is short
+                pass
+    return due_at if due_at is not None and due_at > now else None
+
+
 _MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b", re.ASCII)
 """The format of `_at`."""
 

@@ -32,6 +32,8 @@ class SiteCondition(StrEnum):
     LATE = "late"
     FAILING = "failing"
     """It reports but cannot forward."""
+    STOPPED = "stopped"
+    """Its agent reported that it was being stopped."""
     ONLINE = "online"
     NEW = "new"
     """It has never reported: it is being set up."""
@@ -68,6 +70,8 @@ class SiteReport:
     failing_for_s: float | None = None
     uptime_s: float = 0.0
     """The uptime of the agent."""
+    is_stopping: bool = False
+    """Whether this is the last report of an agent that is being stopped."""
 
     @property
     def depth(self) -> int:
@@ -97,19 +101,21 @@ class HealthFigures:
     disk_free_bytes: int | None
 
 
-def link_state(received_at: datetime | None, now: datetime, by: Freshness) -> LinkState:
-    """The link state by the age of the last report; a site that never reported is offline."""
-    if received_at is None or now - received_at > by.offline_after:
+def link_state(health: SiteHealth | None, now: datetime, by: Freshness) -> LinkState:
+    """The link state by the age of the last report; a site that never reported, or whose agent stopped, is offline."""
+    if health is None or health.report.is_stopping or now - health.received_at > by.offline_after:
         return LinkState.OFFLINE
-    return LinkState.LATE if now - received_at > by.late_after else LinkState.ONLINE
+    return LinkState.LATE if now - health.received_at > by.late_after else LinkState.ONLINE
 
 
-def standing(link: LinkState, report: SiteReport | None, *, is_revoked: bool) -> SiteCondition:
+def condition_of(link: LinkState, report: SiteReport | None, *, is_revoked: bool) -> SiteCondition:
     """The condition of a site, from its link state and its last report."""
     if is_revoked:
         return SiteCondition.REVOKED
     if report is None:
         return SiteCondition.NEW
+    if report.is_stopping:
+        return SiteCondition.STOPPED
     if link is not LinkState.ONLINE:
         return SiteCondition(link.value)
     return SiteCondition.ONLINE if report.is_forwarding else SiteCondition.FAILING
@@ -118,7 +124,7 @@ def standing(link: LinkState, report: SiteReport | None, *, is_revoked: bool) ->
 def figures_of(health: SiteHealth, now: datetime, by: Freshness) -> HealthFigures:
     report = health.report
     return HealthFigures(
-        state=link_state(health.received_at, now, by).value,
+        state=link_state(health, now, by).value,
         depth=report.depth,
         oldest_age_s=round(report.oldest_age_s, 1),
         parked=report.parked,

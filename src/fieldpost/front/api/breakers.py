@@ -17,7 +17,7 @@ BREAKERS = listing("BreakersView", "breakers", BREAKER)
 
 @spec(BREAKERS)
 async def show_all(call: Call) -> Sequence[Breaker]:
-    """List the breakers of all channels that ever failed: healthy, monitored or blocked."""
+    """List the breakers of all channels that were ever tried: healthy, monitored or blocked."""
     return await call.operate.breakers.all()
 
 

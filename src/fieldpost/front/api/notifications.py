@@ -46,7 +46,7 @@ _HEAD = (
 _TAIL = (
     within("notification", "cycle version"),
     "is_stuck",
-    within("notification", "last_error held_by created_at last_attempt_at next_attempt_at delivered_at"),
+    within("notification", "last_error held_by created_at last_attempt_at delivered_at"),
 )
 LINE = View(
     "NotificationLine",
@@ -54,6 +54,7 @@ LINE = View(
     *_HEAD,
     "attempt_count",
     *_TAIL,
+    within("notification", "next_attempt_at"),
     description="A notification in a list.",
 )
 PAGE = View("NotificationPage", Page, ViewField("notifications", "lines", LINE), "next_cursor as_of")
@@ -81,7 +82,7 @@ DETAIL = View(
     *_HEAD,
     ViewField("attempt_count", _attempt_count),
     *_TAIL,
-    "why",
+    "next_attempt_at why",
     ViewField("body", "notification.body", role=Role.OPERATOR),
     "source_instance=notification.provenance.instance source_script=notification.provenance.script",
     within("notification.provenance", "execution_id parent_execution_id"),

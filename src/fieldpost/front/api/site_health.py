@@ -45,7 +45,7 @@ MIRROR = View(
 SITE_HEALTH = View(
     "SiteHealthView",
     SiteState,
-    "name=record.name link",
+    "name=record.name link condition",
     within("record", "created_at revoked_at last_seen_at"),
     "reported_at=health.received_at",
     within("health.report", "version backlog oldest_age_s parked rejected disk_free_bytes events"),
@@ -54,7 +54,7 @@ SITE_HEALTH = View(
     "open_intents",
     ViewField("mirror", view=MIRROR),
     description="The last report of a site; null before the first one. `link` is online, late or offline, by the age "
-    "of the last report.",
+    "of the last report; `condition` also knows failing, stopped, new and revoked.",
 )
 ALL_HEALTH = View("AllHealthView", Fleet, ViewField("sites", view=SITE_HEALTH), "as_of")
 ONE_HEALTH = View("OneHealthView", OneSite, ViewField("site", view=SITE_HEALTH), "as_of")

@@ -71,7 +71,7 @@ async def add(call: Call) -> ApiAnswer:
 
 @spec(SITES)
 async def show_all(call: Call) -> Sequence[SiteRecord]:
-    """List all sites with the time of their last contact."""
+    """List all sites with the time of their last connection."""
     return await call.operate.sites.all()
 
 

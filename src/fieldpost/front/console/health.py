@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from fieldpost.central.watch.channels import ChannelState
 from fieldpost.central.watch.issues import HealthInputs, IssueCode, lost_nodes
 from fieldpost.central.watch.kpis import History
 from fieldpost.central.watch.nodes import Centre, Node, NodeState
@@ -57,17 +58,28 @@ def summary(inputs: HealthInputs) -> str:
     """The headline of an installation without issues: what works, or what to set up first."""
     if not inputs.sites and not inputs.channels:
         return "Nothing is set up yet. Add a channel, a list and a site."
-    online = sum(site.standing is SiteCondition.ONLINE for site in inputs.sites)
-    new = sum(site.standing is SiteCondition.NEW for site in inputs.sites)
+    online = sum(site.condition is SiteCondition.ONLINE for site in inputs.sites)
+    new = sum(site.condition is SiteCondition.NEW for site in inputs.sites)
     depth = inputs.figures["queue_depth"]
     parts = [
         "no parked, stuck or overdue notifications",
         f"{_count(online, 'site')} online" if online else "no site has reported yet",
         *([f"{new} not enrolled yet"] if new and online else []),
-        f"{_count(len(inputs.channels), 'channel')} healthy" if inputs.channels else "no channel is set up yet",
+        *_channels(inputs.channels),
         f"{number(depth)} in the queue" if depth else "the queue is empty",
     ]
     return f"All is well: {', '.join(parts)}."
+
+
+def _channels(channels: Sequence[ChannelState]) -> list[str]:
+    if not channels:
+        return ["no channel is set up yet"]
+    tried = sum(state.is_tried for state in channels)
+    untried = len(channels) - tried
+    return [
+        *([f"{_count(tried, 'channel')} healthy"] if tried else []),
+        *([f"{_count(untried, 'channel')} not tried yet"] if untried else []),
+    ]
 
 
 def _count(count: int, noun: str) -> str:
@@ -78,14 +90,16 @@ class _AtSites:
     """Figures that the sites report about themselves, separate from those of central."""
 
     def __init__(self, sites: Sequence[SiteState]) -> None:
-        known = [site for site in sites if site.standing is not SiteCondition.REVOKED]
+        known = [site for site in sites if site.condition is not SiteCondition.REVOKED]
         reports = [site.health.report for site in known if site.health is not None]
         self.notifications = sum(report.backlog.get(Category.NOTIFICATION, 0) for report in reports)
         self.calls = sum(report.depth for report in reports) - self.notifications
         self.rejected = sum(report.rejected for report in reports)
         self.oldest = timedelta(seconds=max((report.oldest_age_s for report in reports), default=0.0))
-        self.unheard = sum(site.standing in (SiteCondition.OFFLINE, SiteCondition.LATE) for site in known)
-        self.all = sum(site.standing is not SiteCondition.NEW for site in known)
+        self.unheard = sum(
+            site.condition in (SiteCondition.OFFLINE, SiteCondition.LATE, SiteCondition.STOPPED) for site in known
+        )
+        self.all = sum(site.condition is not SiteCondition.NEW for site in known)
         self.connected = self.all - self.unheard
 
 

@@ -82,7 +82,7 @@ async def _page(
         as_of=detail.as_of,
         why=parts(detail.why),
         stops=stops(n, detail.attempts, detail.channel),
-        cycles=cycles(timeline(n, detail.attempts, detail.audit)),
+        cycles=cycles(timeline(n, detail.attempts, detail.audit, detail.next_attempt_at)),
         is_app=n.provenance.site.startswith(APP),
         same_error=_same_error(n),
         commands=_commands(request, n),

@@ -27,7 +27,7 @@ class HealthReport:
         self._clock = clock
         self._began = clock.monotonic()
 
-    def make(self) -> Health:
+    def make(self, *, is_stopping: bool = False) -> Health:
         """The report as of now; blocks on the buffer's file."""
         now = self._clock.now()
         figures = self._buffer.read(health_figures, now)
@@ -46,6 +46,7 @@ class HealthReport:
             forward_error=forwarding.error,
             failing_for_s=None if since is None else _age_s(since, now),
             uptime_s=round(self._clock.monotonic() - self._began, 1),
+            is_stopping=is_stopping,
         )
 
     def _disk_free(self) -> int | None:

@@ -26,7 +26,7 @@ def site(name: str, heard: timedelta | None = timedelta(seconds=5), **report: An
     health = None
     if heard is not None:
         health = SiteHealth(site=name, received_at=NOW - heard, report=SiteReport(**report), clock_offset_s=0.0)
-    link = link_state(health.received_at if health else None, NOW, Freshness())
+    link = link_state(health, NOW, Freshness())
     return SiteState(SiteRecord(name, NOW - timedelta(days=9), NOW), link, health, None, 0)
 
 
@@ -35,7 +35,7 @@ def revoked(one: SiteState) -> SiteState:
 
 
 def channel(name: str, held: int = 0, **breaker: Any) -> ChannelState:
-    return ChannelState(Channel(name, "email", {}), Breaker(channel_key(name), **breaker), held, ())
+    return ChannelState(Channel(name, "email", {}), Breaker(channel_key(name), **breaker), held, (), is_tried=True)
 
 
 def node(host: str, state: NodeState, started: timedelta, silent: timedelta = timedelta(0)) -> Node:
@@ -162,6 +162,11 @@ SITUATIONS: list[tuple[HealthInputs, str, str, str, str, int]] = [
         *("/sites?state=offline", 12),
     ),
     (
+        inputs(sites=[site("mine", 5 * MINUTE, is_stopping=True, backlog={"notification": 1})]),
+        *("site.stopped", "warning", "mine is stopped: agent stopped 5 min ago. Its last report counted 1 waiting."),
+        *("/sites/mine", 1),
+    ),
+    (
         inputs(sites=[site("quarry", timedelta(seconds=50))]),
         *("site.late", "warning", "quarry is late: no report for 50 s.", "/sites/quarry", 0),
     ),
@@ -217,6 +222,12 @@ def test_one_situation_is_one_issue(
         affected,
     )
     assert verdict([issue]) == severity
+
+
+def test_a_text_names_the_sites_with_the_most_waiting_messages_first() -> None:
+    sites = [site(f"s{number}", 5 * MINUTE, backlog={"notification": number}) for number in range(6)]
+    (issue,) = judge(inputs(sites=sites))
+    assert "6 sites are offline: s5, s4, s3, s2 and 2 more;" in issue.text
 
 
 def test_every_code_has_a_situation() -> None:

@@ -50,7 +50,7 @@ def test_before_the_first_attempt_it_has_been_sent_and_has_arrived() -> None:
         (("script", "watch.py"),),
     )
     assert (arrived.title, arrived.at) == ("Arrived at central", T0)
-    assert (due.title, due.tone, due.at) == ("Next attempt", Tone.NEXT, T0)
+    assert (due.title, due.tone, due.at) == ("Next attempt is due now", Tone.NEXT, None)
 
 
 def test_attempts_and_what_operators_did_stand_in_the_order_of_time() -> None:
@@ -70,16 +70,23 @@ def test_attempts_and_what_operators_did_stand_in_the_order_of_time() -> None:
     [
         (replace(PENDING, status=Status.PARKED, due_at=None, terminal_at=T0), "Parked until an operator acts"),
         (replace(PENDING, status=Status.DISCARDED, due_at=None, terminal_at=T0), "Discarded by maria"),
-        (replace(PENDING, status=Status.RETRYING, next_attempt_at=T0), "Next attempt"),
+        (replace(PENDING, status=Status.RETRYING, next_attempt_at=T0), "Next attempt is due now"),
         (
             replace(PENDING, held_by="channel:mail", held_reason="no connection"),
-            "Held by channel:mail; next check",
+            "Held by channel:mail; next attempt is due now",
         ),
     ],
 )
 def test_the_last_step_says_what_is_to_come_or_how_it_ended(n: Notification, last: str) -> None:
     acts = (act(3, AuditStatus.DISCARDED),) if n.status is Status.DISCARDED else ()
     assert titles(n, (), acts)[-1] == last
+
+
+def test_the_next_attempt_has_the_time_of_the_probe_not_the_past_due_time_of_the_row() -> None:
+    held = replace(PENDING, held_by="channel:mail", held_reason="no connection")
+    probe_at = T0 + timedelta(minutes=7)
+    last = timeline(held, (), (), probe_at)[-1]
+    assert (last.title, last.at) == ("Held by channel:mail; next attempt", probe_at)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +112,7 @@ def test_each_retry_by_a_person_begins_a_cycle_and_says_why() -> None:
     steps = timeline(replace(PENDING, cycle=2), (attempt(1, "permanent_failure"), attempt(4, None)), (again,))
     first, second = cycles(steps)
     assert [step.title for step in first][-1] == "Attempt 1: failed permanently"
-    assert [step.title for step in second] == ["Retried by maria", "Attempt 2: in progress", "Next attempt"]
+    assert [step.title for step in second] == ["Retried by maria", "Attempt 2: in progress", "Next attempt is due now"]
     assert (second[0].note, second[0].action_id) == ("the relay is back", action_id)
 
 

@@ -8,7 +8,7 @@ from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
 import fieldpost
-from fieldpost.core.quantities import age, number, size
+from fieldpost.core.quantities import age, number, offset, size
 from fieldpost.core.times import to_text
 from fieldpost.front.console.kit.static_files import StaticFiles
 from fieldpost.front.console.kit.times import local_text
@@ -36,6 +36,7 @@ class Renderer:
             "age": age,
             "number": number,
             "size": size,
+            "offset": offset,
             "short": _short,
             "axis": _axis,
         }

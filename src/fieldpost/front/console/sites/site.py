@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from fieldpost.central.operate.sites import OVERLAP_DEFAULT
 from fieldpost.central.watch.issues import site_path
-from fieldpost.central.watch.sites import SiteState
+from fieldpost.central.watch.sites import HealthHistory, SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.kpi import NOTHING
 from fieldpost.core.sites.health import KEEP_EVERY, HealthFigures, LinkState, SiteCondition
@@ -42,7 +42,7 @@ async def page(request: PageRequest) -> Response:
         as_of=as_of,
         site=state,
         report=state.health.report if state.health else None,
-        since=since(state, history.points),
+        since=since(state, history),
         access=await watch.sites.access(name),
         figures=snapshot.of_sites.get(name, NOTHING),
         by=watch.kpis.by,
@@ -109,29 +109,30 @@ async def confirm_rotate(request: PageRequest, form: SubmittedForm = EMPTY_FORM)
     )
 
 
-def since(state: SiteState, points: HealthPoints) -> datetime | None:
-    """The start of the current state; None if unknown or before all these points."""
-    match state.standing:
+def since(state: SiteState, history: HealthHistory) -> datetime | None:
+    """The start of the current state; None if unknown or before this history."""
+    match state.condition:
         case SiteCondition.REVOKED:
             return state.record.revoked_at
         case SiteCondition.NEW:
             return state.record.created_at
-        case SiteCondition.OFFLINE | SiteCondition.LATE:
+        case SiteCondition.OFFLINE | SiteCondition.LATE | SiteCondition.STOPPED:
             return state.health.received_at if state.health else None
         case SiteCondition.FAILING:
             failing_s = state.health.report.failing_for_s if state.health else None
             return state.health.received_at - timedelta(seconds=failing_s) if state.health and failing_s else None
         case SiteCondition.ONLINE:
-            return _online_since(points)
+            return _online_since(history)
 
 
-def _online_since(points: HealthPoints) -> datetime | None:
+def _online_since(history: HealthHistory) -> datetime | None:
     found = None
-    for at, figures in reversed(points):
+    for at, figures in reversed(history.points):
         if figures.state != LinkState.ONLINE:
             return found
         found = at
-    return None
+    # A sample is stored at least once an hour: a history that begins later is that of a new site.
+    return found if found and history.is_whole and found > history.begin + HOLDS else None
 
 
 def offline_bands(points: HealthPoints, end: datetime) -> list[tuple[datetime, datetime]]:

@@ -24,18 +24,19 @@ PAGE_SIZE = 100
 VALID_HOURS = (("1", "1 hour"), ("24", "1 day"), ("168", "7 days"))
 METHODS = (("code", "a one-time code (recommended)"), ("token", "a token, for automated setup"))
 
-_WITH_ISSUES = (SiteCondition.OFFLINE, SiteCondition.LATE, SiteCondition.FAILING)
+_WITH_ISSUES = (SiteCondition.OFFLINE, SiteCondition.LATE, SiteCondition.FAILING, SiteCondition.STOPPED)
 STATES: Mapping[str, tuple[str, Callable[[SiteState], bool]]] = {
-    "issues": ("with issues", lambda site: site.standing in _WITH_ISSUES or _told(site, "parked", "rejected") > 0),
-    "offline": ("offline", lambda site: site.standing is SiteCondition.OFFLINE),
-    "late": ("late", lambda site: site.standing is SiteCondition.LATE),
-    "failing": ("cannot forward", lambda site: site.standing is SiteCondition.FAILING),
-    "online": ("online", lambda site: site.standing is SiteCondition.ONLINE),
-    "waiting": ("with waiting messages", lambda site: site.depth > 0),
-    "parked": ("with parked calls", lambda site: _told(site, "parked") > 0),
-    "rejected": ("with rejected notifications", lambda site: _told(site, "rejected") > 0),
-    "new": ("not enrolled yet", lambda site: site.standing is SiteCondition.NEW),
-    "revoked": ("revoked", lambda site: site.standing is SiteCondition.REVOKED),
+    "issues": ("with issues", lambda site: site.condition in _WITH_ISSUES or _reported(site, "parked", "rejected") > 0),
+    "offline": ("offline", lambda site: site.condition is SiteCondition.OFFLINE),
+    "stopped": ("stopped", lambda site: site.condition is SiteCondition.STOPPED),
+    "late": ("late", lambda site: site.condition is SiteCondition.LATE),
+    "failing": ("cannot forward", lambda site: site.condition is SiteCondition.FAILING),
+    "online": ("online", lambda site: site.condition is SiteCondition.ONLINE),
+    "waiting": ("with waiting messages", lambda site: bool(site.depth)),
+    "parked": ("with parked calls", lambda site: _reported(site, "parked") > 0),
+    "rejected": ("with rejected notifications", lambda site: _reported(site, "rejected") > 0),
+    "new": ("not enrolled yet", lambda site: site.condition is SiteCondition.NEW),
+    "revoked": ("revoked", lambda site: site.condition is SiteCondition.REVOKED),
 }
 """The states to filter by: label and predicate."""
 
@@ -145,8 +146,8 @@ def own_address(request: PageRequest) -> str:
     return request.backend.options.public_url.rstrip("/") or f"{url.scheme}://{url.netloc}"
 
 
-def _told(site: SiteState, *names: str) -> int:
-    if site.health is None or site.standing is SiteCondition.REVOKED:
+def _reported(site: SiteState, *names: str) -> int:
+    if site.health is None or site.condition is SiteCondition.REVOKED:
         return 0
     return sum(getattr(site.health.report, name) for name in names)
 
@@ -156,6 +157,11 @@ def _whole(text: str | None) -> int:
 
 
 MENU = MenuLine(
-    "Sites", PATH, "Now", "s", badge=(IssueCode.SITE_OFFLINE, IssueCode.SITE_LATE), badge_label="not reporting"
+    "Sites",
+    PATH,
+    "Now",
+    "s",
+    badge=(IssueCode.SITE_OFFLINE, IssueCode.SITE_LATE, IssueCode.SITE_STOPPED),
+    badge_label="not reporting",
 )
 ROUTES = (PageRoute("GET", PATH, page, Access.VIEWER), PageRoute("POST", PATH, add, Access.ADMIN))
