@@ -119,7 +119,9 @@ def attempt(life: Life, outcome: Outcome, policy: Policy, chance: float) -> None
     else:
         assert t.retry_count - before.retry_count in (0, 1)
         if t.status is Status.RETRYING:
-            assert t.retry_count == before.retry_count + 1
+            has_progress = any(target.status is REACHED for target in t.targets)
+            assert t.retry_count == before.retry_count + (not has_progress)
+            assert life.now - before.cycle_started_at < HOLD_MAX
             assert t.next_attempt_at is not None
             assert t.next_attempt_at == t.due_at >= life.now + DELAY, "never earlier than the policy promises"
     life.become(t)

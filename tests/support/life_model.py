@@ -124,14 +124,16 @@ class Row:
 
     def _settle(self, outcome: str, results: dict[str, str], at: datetime) -> None:
         general = {"delivered": "delivered", "permanent_failure": "failed"}.get(outcome, "due")
+        reached_before = list(self.targets.values()).count("delivered")
         for address in self.due:
             self.targets[address] = results.get(address, general) if outcome != "held" else "due"
+        has_progress = list(self.targets.values()).count("delivered") > reached_before
         is_owed = bool(self.due) if self.targets else outcome in ("transient_failure", "uncertain")
         if outcome == "held" or (outcome == "uncertain" and self.list_name in PARKS_UNCERTAIN):
             self._park(at)
         elif is_owed:
-            self.retry_count += 1
-            if self.retry_count >= ATTEMPTS_MAX:
+            self.retry_count += not has_progress
+            if self.retry_count >= ATTEMPTS_MAX or at - self._started >= HOLD_MAX:
                 self._park(at)
             else:
                 self.status = "retrying"

@@ -113,6 +113,13 @@ SENTENCES: dict[str, tuple[Notification, ClaimState, Breaker | None, str]] = {
         "1 attempt in this cycle failed; last error: 451 try later (delivered to 1 of 2 targets)."
         " Next attempt at 2026-11-15 08:01:00 UTC.",
     ),
+    "waiting after an attempt that reached some": (
+        a_notification(Status.RETRYING, A, Target("b@example.org", REACHED), retry_count=0, **LATER),
+        NOBODY,
+        None,
+        "The last attempt reached only some of the targets: 451 try later (delivered to 1 of 2 targets)."
+        " Next attempt at 2026-11-15 08:01:00 UTC.",
+    ),
     "in an attempt": (pending(), RUNNING, None, ATTEMPTING),
     "in a probe": (pending(**BEHIND), RUNNING, PROBED, ATTEMPTING),
     "orphaned": (

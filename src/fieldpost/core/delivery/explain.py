@@ -82,9 +82,10 @@ def _explain_live(n: Notification, claim: ClaimState, breaker: Breaker | None, n
         return _explain_orphan(claim)
     due_at = n.due_at or now
     if n.status is Status.RETRYING and due_at > now:
-        failures = _count(n.retry_count, "attempt")
-        error = f"{n.last_error}{_reached(n)}"
-        return f"{failures} in this cycle failed; last error: {error}. Next attempt at {_at(due_at)}."
+        error = f"{n.last_error}{_reached(n)}. Next attempt at {_at(due_at)}."
+        if not n.retry_count:
+            return f"The last attempt reached only some of the targets: {error}"
+        return f"{_count(n.retry_count, 'attempt')} in this cycle failed; last error: {error}"
     which = "The first attempt" if n.last_attempt_at is None else "The next attempt"
     if due_at > now:
         return f"{which} is due at {_at(due_at)}."

@@ -32,7 +32,7 @@ from fieldpost.core.delivery.outcome import (
     Uncertain,
     name_errors,
 )
-from fieldpost.core.delivery.retry import RetryPolicy
+from fieldpost.core.delivery.retry import RetryPolicy, first_wait
 from fieldpost.core.errors import Conflict
 from fieldpost.core.notification import Notification, Status, Target, TargetStatus
 from fieldpost.core.text import truncate
@@ -90,11 +90,17 @@ def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: d
         case Uncertain() if policy.park_uncertain:
             return parked(n, f"{error}; it may have been delivered, and the list parks uncertain sends", targets, now)
         case _ if _is_owed(targets, outcome):
-            delay = policy.retry.delay(n.retry_count + 1, chance)
-            if delay is None:
-                return replace(parked(n, error, targets, now), retry_count=n.retry_count + 1)
+            # An attempt that reached a further target uses up no retry; the age limits all attempts.
+            has_progress = any(t.status is TargetStatus.DELIVERED for t in _changed(n, targets))
+            retry_count = n.retry_count + (not has_progress)
+            delay = first_wait(policy.retry, chance) if has_progress else policy.retry.delay(retry_count, chance)
+            is_old = now - n.cycle_started_at >= policy.hold_max
+            if delay is None or is_old:
+                error = f"not delivered within {policy.hold_max}: {error}" if is_old else error
+                return replace(parked(n, error, targets, now), retry_count=retry_count)
             retry_after = outcome.retry_after if isinstance(outcome, TransientFailure | Uncertain) else None
-            return retrying(n, error, targets, now + max(delay, retry_after or timedelta(0)), now)
+            next_attempt_at = now + max(delay, retry_after or timedelta(0))
+            return replace(retrying(n, error, targets, next_attempt_at, now), retry_count=retry_count)
         case _ if isinstance(outcome, PermanentFailure) or any(t.status is TargetStatus.FAILED for t in targets):
             return parked(n, name_errors(targets, TargetStatus.FAILED) or error, targets, now)
         case _:
@@ -119,7 +125,7 @@ def retrying(
 ) -> Transition:
     return Transition(
         status=Status.RETRYING,
-        retry_count=n.retry_count + 1,
+        retry_count=n.retry_count,
         cycle=n.cycle,
         last_error=_reason(error),
         last_attempt_at=now,

@@ -1,7 +1,8 @@
 """Retry policies: when the next attempt is due, and when to stop.
 
 `delay(attempt_count, chance)` returns how long to wait after the attempt_count-th transient failure of a cycle, or None
-if no attempts are left. `attempts_max` counts all attempts: with 3, the third failure parks. Jitter only adds time, so
+if no attempts are left. `attempts_max` counts the attempts that reached no further target: with 3, the third such failure
+parks. After an attempt that reached some of its targets, `first_wait` applies. Jitter only adds time, so
 an attempt is never earlier than the policy states.
 
 In the settings of a list or channel a policy is one line of text:
@@ -83,6 +84,18 @@ class Exponential:
 
 
 RetryPolicy = Fixed | Schedule | Exponential
+
+
+def first_wait(policy: RetryPolicy, chance: float) -> timedelta:
+    """The wait after an attempt that reached part of its targets, which uses up none of the policy's attempts."""
+    match policy:
+        case Schedule(waits):
+            wait = waits[0] if waits else timedelta(seconds=RETRY_DELAY_S_DEFAULT)
+        case Exponential(wait):
+            wait = min(wait, policy.wait_max)
+        case Fixed(wait):
+            pass
+    return _with_jitter(wait, policy.jitter, chance)
 
 
 def check_fixed(max_retries: object, retry_delay_s: object) -> tuple[int, float]:

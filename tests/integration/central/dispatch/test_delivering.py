@@ -1,6 +1,7 @@
 """One attempt after the other: what each outcome makes of the row, and what the audit tells of it."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -111,6 +112,28 @@ async def test_when_the_attempts_are_used_up_it_parks(mailing: Centre, clock: Ma
     assert (await mailing.story(sent))[-2:] == ["notify_deliver attempted", "notify_deliver parked"]
     assert (await mailing.audit(sent))[-1].error_message == "451 busy"
     assert n.targets == (Target("ops@example.org", FAILED, "451 busy"),)
+
+
+@pytest.mark.req("LIF-08", "RES-09", "DEC-73")
+async def test_attempts_that_reach_a_further_target_use_up_no_retry(mailing: Centre, clock: ManualClock) -> None:
+    names = [f"{letter}@example.org" for letter in "abcdefgh"]
+    await mailing.add_list("crew", *names)
+    sent = await mailing.send("crew")
+    busy = TransientFailure("421 busy")
+    for reached in [*names[:5], None, names[5], None]:
+        answer = replace(busy, targets=(Target(reached, TargetStatus.DELIVERED),)) if reached else busy
+        mailing.adapter.answer("crew", answer)
+        await mailing.deliver()
+        clock.advance(60)
+    n = await mailing.get(sent)
+    assert (n.status, n.retry_count) == (Status.RETRYING, 2)
+    assert len(await mailing.attempts(sent)) == 8
+    assert (await mailing.story(sent)).count("notify_deliver attempted") == 8, "the audit has all of them"
+    mailing.adapter.answer("crew", busy)
+    await mailing.deliver()
+    n = await mailing.get(sent)
+    assert (n.status, n.retry_count) == (Status.PARKED, 3)
+    assert [t.status for t in n.targets].count(TargetStatus.DELIVERED) == 6
 
 
 @pytest.mark.req("LIF-05", "LIF-10", "AUD-02")

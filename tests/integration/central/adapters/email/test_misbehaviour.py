@@ -226,6 +226,21 @@ async def test_trouble_in_a_later_transaction_does_not_forget_who_has_the_mail(
             assert isinstance(outcome, Held)
 
 
+@pytest.mark.req("DEC-73")
+async def test_a_server_that_hangs_up_after_each_message_gets_all_of_them(
+    server: MailServer, adapter: EmailAdapter
+) -> None:
+    server.on("mail").after(1, per="connection").unavailable()
+    targets = tuple(f"user{number}@plant.example" for number in range(1200))
+    n = notification(*targets)
+    attempts = 0
+    while n.status in (Status.PENDING, Status.RETRYING):
+        n = after(n, await adapter.deliver(envelope(server, *due(n))))
+        attempts += 1
+    assert (n.status, n.retry_count, attempts) == (Status.DELIVERED, 0, 12)
+    assert sorted(address for mail in server.mails for address in mail.recipients) == sorted(targets)
+
+
 @pytest.mark.parametrize("refusal", ["rcpt", "data"])
 async def test_a_transaction_that_came_to_nothing_is_reset_before_the_next(
     server: MailServer, adapter: EmailAdapter, refusal: SmtpVerb
