@@ -14,7 +14,7 @@ from fieldpost.core.secret import Secret, check_secret
 RETRY_FIELDS = (
     SettingField(
         name="max_retries",
-        doc="total number of attempts before a notification is parked",
+        doc="number of attempts without progress before a notification is parked",
         kind="whole",
         default=str(ATTEMPTS_MAX_DEFAULT),
     ),
