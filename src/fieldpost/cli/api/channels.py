@@ -25,7 +25,8 @@ SecretFileOption = Annotated[
     list[str] | None, typer.Option("--secret-file", help="Secret from a file, as name=file. Repeatable.")
 ]
 MaxRetriesOption = Annotated[
-    int | None, typer.Option("--max-retries", help="Total number of attempts before a notification is parked.")
+    int | None,
+    typer.Option("--max-retries", help="Number of attempts without progress before a notification is parked."),
 ]
 RetryDelayOption = Annotated[float | None, typer.Option("--retry-delay-s", help="Seconds between attempts.")]
 

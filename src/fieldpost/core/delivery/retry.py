@@ -1,9 +1,9 @@
 """Retry policies: when the next attempt is due, and when to stop.
 
 `delay(attempt_count, chance)` returns how long to wait after the attempt_count-th transient failure of a cycle, or None
-if no attempts are left. `attempts_max` counts the attempts that reached no further target: with 3, the third such failure
-parks. After an attempt that reached some of its targets, `first_wait` applies. Jitter only adds time, so
-an attempt is never earlier than the policy states.
+if no attempts are left. `attempts_max` counts the attempts that reached no further target: with 3, the third such
+failure parks. After an attempt that reached some of its targets, `first_wait` applies. Jitter only adds time, so an
+attempt is never earlier than the policy states.
 
 In the settings of a list or channel a policy is one line of text:
 
