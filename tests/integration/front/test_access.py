@@ -1,13 +1,13 @@
 """Who may call what: every route as everybody, and every act in the room that does it."""
 
 import re
+from dataclasses import fields
 
 import httpx2
 import pytest
 from starlette.routing import BaseRoute
 from structlog.testing import capture_logs
 
-from fieldpost.central.operate.list_spec import ListSpec
 from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied
 from fieldpost.front.api import routes as api_routes
@@ -17,7 +17,8 @@ from fieldpost.front.console.pages import PAGES, STATIC
 from fieldpost.front.http.call import ApiRoute
 from fieldpost.front.link import routes as link_routes
 from fieldpost.front.link.routes import SOCKETS
-from support.front import ADMIN, OPERATOR, VIEWER, Front
+from support.actions import all_actions
+from support.front import ADMIN, Front
 
 ROUTES = (*api_routes.ROUTES, *link_routes.ROUTES)
 
@@ -93,40 +94,36 @@ async def test_nothing_is_reachable_but_what_the_tables_declare(front: Front) ->
     assert anyone == {"/healthz", "/readyz", *logins}
 
 
+OPERATORS_NOUNS = {"notification", "bulk", "breaker", "intent"}
+"""Operators act on these; everything else is for administrators."""
+ON_ONES_OWN = {"TokenActions.all", "TokenActions.revoke", "Users.sessions"}
+"""Actions that need no role: without one they reach only what is the actor's own."""
+
+
+def test_every_action_requires_the_role_of_its_noun() -> None:
+    actions = all_actions()
+    assert len(actions) >= 30
+    assert {str(action) for action in actions if action.role is None} == ON_ONES_OWN
+    for action in actions:
+        if action.name is not None:
+            noun = action.name.partition(".")[0]
+            assert action.role is (Role.OPERATOR if noun in OPERATORS_NOUNS else Role.ADMIN), str(action)
+
+
 @pytest.mark.threat(7)
-@pytest.mark.parametrize("actor", [VIEWER, OPERATOR], ids=lambda actor: actor.name)
-async def test_the_rooms_themselves_refuse_who_may_not_act_and_log_it(front: Front, actor: Actor) -> None:
-    operate = front.operate
-    acts = {
-        "list.add": operate.lists.add(actor, ListSpec(name="l", targets=["a@example.org"])),
-        "list.change": operate.lists.change(actor, "l", 1),
-        "list.import": operate.list_files.import_all(actor, []),
-        "list.remove": operate.lists.remove(actor, "l"),
-        "channel.add": operate.channels.add(actor, "c", "email", {}),
-        "channel.change": operate.channels.change(actor, "c", {}, 1),
-        "channel.remove": operate.channels.remove(actor, "c"),
-        "channel.test": operate.channels.test(actor, "c", "a@example.org"),
-        "secrets.rotate": operate.secrets.rotate(actor),
-        "user.add": operate.users.add(actor, "anna", Role.ADMIN),
-        "user.list": operate.users.all(actor),
-        "user.show": operate.users.get(actor, "admin"),
-        "user.change": operate.users.change(actor, actor.name, 1, role=Role.ADMIN),
-        "user.remove": operate.users.remove(actor, "admin"),
-        "user.reset_password": operate.users.reset_password(actor, "admin"),
-        "user.log_out": operate.users.log_out(actor, "admin"),
-        "token.add": operate.tokens.add(actor, "mine", Role.VIEWER),
-        "site.add": operate.sites.add(actor, "s"),
-    }
-    if actor.role is Role.VIEWER:
-        acts |= {
-            "notification.retry": operate.notifications.retry(actor, ID, 1),
-            "notification.discard": operate.notifications.discard(actor, ID, 1),
-        }
-    for act, doing in acts.items():
+@pytest.mark.parametrize("role", [Role.PUBLISHER, Role.VIEWER, Role.OPERATOR])
+async def test_actions_refuse_actors_without_the_role_and_log_it(front: Front, role: Role) -> None:
+    actor = Actor("someone", role)
+    parts = {type(getattr(front.operate, one.name)): getattr(front.operate, one.name) for one in fields(front.operate)}
+    for action in all_actions():
+        if action.role is None or role.includes(action.role):
+            continue
         with capture_logs() as logs, pytest.raises(Denied) as refused:
-            await doing
-        assert refused.value.code == "access.role"
-        assert [(line["event"], line["action"], line["actor"]) for line in logs] == [("action.denied", act, actor.name)]
+            await action.call(parts[action.kind], actor)
+        assert refused.value.code == "access.role", str(action)
+        (line,) = logs
+        assert (line["event"], line["actor"]) == ("action.denied", "someone")
+        assert line["action"].startswith(action.name), str(action)
 
 
 async def test_an_admin_may_do_what_an_operator_may(front: Front) -> None:

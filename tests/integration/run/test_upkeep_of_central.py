@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from fieldpost.clock import SystemClock
 from fieldpost.testing import ManualClock
 from support.centre import open_centre
 from support.postgres import PostgresServer
@@ -41,6 +42,21 @@ async def test_central_goes_by_the_sections_of_its_file(sqlite_url: str, tmp_pat
     async with node:
         told = await call(node, token(node), "GET", "kpis")
     assert told["thresholds"] == {"stuck_after_s": 120, "overdue_after_s": 6, "delivered_window_s": 300}
+
+
+@pytest.mark.req("DEC-06", "DEC-07")
+async def test_a_restarted_embedded_central_takes_up_claimed_rows_at_once(sqlite_url: str, tmp_path: Path) -> None:
+    """The claim of the dead process would last for an hour, but its lock is gone."""
+    async with open_centre(sqlite_url, SystemClock()) as centre:
+        sent = await centre.send("no-such-list")
+        assert len(await centre.claim("dead", lease_s=3600)) == 1
+    async with RunningCentral(sqlite_url, tmp_path / "data") as node:
+
+        async def is_parked() -> bool:
+            found = await call(node, token(node), "GET", f"notifications/{sent}")
+            return bool(found["status"] == "parked")
+
+        await until(is_parked, 20, "central to take it up")
 
 
 @pytest.mark.req("DEC-06", "CFG-02", "DSP-11")

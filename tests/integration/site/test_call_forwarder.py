@@ -3,6 +3,7 @@
 import asyncio
 import os
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -20,6 +21,8 @@ from fieldpost.site.config.folder import read_folder
 from fieldpost.site.config.options import CallOptions, ForwardOptions
 from fieldpost.site.forwarding.attempt import CLAIM_MARGIN_S, OVERTIME_S
 from fieldpost.site.forwarding.call_forwarder import CallForwarder
+from fieldpost.testing import ManualClock
+from support.calls import Calls
 from support.plant import INTERVAL_S, RETRIES_MAX, Plant
 
 
@@ -368,3 +371,24 @@ def test_taking_calls_walks_the_index_of_what_is_due_and_never_the_table(plant: 
     )
     assert any("calls_due" in step for step in plan)
     assert not any(step.startswith("SCAN calls") for step in plan)
+
+
+def test_calls_are_claimed_by_due_time_not_by_age(tmp_path: Path) -> None:
+    clock = ManualClock()
+    calls = Calls(tmp_path / "buffer.db", clock)
+    try:
+        # The older a call, the later it is due.
+        issued = [calls.issue() for _ in range(4)]
+        for delay_s, call_id in zip((4, 3, 2, 1), issued, strict=True):
+            calls.settle(call_id, TryAgain(clock.now() + timedelta(seconds=delay_s), "503 later", http_status=503))
+        clock.advance(10)
+
+        def claim(items_max: int) -> list[str]:
+            now = clock.now()
+            given = {"claimant": "agent", "until": now + timedelta(minutes=1), "items_max": items_max}
+            taken = calls.buffer.write(stored_calls.claim, Category.EXTERNAL_CALL, "erp", now, **given)
+            return [message.message_id for message in taken]
+
+        assert [claim(1), claim(2), claim(9)] == [[issued[3]], [issued[2], issued[1]], [issued[0]]]
+    finally:
+        calls.close()
