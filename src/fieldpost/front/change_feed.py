@@ -1,13 +1,15 @@
 """The change feed: notifies open pages that rows changed, so that they reload.
 
 Theory of operation. One query per second for the whole node, and none while no page listens. An event names only the
-topic that changed: a page reloads itself with the same request and the same rights as when it was opened. A page that
-misses an event loses nothing, since pages also reload from time to time.
+topic that changed: a page reloads itself with the same request and the same rights as when it was opened. A page
+carries the tokens from before it was rendered and listens from there, so that it hears of changes made in between. A
+page that misses an event loses nothing, since pages also reload from time to time.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from hashlib import blake2s
 
 import structlog
 
@@ -40,21 +42,28 @@ class ChangeFeed:
         if self.listeners >= LISTENERS_MAX:
             raise Unavailable("change_feed.full", f"{LISTENERS_MAX} pages are already listening to this node")
 
-    async def changes(self) -> AsyncGenerator[frozenset[str]]:
-        """The changed topics of each event; an empty set after KEEP_ALIVE_S without changes."""
+    async def tokens(self) -> ChangeTokens:
+        """The tokens as of now, or moments old while pages listen."""
+        return self._tokens if self._polling is not None and self._tokens else await self._read()
+
+    async def changes(self, since: ChangeTokens | None = None) -> AsyncGenerator[frozenset[str]]:
+        """The topics changed since these tokens, or from now on; an empty set after KEEP_ALIVE_S without changes."""
         self.listeners += 1
         if self._polling is None:
             self._tokens = {}
             self._polling = asyncio.create_task(self._poll(), name="change_feed")
         try:
-            seen = self._tokens
+            seen = since or self._tokens
+            if since and self._tokens:
+                yield _changed(seen, self._tokens)
+                seen = self._tokens
             while not self._closing.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(KEEP_ALIVE_S):
                         await self._changed.wait()
                 now = self._tokens
-                # The first tokens are the baseline, not a change.
-                yield frozenset(topic for topic in now if seen and now[topic] != seen.get(topic))
+                # Without earlier tokens the first ones are the baseline, not a change.
+                yield _changed(seen, now) if seen else frozenset()
                 seen = now
         finally:
             self.listeners -= 1
@@ -67,10 +76,15 @@ class ChangeFeed:
         self._closing.set()
         self._changed.set()
 
+    async def _read(self) -> ChangeTokens:
+        """The tokens, short enough for a URL."""
+        found = await self._query()
+        return {topic: blake2s(text.encode(), digest_size=8).hexdigest() for topic, text in found.items()}
+
     async def _poll(self) -> None:
         while not self._closing.is_set():
             try:
-                tokens = await self._query()
+                tokens = await self._read()
                 if tokens != self._tokens:
                     self._tokens = tokens
                     # Release the present waiters; they wait on the new event next.
@@ -83,3 +97,7 @@ class ChangeFeed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL_S):
                     await self._closing.wait()
+
+
+def _changed(before: ChangeTokens, after: ChangeTokens) -> frozenset[str]:
+    return frozenset(topic for topic in after if after[topic] != before.get(topic))

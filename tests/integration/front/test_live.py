@@ -1,6 +1,8 @@
 """The stream by which an open page hears of changes, over a real connection."""
 
 import asyncio
+import html
+import re
 
 import aiohttp
 import pytest
@@ -9,6 +11,7 @@ from yarl import URL
 from fieldpost.central.access.logins import Origin
 from fieldpost.front import change_feed, server
 from support.front import ADMIN, OPERATOR, Front, served
+from support.visitor import visiting
 
 COOKIE = "fieldpost-session"
 
@@ -31,6 +34,16 @@ async def test_a_page_hears_of_whatever_happens_to_a_notification(front: Front) 
         await settled(stream)
         await front.operate.lists.remove(ADMIN, "ops")
         await heard(stream, "notifications")
+
+
+async def test_a_page_hears_of_a_change_made_between_its_rendering_and_its_listening(front: Front) -> None:
+    async with served(front.app) as url:
+        async with visiting(front, "viewer") as visitor:
+            page = (await visitor.client.get("/notifications")).text
+        [since] = re.findall(r'data-since="([^"]*)"', page)
+        await front.park()
+        async with await listener(front, url, f"?{html.unescape(since)}") as stream:
+            await heard(stream, "event: notifications")
 
 
 async def test_whoever_is_logged_out_hears_nothing_more(front: Front) -> None:
@@ -78,12 +91,12 @@ class Stream:
         await self._session.close()
 
 
-async def listener(front: Front, url: str) -> Stream:
+async def listener(front: Front, url: str, since: str = "") -> Stream:
     session = await front.operate.logins.log_in("viewer", front.password("viewer"), _somewhere())
     jar = aiohttp.CookieJar(unsafe=True)
     jar.update_cookies({COOKIE: session.token}, URL(url))
     client = aiohttp.ClientSession(cookie_jar=jar)
-    answer = await client.get(f"{url}/live")
+    answer = await client.get(f"{url}/live{since}")
     assert (answer.status, answer.content_type) == (200, "text/event-stream")
     assert "content-encoding" not in answer.headers, "what is gathered to be compressed comes late"
     return Stream(client, answer)

@@ -60,6 +60,25 @@ async def test_nobody_looks_while_nobody_listens() -> None:
     await again.aclose()
 
 
+@pytest.mark.parametrize("has_another_listener", [False, True])
+async def test_a_page_hears_of_a_change_between_its_rendering_and_its_listening(has_another_listener: bool) -> None:
+    store = Store()
+    change_feed = ChangeFeed(store.look)
+    other = change_feed.changes()
+    if has_another_listener:
+        await anext(other)
+    rendered = await change_feed.tokens()
+    store.marks["sites"] = "2"
+    if has_another_listener:
+        assert await anext(other) == {"sites"}
+    listening = change_feed.changes(rendered)
+    assert await anext(listening) == {"sites"}
+    unchanged = change_feed.changes(await change_feed.tokens())
+    assert await anext(unchanged) == frozenset()
+    for one in (other, listening, unchanged):
+        await one.aclose()
+
+
 async def test_a_store_that_is_away_ends_nothing() -> None:
     store = Store()
     change_feed = ChangeFeed(store.look)

@@ -14,7 +14,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def stream(request: PageRequest) -> Response:
-    """Names of changed topics, until the browser disconnects or the session ends."""
+    """Names of topics that changed since the tokens in the query, until the browser disconnects or the session ends."""
     request.backend.change_feed.check_room()
     return StreamingResponse(_events(request), media_type="text/event-stream", headers=HEADERS)
 
@@ -22,7 +22,7 @@ async def stream(request: PageRequest) -> Response:
 async def _events(request: PageRequest) -> AsyncIterator[bytes]:
     yield b": hello\n\n"
     beats = 0
-    async for topics in request.backend.change_feed.changes():
+    async for topics in request.backend.change_feed.changes(dict(request.http.query_params)):
         beats += 1
         # End the stream soon after a logout.
         is_check_due = not topics or beats % CHECK_SESSION_EVERY == 0

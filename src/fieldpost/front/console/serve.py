@@ -93,9 +93,11 @@ class Console:
         if visitor is not None:
             authenticated(http.scope.get("state"))
         secret = token if visitor else http.cookies.get(cookie_name(http, "visitor"))
-        # A POST redirects to a page that shows the menu, so only a GET needs its badges.
-        issues = (await self._backend.watch.overview.now()).issues if visitor and http.method == "GET" else ()
-        return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, issues)
+        if visitor is None:
+            return PageRequest(http, self._backend, self._renderer, None, secret, MENU)
+        change_tokens = urlencode(await self._backend.change_feed.tokens())
+        issues = (await self._backend.watch.overview.now()).issues
+        return PageRequest(http, self._backend, self._renderer, visitor, secret, MENU, issues, change_tokens)
 
     async def _explain(self, http: Request, error: FieldpostError) -> Response:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)

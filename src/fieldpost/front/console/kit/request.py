@@ -51,6 +51,8 @@ class PageRequest:
     menu: "Sequence[MenuLine]" = ()
     issues: Sequence[Issue] = ()
     """The open issues, for the badges of the menu."""
+    change_tokens: str = ""
+    """The change tokens from before the page was rendered, as the query of the event stream."""
 
     @property
     def actor(self) -> Actor:
@@ -123,6 +125,7 @@ class PageRequest:
             "path": self.http.url.path,
             "menu": self._menu(),
             "issues": self.issues,
+            "change_tokens": self.change_tokens,
             "theme": theme_of(self.http),
             "notice": None,
             "warning": None,

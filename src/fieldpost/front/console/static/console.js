@@ -66,7 +66,8 @@ function listen() {
     return;
   }
   if (stream) return;
-  stream = new EventSource("/live");
+  // From the data on this page: a change between its rendering and now is reported at once.
+  stream = new EventSource(`/live?${live.dataset.since}`);
   for (const topic of live.dataset.topics.split(" ")) stream.addEventListener(topic, refresh);
   stream.addEventListener("error", () => {
     // The browser reconnects unless the server refused; then the page polls every 15 s.
