@@ -82,6 +82,7 @@ WITHOUT_PAGE = {
     "openapi_show": "for programs",
     "submissions_send": "scripts and applications send notifications; a channel is tested on its page",
     "submissions_send_batch": "for programs",
+    "events_publish": "applications publish events",
     "secrets_show": "keys are changed on central's machine",
     "secrets_rotate": "keys are changed on central's machine",
 }

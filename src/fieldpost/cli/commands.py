@@ -32,6 +32,7 @@ class CommandGroup(CommandsOnDemand):
         "site": "local.site:app",
         "notifications": "api.notifications:app",
         "bulk-actions": "api.bulk_actions:app",
+        "events": "api.events:app",
         "lists": "api.lists:app",
         "channels": "api.channels:app",
         "secrets": "api.secrets:app",

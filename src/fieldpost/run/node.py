@@ -64,7 +64,7 @@ async def assemble(
         oidc = Oidc(store, clock, operate.logins, outbound.admin_http, settings.oidc, public_url)
         operate = replace(operate, oidc=oidc)
     metrics = Metrics(clock)
-    ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror)
+    ingest = Ingest(store, clock, settings.ingest, metrics, settings.mirror, settings.events)
     commands = CommandSender(store, ingest.mirrors, settings.mirror.reconcile_interval_s, clock)
     rng = random.Random(secrets.randbits(64))
     dispatcher = Dispatcher(store, loaded, node_id, clock, rng, settings.dispatch, keyring, metrics, settings.webhooks)

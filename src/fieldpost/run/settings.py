@@ -19,6 +19,7 @@ from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.oidc_options import OidcOptions
 from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
 from fieldpost.central.ingest.mirror import MirrorOptions
+from fieldpost.central.ingest.publish import PublishOptions
 from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.operate.intents import IntentOptions
 from fieldpost.central.secrets.key_files import SecretsOptions
@@ -80,6 +81,7 @@ class CentralSettings:
     ingest: IngestOptions = field(default_factory=IngestOptions)
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     intents: IntentOptions = field(default_factory=IntentOptions)
+    events: PublishOptions = field(default_factory=PublishOptions)
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)

@@ -17,12 +17,16 @@ from fieldpost.front.auth import Access
 from support.front import ADMIN, Front
 
 PATH = "/api/v1/notifications"
+EVENTS = "/api/v1/events"
 ID = "0198c8a0-0000-7000-8000-00000000000{n}"
 OWN_ROUTES = {
     ("GET", PATH),
     ("POST", PATH),
     ("POST", f"{PATH}/batch"),
     ("GET", f"{PATH}/{{notification_id}}"),
+    ("GET", EVENTS),
+    ("POST", EVENTS),
+    ("GET", f"{EVENTS}/{{event_id}}"),
 }
 
 

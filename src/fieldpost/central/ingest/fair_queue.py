@@ -36,6 +36,8 @@ ITEMS_AT_ONCE = 2000
 SUBMITS_AT_ONCE = 6
 """The most submits at the store at a time, so that connections stay free for other work."""
 SMOOTHING = 0.2
+LARGE_BATCH = 100
+"""A batch of this size implies that its sender has more."""
 
 
 class FairQueue:

@@ -21,9 +21,10 @@ from functools import lru_cache
 import structlog
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.ingest.fair_queue import Pace
+from fieldpost.central.ingest.fair_queue import LARGE_BATCH, Pace
 from fieldpost.central.ingest.health import HealthReports
 from fieldpost.central.ingest.mirror import CallMirrors, MirrorOptions
+from fieldpost.central.ingest.publish import Publisher, PublishOptions
 from fieldpost.central.store.engine.failures import is_duplicate_key
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import arrivals, audit
@@ -41,7 +42,6 @@ from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, LATER, REJEC
 log = structlog.get_logger()
 
 ENQUEUED_TEXT_MAX = 64
-LARGE_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Ingest:
         options: IngestOptions | None = None,
         meter: Meter | None = None,
         mirror: MirrorOptions | None = None,
+        events: PublishOptions | None = None,
     ) -> None:
         self.mirrors = CallMirrors(store, mirror)
         self.health = HealthReports(store)
@@ -74,6 +75,7 @@ class Ingest:
         self._options = options or IngestOptions()
         self._meter = meter or Unmetered()
         self._pace = Pace(self._options.credits, clock.monotonic)
+        self.publisher = Publisher(store, self._pace, events)
 
     @property
     def credits(self) -> int:

@@ -9,6 +9,7 @@ from fieldpost.central.watch.audit import AuditReader
 from fieldpost.central.watch.bulk_actions import BulkActionReader
 from fieldpost.central.watch.cached_calls import CachedCalls
 from fieldpost.central.watch.channels import ChannelReader
+from fieldpost.central.watch.events import EventReader
 from fieldpost.central.watch.exposition import Exposition
 from fieldpost.central.watch.health import HealthReader
 from fieldpost.central.watch.kpis import Kpis
@@ -77,6 +78,7 @@ class Watch:
     exposition: Exposition
     overview: OverviewReader
     audit: AuditReader
+    events: EventReader
 
     @classmethod
     def over(
@@ -107,4 +109,5 @@ class Watch:
             Exposition(store, metrics or Metrics(clock), kpis, nodes, sites, overview),
             overview,
             AuditReader(store),
+            EventReader(store),
         )

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.events.topic import ATTRIBUTES_MAX, check_attribute_name, check_topic_name
-from fieldpost.core.ids import derived_id, is_id
+from fieldpost.core.ids import derived_id, is_id, refuse_derived
 from fieldpost.core.text import check_label
 from fieldpost.core.times import from_text, to_text
 
@@ -53,6 +53,7 @@ def check_event(
         raise InvalidInput(
             "event.bad_id", "event_id must be a UUID of 36 lower-case characters with dashes", field="event_id"
         )
+    refuse_derived(str(event_id), "event.bad_id", "event_id")
     attributes = attributes or {}
     if len(attributes) > ATTRIBUTES_MAX:
         raise InvalidInput(
@@ -98,7 +99,10 @@ def _check_payload(payload: bytes) -> str:
             f"payload is {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX}",
             field="payload",
         )
-    text = payload.decode()
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput("event.payload", f"payload is not UTF-8 at byte {error.start}", field="payload") from None
     if not text.lstrip(" \t\r\n").startswith("{"):
         raise InvalidInput("event.payload", "payload must be a JSON object", field="payload")
     return text

@@ -23,6 +23,8 @@ class Topic:
     """JSON Schema of the payload, as text."""
     example: str | None = None
     """An example payload, as JSON text; it fits the schema."""
+    owners: tuple[str, ...] = ()
+    """The owners that may subscribe to it; `*` stands for all. Administrators may subscribe any owner."""
     archived_at: datetime | None = None
     """Archived topics accept no events."""
     version: int = 1

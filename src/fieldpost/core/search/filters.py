@@ -109,6 +109,14 @@ CALL_FILTERS = (
     FilterField("stuck", FilterKind.FLAG, "Only calls that are pending or retrying for too long", "is_stuck"),
 )
 
+EVENT_FILTERS = (
+    FilterField("topic", FilterKind.TEXT, "Only events of this topic"),
+    FilterField("source", FilterKind.TEXT, "Only events of this publisher, as app:NAME"),
+    FilterField("resource", FilterKind.TEXT, "Only events about this resource"),
+    FilterField("correlation", FilterKind.TEXT, "Only events with this correlation id", "correlation_id"),
+    *_range("Only events that were recorded"),
+)
+
 INTENT_FILTERS = (
     FilterField("site", FilterKind.TEXT, "Only intents for this site"),
     _choice("state", tuple(IntentState), "Only intents in this state", "states", many=True),

@@ -21,7 +21,7 @@ with a stable `code`.
 
 Lists are paged by keyset: pass `next_cursor` of one page as `cursor` to get the next; rows that arrive in between move
 nothing. A change names the `version` that the caller has seen; if it is outdated, the answer is 409. Limits: 1 MiB per
-body, 8 MiB per file of lists, 500 items and 4 MiB per batch of notifications, 200 rows per page."""
+body, 8 MiB per file of lists, 500 items and 4 MiB per batch of notifications or events, 200 rows per page."""
 
 
 @spec({JSON: None})
@@ -72,7 +72,7 @@ INFO = ApiInfo(
     token="An API token.",
     path_schemas={
         **dict.fromkeys(("name", "key", "token_id", "session_id"), NAME),
-        **dict.fromkeys(("notification_id", "action_id", "call_id", "intent_id"), ID),
+        **dict.fromkeys(("notification_id", "event_id", "action_id", "call_id", "intent_id"), ID),
     },
     operation=_operation,
     problems=_problems,

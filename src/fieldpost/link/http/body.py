@@ -9,6 +9,7 @@ from fieldpost.core.errors import InvalidInput
 from fieldpost.link.codec import check_json
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,10 +19,20 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def decode_body(data: bytes, kind: type[S]) -> S:
     """Decode a JSON body as this struct, or raise InvalidInput naming the field."""
     check_json(data)
+    return decode_strictly(data, kind)
+
+
+def decode_strictly(data: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """Decode JSON as this type, or raise InvalidInput naming the field.
+
+    For bodies with parts that stay encoded (`msgspec.Raw`): their grammar is checked, but not that they are UTF-8.
+    """
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput("body.invalid", f"invalid body: {error}", field=_field_of(str(error))) from None
+    except RecursionError:
+        raise InvalidInput("body.invalid", "invalid body: it is nested too deeply") from None
 
 
 def _field_of(error: str) -> str | None:

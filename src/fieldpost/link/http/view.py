@@ -15,6 +15,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from fieldpost.core.actor import Role
 from fieldpost.core.times import to_text
 
@@ -32,6 +34,7 @@ _SIMPLE: Mapping[object, JsonSchema] = {
     timedelta: {"type": "number"},
     object: {},
     Any: {},
+    msgspec.Raw: {"type": "object"},
 }
 
 
@@ -98,7 +101,7 @@ def plain(value: object) -> object:
     match value:
         case Enum():
             return value.value
-        case None | str() | int() | float():
+        case None | str() | int() | float() | msgspec.Raw():
             return value
         case datetime():
             return to_text(value)

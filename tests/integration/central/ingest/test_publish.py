@@ -49,7 +49,8 @@ async def subscribe(centre: Centre, name: str = "billing", *entries: FilterEntry
 
 
 async def notifications_of(centre: Centre, event: Event) -> list[str]:
-    return await centre.store.read(events.notifications_of, event.event_id, 10_000)
+    found = await centre.store.read(events.notifications_of, event.event_id, 10_000)
+    return [one.notification_id for one in found]
 
 
 async def test_an_event_is_recorded_byte_for_byte_even_if_nobody_wants_it(centre: Centre, publisher: Publisher) -> None:

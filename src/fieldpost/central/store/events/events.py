@@ -7,7 +7,7 @@ notification of an event refers to it and has no body of its own.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Integer, LargeBinary, Row, Text
@@ -15,10 +15,19 @@ from sqlalchemy import Connection, Integer, LargeBinary, Row, Text
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
+from fieldpost.central.store.events.subscriptions import keep_publishers_out
 from fieldpost.core.events.event import Event
 from fieldpost.core.events.subscription import WEBHOOK_TYPE
+from fieldpost.core.notification import Status
+from fieldpost.core.search.event_filter import EventFilter
 from fieldpost.core.search.page_key import PageKey
 from fieldpost.core.times import to_microseconds
+
+SCAN_MAX = 2_500
+"""How many rows one search reads if the database cannot find the matches by an index alone."""
+FIRST_ID = "00000000-0000-1000-8000-000000000000"
+_TOP: PageKey = (datetime(9999, 1, 1, tzinfo=UTC), "ffffffff-ffff-ffff-ffff-ffffffffffff")
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +49,33 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event as it was recorded."""
+    """An event as it was recorded; in a list without its payload."""
 
     event: Event
     created_at: datetime
     match_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEvents:
+    """Matches, newest first. `end` is the position to continue from, None at the end."""
+
+    events: tuple[RecordedEvent, ...]
+    end: PageKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventNotification:
+    """A notification that an event caused, as far as the view of the event shows it."""
+
+    notification_id: str
+    list_name: str
+    """The name of the subscription."""
+    status: Status
+    retry_count: int
+    last_error: str | None
+    next_attempt_at: datetime | None
+    delivered_at: datetime | None
 
 
 _ROWS: Mapping[str, ParameterKind] = {
@@ -139,13 +170,40 @@ _TYPES: Mapping[str, Any] = {
 }
 _COLUMNS = ", ".join(_TYPES)
 _get = Statement(f"select {_COLUMNS} from events where event_id = :event_id", result=_TYPES)
+_SUMMARY = ", ".join("'' as payload" if name == "payload" else name for name in _TYPES)
 _of_event = Statement(
     """
-    select notification_id from notifications where event_id = :event_id
+    select notification_id, list_name, status, retry_count, last_error, next_attempt_at, delivered_at
+    from notifications where event_id = :event_id and notification_id > :after
     order by notification_id limit :limit
     """,
-    result={"notification_id": Id},
+    result={
+        "notification_id": Id,
+        "list_name": Text,
+        "status": Text,
+        "retry_count": Integer,
+        "last_error": Text,
+        "next_attempt_at": Moment,
+        "delivered_at": Moment,
+    },
 )
+_counts = Statement(
+    "select status, count(*) as size from notifications where event_id = :event_id group by status order by status",
+    result={"status": Text, "size": Integer},
+)
+
+_NARROWEST_FIRST = ("correlation_id", "resource", "source", "topic")
+_finders = {
+    name: Statement(
+        f"""
+        select {_SUMMARY} from events where {f"{name} = :{name} and" if name else ""}
+            created_at >= :since and (created_at, event_id) < (:at, :id)
+        order by created_at desc, event_id desc limit :scan
+        """,
+        result=_TYPES,
+    )
+    for name in (None, *_NARROWEST_FIRST)
+}
 
 # A purged event has no notification left. Its tombstone keeps a late duplicate from being published again.
 _expired = Statement(
@@ -190,36 +248,50 @@ def get(conn: Connection, event_id: str) -> RecordedEvent | None:
     return _recorded(found[0]) if found else None
 
 
-def notifications_of(conn: Connection, event_id: str, limit: int) -> list[str]:
-    """The ids of the notifications that the event caused."""
-    return [row.notification_id for row in _of_event.run(conn, event_id=event_id, limit=limit)]
+def notifications_of(conn: Connection, event_id: str, limit: int, after: str = FIRST_ID) -> list[EventNotification]:
+    """The notifications that the event caused, in the order of their ids, behind `after`."""
+    found = _of_event.run(conn, event_id=event_id, limit=limit, after=after)
+    return [
+        EventNotification(
+            row.notification_id,
+            row.list_name,
+            Status(row.status),
+            row.retry_count,
+            row.last_error,
+            row.next_attempt_at,
+            row.delivered_at,
+        )
+        for row in found
+    ]
 
 
-def find(
-    conn: Connection,
-    *,
-    topic: str | None = None,
-    source: str | None = None,
-    correlation_id: str | None = None,
-    before: PageKey | None = None,
-    limit: int,
-) -> list[RecordedEvent]:
-    """Events, newest first, behind `before`. One index fits each combination: the narrowest condition comes first."""
-    given: dict[str, Any] = {"topic": topic, "source": source, "correlation_id": correlation_id}
-    conditions = [f"{name} = :{name}" for name, value in given.items() if value is not None]
-    parameters = {name: value for name, value in given.items() if value is not None}
-    if before is not None:
-        conditions.append("(created_at, event_id) < (:before_at, :before_id)")
-        parameters |= {"before_at": before[0], "before_id": before[1]}
-    where = f"where {' and '.join(conditions)}" if conditions else ""
-    statement = Statement(
-        f"select {_COLUMNS} from events {where} order by created_at desc, event_id desc limit :limit", result=_TYPES
-    )
-    return [_recorded(row) for row in statement.run(conn, **parameters, limit=limit)]
+def counts_of(conn: Connection, event_id: str) -> dict[str, int]:
+    """The numbers of the event's notifications by status."""
+    return {row.status: row.size for row in _counts.run(conn, event_id=event_id)}
+
+
+def find(conn: Connection, wanted: EventFilter, *, limit: int, before: PageKey | None = None) -> FoundEvents:
+    """Up to `limit` matches older than `before`, newest first; fewer, with an `end`, when matches are rare.
+
+    The narrowest condition selects the index; further ones are checked on at most SCAN_MAX rows of it.
+    """
+    given = {name: value for name in _NARROWEST_FIRST if (value := getattr(wanted, name)) is not None}
+    indexed = next(iter(given), None)
+    scan = limit + 1 if len(given) < 2 else SCAN_MAX
+    start = min(before or _TOP, (wanted.until, FIRST_ID) if wanted.until is not None else _TOP)
+    scope: dict[str, Any] = {"since": wanted.since or _BEGINNING, "at": start[0], "id": start[1], "scan": scan}
+    rows = _finders[indexed].run(conn, **scope, **({indexed: given[indexed]} if indexed else {}))
+    found = [row for row in rows if all(getattr(row, name) == value for name, value in given.items())]
+    shown = tuple(map(_recorded, found[:limit]))
+    if len(found) > limit:
+        return FoundEvents(shown, (shown[-1].created_at, shown[-1].event.event_id))
+    return FoundEvents(shown, (rows[-1].created_at, rows[-1].event_id) if len(rows) == scan else None)
 
 
 def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
     """Delete events recorded before the cutoff that have no notification any more; each leaves a tombstone."""
+    # A publisher that waited for the deletion of its event would not see the tombstone and record the event again.
+    keep_publishers_out(conn)
     found = _expired.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
     ids = [row.event_id for row in found]
     if ids:

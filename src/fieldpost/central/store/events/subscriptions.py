@@ -25,13 +25,23 @@ def lock_shared(conn: Connection) -> int:
     """Keep subscriptions and topics from changing until this transaction ends; returns the catalogue's version."""
     if conn.dialect.name == "postgresql":
         conn.execute(text(f"select pg_advisory_xact_lock_shared({_LOCK})"))
+    return version(conn)
+
+
+def version(conn: Connection) -> int:
+    """The number of changes of subscriptions and topics so far."""
     return catalogue.version_of(conn, catalogue.EVENTS)
+
+
+def keep_publishers_out(conn: Connection) -> None:
+    """Wait for running publishers, and keep others from starting until this transaction ends."""
+    if conn.dialect.name == "postgresql":
+        conn.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
 
 
 def lock_for_change(conn: Connection) -> None:
     """Wait for running publishers and count the change. Every change of a subscription or topic begins with this."""
-    if conn.dialect.name == "postgresql":
-        conn.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
+    keep_publishers_out(conn)
     catalogue.count_change(conn, catalogue.EVENTS)
     catalogue.count_change(conn, catalogue.PATHS)
 

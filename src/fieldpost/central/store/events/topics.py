@@ -47,19 +47,24 @@ def _values(topic: Topic) -> dict[str, object]:
         "attributes": list(topic.attributes),
         "schema": topic.schema,
         "example": topic.example,
+        "owners": list(topic.owners),
         "archived_at": topic.archived_at,
     }
 
 
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
 def _topic(row: Mapping[str, object]) -> Topic:
-    attributes = row["attributes"]
     archived_at = row["archived_at"]
     return Topic(
         name=str(row["topic"]),
         description=str(row["description"]),
-        attributes=tuple(map(str, attributes)) if isinstance(attributes, list) else (),
+        attributes=_names(row["attributes"]),
         schema=None if row["schema"] is None else str(row["schema"]),
         example=None if row["example"] is None else str(row["example"]),
+        owners=_names(row["owners"]),
         archived_at=archived_at if isinstance(archived_at, datetime) else None,
         version=int(str(row["version"])),
     )

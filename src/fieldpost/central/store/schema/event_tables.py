@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
-from fieldpost.central.store.schema.base import metadata
+from fieldpost.central.store.schema.base import metadata, partial_index
 
 catalogues = Table(
     "catalogues",
@@ -20,6 +20,7 @@ topics = Table(
     Column("attributes", Json, nullable=False),
     Column("schema", Text),
     Column("example", Text),
+    Column("owners", Json, nullable=False),  # owners whose subscriptions may get its events; "*" for all
     Column("archived_at", Moment),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
@@ -61,7 +62,10 @@ events = Table(
     Index("ix_events_created_at", "created_at", "event_id"),
     Index("ix_events_topic", "topic", "created_at", "event_id"),
     Index("ix_events_source", "source", "created_at", "event_id"),
-    Index("ix_events_correlation_id", "correlation_id"),
+    partial_index("ix_events_resource", "resource", "created_at", "event_id", where="resource is not null"),
+    partial_index(
+        "ix_events_correlation_id", "correlation_id", "created_at", "event_id", where="correlation_id is not null"
+    ),
 )
 
 event_tombstones = Table(

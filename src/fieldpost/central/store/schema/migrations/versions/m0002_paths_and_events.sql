@@ -21,6 +21,7 @@ CREATE TABLE topics (
     attributes {json} NOT NULL,
     schema TEXT,
     example TEXT,
+    owners {json} NOT NULL,
     archived_at {moment},
     created_at {moment} NOT NULL,
     updated_at {moment} NOT NULL,
@@ -61,7 +62,9 @@ CREATE TABLE events (
 CREATE INDEX ix_events_created_at ON events (created_at, event_id);
 CREATE INDEX ix_events_topic ON events (topic, created_at, event_id);
 CREATE INDEX ix_events_source ON events (source, created_at, event_id);
-CREATE INDEX ix_events_correlation_id ON events (correlation_id);
+CREATE INDEX ix_events_resource ON events (resource, created_at, event_id) WHERE resource is not null;
+CREATE INDEX ix_events_correlation_id ON events (correlation_id, created_at, event_id)
+    WHERE correlation_id is not null;
 CREATE TABLE event_tombstones (
     event_id {id} NOT NULL,
     source TEXT NOT NULL,
