@@ -22,6 +22,7 @@ from fieldpost.front.guard import ResponseGuard
 from fieldpost.front.http.problems import http_problem
 from fieldpost.front.http.serving import RouteTable
 from fieldpost.front.link import routes as link
+from fieldpost.front.open_links import OpenLinks
 from fieldpost.front.options import FrontOptions
 from fieldpost.front.proxies import Proxies
 
@@ -48,6 +49,7 @@ def create_app(
         Allowances(options, clock),
         commands,
         ChangeFeed(watch.overview.change_tokens),
+        OpenLinks(operate.accounts),
         options,
         effective_settings or EffectiveSettings(),
     )

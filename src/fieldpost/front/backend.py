@@ -10,6 +10,7 @@ from fieldpost.core.setting import EffectiveSettings
 from fieldpost.front.allowance import Allowances
 from fieldpost.front.change_feed import ChangeFeed
 from fieldpost.front.connections import PolledLink
+from fieldpost.front.open_links import OpenLinks
 from fieldpost.front.options import FrontOptions
 
 
@@ -21,6 +22,7 @@ class Backend:
     allowances: Allowances
     commands: CommandSender
     change_feed: ChangeFeed
+    open_links: OpenLinks
     options: FrontOptions = field(default_factory=FrontOptions)
     effective_settings: EffectiveSettings = field(default_factory=EffectiveSettings)
     """The settings of this node, for display."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from starlette.websockets import WebSocketDisconnect
 
-from fieldpost.core.errors import Unavailable
+from fieldpost.core.errors import Denied, Unavailable
 from fieldpost.link.codec import encode
 from fieldpost.link.messages import Hello, LinkMessage
 
@@ -22,11 +22,18 @@ WAITING_MAX = 100
 class ControlLink:
     """One control connection over a WebSocket."""
 
-    def __init__(self, site: str, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        site: str,
+        send: Callable[[bytes], Awaitable[None]],
+        check: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`check` raises Denied, and closes the connection, if the site's token is no longer valid."""
         self.site = site
         self.hello: Hello | None = None
         """The greeting of the site; None before it."""
         self._send = send
+        self._check = check
         self._is_over = False
 
     async def send(self, message: LinkMessage) -> None:
@@ -34,8 +41,12 @@ class ControlLink:
         if self._is_over:
             raise Unavailable("link.not_connected", f"site {self.site} is not connected")
         try:
+            await self._check()
             async with asyncio.timeout(SEND_S):
                 await self._send(encode(message))
+        except Denied:
+            self.end()
+            raise Unavailable("link.not_connected", f"the token of site {self.site} is no longer valid") from None
         except TimeoutError:
             self.end()
             raise Unavailable("link.timeout", f"site {self.site} read no message for {SEND_S:g} s") from None
@@ -57,7 +68,7 @@ class PolledLink(ControlLink):
     """The same for a site without WebSockets, which polls by POST: messages wait for its next call."""
 
     def __init__(self, site: str) -> None:
-        super().__init__(site, self._keep)
+        super().__init__(site, self._keep, self._authenticated)
         self.task: asyncio.Task[None] | None = None
         """Ends the connection when the site stops polling."""
         self._waiting: list[LinkMessage] = []
@@ -81,6 +92,9 @@ class PolledLink(ControlLink):
                 self._polled.clear()
                 async with asyncio.timeout(SILENCE_S):
                     await self._polled.wait()
+
+    async def _authenticated(self) -> None:
+        """Every call of the site is checked on its own."""
 
     async def _keep(self, data: bytes) -> None:
         raise AssertionError("a polled connection queues its messages")

@@ -81,6 +81,7 @@ class CentralServer(uvicorn.Server):
         self._is_ready = asyncio.Event()
         self._certificate = certificate
         self._tls_listener: TlsListener | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         await self._serve(sockets or [self._socket])
@@ -95,6 +96,7 @@ class CentralServer(uvicorn.Server):
             config = self._limited
             self._tls_listener = TlsListener(self._socket, self._certificate.context, config, self._create_protocol)
             self._tls_listener.start()
+        self._watching = asyncio.create_task(self._app.state.backend.open_links.run())
         self._is_ready.set()
 
     async def on_tick(self, counter: int) -> bool:
@@ -107,6 +109,8 @@ class CentralServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Otherwise open event streams of the console would delay the shutdown until the grace time is over.
         self._app.state.backend.change_feed.close()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._tls_listener is not None:
             await self._tls_listener.close()
         # Nor does the shutdown wait for clients that do not read.

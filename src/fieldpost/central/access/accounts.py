@@ -22,6 +22,7 @@ from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
 from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.engine.wake import WakeTopic
 from fieldpost.central.store.notifications import audit
 from fieldpost.clock import Clock
 from fieldpost.core.actor import Actor, Role
@@ -123,6 +124,10 @@ class Accounts:
         prefix = credentials.prefix_of(token, "site")
         found = None if prefix is None else await self._site_tokens.submit(prefix)
         return found.owner if found is not None and self._is_good(token, found) else None
+
+    async def site_tokens_changed(self, timeout_s: float) -> None:
+        """Return when a token of a site was revoked or replaced on any node, or after the timeout."""
+        await self._store.wake.wait(timeout_s, WakeTopic.SITE_TOKENS)
 
     async def refuse_site(self, token: str) -> Denied:
         """The reason for rejecting a site token. Only the holder of a former token learns that it was revoked."""

@@ -21,6 +21,7 @@ from fieldpost.central.store.accounts import identities
 from fieldpost.central.store.accounts.identities import TokenRecord
 from fieldpost.central.store.engine.batcher import Batcher
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.engine.wake import WakeTopic
 from fieldpost.central.store.notifications import audit
 from fieldpost.central.store.sites import sites as rows
 from fieldpost.central.store.sites.sites import Enrolment, SiteRecord
@@ -129,7 +130,9 @@ class SiteActions(Actions):
         """Refuse all further messages of the site; the messages it has sent stay."""
         entry = self._begin(actor, Role.ADMIN, "site.revoke", name)
         check_name("site", name)
-        return await commit(self._store, f"site {name!r}", _revoke, name, entry)
+        revoked = await commit(self._store, f"site {name!r}", _revoke, name, entry)
+        self._store.wake.set(WakeTopic.SITE_TOKENS)
+        return revoked
 
     async def join(self, code: str, claimant: Claimant) -> str:
         """Enrol the claimant as the site of this code; returns the name of the site.
@@ -170,6 +173,7 @@ class SiteActions(Actions):
         extra = {"token" if isinstance(new, IssuedToken) else "code": new.prefix, "overlap_s": _seconds(overlap)}
         entry = record(actor, "site.rotate", name, self._clock.now(), extra)
         await commit(self._store, f"site {name!r}", _rotate, name, overlap, new, entry)
+        self._store.wake.set(WakeTopic.SITE_TOKENS)
 
     def _invitation(self, actor: Actor, name: str, valid: timedelta) -> tuple[Invitation, Enrolment]:
         code, now = issue("join"), self._clock.now()

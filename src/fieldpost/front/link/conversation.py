@@ -20,11 +20,11 @@ from fieldpost.front.allowance import LinkKind, TooMuch
 from fieldpost.front.backend import Backend
 from fieldpost.front.guard import internal_refusal, report_bug
 from fieldpost.front.http.problems import problem
+from fieldpost.front.open_links import OpenLink
 from fieldpost.link.codec import UNFIT, compress, decode, decompress, encode, salvage, seq_of
 from fieldpost.link.http.problem import wait_of
 from fieldpost.link.messages import PROTOCOL, ZLIB, Ack, Hello, LinkMessage, Refusal, Result
 
-TOKEN_REVOKED = 1008
 FRAMES_AT_ONCE = {LinkKind.DATA: 2, LinkKind.CONTROL: 1}
 
 Unfit = dict[int, Result]
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 async def welcome(
-    websocket: WebSocket, kind: LinkKind, backend: Backend, converse: Callable[[str], Awaitable[None]]
+    websocket: WebSocket, kind: LinkKind, backend: Backend, converse: Callable[[str, OpenLink], Awaitable[None]]
 ) -> None:
     """Authenticate the site, accept the connection and run `converse`; a refused site gets an HTTP problem instead."""
     try:
@@ -45,8 +45,8 @@ async def welcome(
         check_room(websocket.scope.get("state"))
         with until_closed(websocket.scope.get("state"), backend.allowances.take_connection(site, kind)):
             await websocket.accept()
-            with suppress(WebSocketDisconnect):
-                await converse(site)
+            with suppress(WebSocketDisconnect), backend.open_links.held(websocket) as link:
+                await converse(site, link)
     except FieldpostError as error:
         if isinstance(error, Denied):
             log.warning("call.denied", method="WEBSOCKET", path=websocket.url.path, code=error.code)
@@ -56,11 +56,20 @@ async def welcome(
 class SiteConversation:
     """An accepted connection of a site; `answering` handles its messages."""
 
-    def __init__(self, websocket: WebSocket, site: str, kind: LinkKind, backend: Backend, answering: Answering) -> None:
+    def __init__(
+        self,
+        websocket: WebSocket,
+        site: str,
+        kind: LinkKind,
+        backend: Backend,
+        link: OpenLink,
+        answering: Answering,
+    ) -> None:
         self._websocket = websocket
         self._site = site
         self._kind = kind
         self._backend = backend
+        self._link = link
         self._answering = answering
         self._is_over = False
 
@@ -95,11 +104,9 @@ class SiteConversation:
         began = asyncio.get_running_loop().time()
         try:
             answer = await self._answer(content, began)
-        except Denied as error:
+        except Denied:
             # The token was revoked while the connection was open.
             self._is_over = True
-            with suppress(WebSocketDisconnect, RuntimeError):
-                await self._websocket.close(TOKEN_REVOKED, error.message)
             return
         if answer is not None:
             await self._send(answer, before)
@@ -111,7 +118,7 @@ class SiteConversation:
             if content is None:
                 raise InvalidInput(UNFIT, "only binary frames are accepted")
             plain = decompress(content)
-            await auth.site(self._websocket.headers, self._backend.operate.accounts)
+            await self._link.check()
             self._backend.allowances.charge(self._site, self._kind, bytes=max(0, len(plain) - len(content)))
             message = await self._answering(*_read(plain))
             if message is None:

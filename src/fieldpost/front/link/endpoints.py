@@ -22,6 +22,7 @@ from fieldpost.front.connections import ControlLink, PolledLink
 from fieldpost.front.http.call import ApiAnswer, Call
 from fieldpost.front.link import control as control_messages
 from fieldpost.front.link.conversation import SiteConversation, Unfit, welcome
+from fieldpost.front.open_links import OpenLink
 from fieldpost.link.codec import UNFIT, decode, decode_as, salvage
 from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, LinkMessage, Said, StatusAnswer, Submit
 
@@ -29,7 +30,7 @@ from fieldpost.link.messages import FRAME_BYTES_MAX, Ack, Hello, LinkMessage, Sa
 async def data(websocket: WebSocket, backend: Backend) -> None:
     """`/link/v1/data`: the connection on which a site submits notifications."""
 
-    async def converse(site: str) -> None:
+    async def converse(site: str, link: OpenLink) -> None:
         async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             match message:
                 case Submit():
@@ -40,7 +41,7 @@ async def data(websocket: WebSocket, backend: Backend) -> None:
                 case _:
                     raise InvalidInput(UNFIT, f"central does not accept {type(message).__name__} on a data connection")
 
-        await SiteConversation(websocket, site, LinkKind.DATA, backend, answer).run()
+        await SiteConversation(websocket, site, LinkKind.DATA, backend, link, answer).run()
 
     await welcome(websocket, LinkKind.DATA, backend, converse)
 
@@ -48,8 +49,8 @@ async def data(websocket: WebSocket, backend: Backend) -> None:
 async def control(websocket: WebSocket, backend: Backend) -> None:
     """`/link/v1/control`: the connection of a site for health reports, telemetry and commands."""
 
-    async def converse(site: str) -> None:
-        link = ControlLink(site, websocket.send_bytes)
+    async def converse(site: str, opened: OpenLink) -> None:
+        link = ControlLink(site, websocket.send_bytes, opened.check)
 
         async def answer(message: LinkMessage, unfit: Unfit) -> LinkMessage | None:
             if not isinstance(message, Hello):
@@ -62,7 +63,7 @@ async def control(websocket: WebSocket, backend: Backend) -> None:
 
         with backend.commands.connections.held(link):
             try:
-                await SiteConversation(websocket, site, LinkKind.CONTROL, backend, answer).run()
+                await SiteConversation(websocket, site, LinkKind.CONTROL, backend, opened, answer).run()
             finally:
                 link.end()
                 await control_messages.disconnected(site, link, backend)

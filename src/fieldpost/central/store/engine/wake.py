@@ -31,6 +31,8 @@ class WakeTopic(StrEnum):
     """Open intents, for the sender of commands."""
     BULK_ACTIONS = "bulk_actions"
     """Bulk actions started on this node."""
+    SITE_TOKENS = "site_tokens"
+    """Revoked or replaced tokens of sites, for their open connections."""
 
 
 class Wake(Protocol):
