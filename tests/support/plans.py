@@ -124,11 +124,14 @@ class MeasuredStore:
         return measured
 
 
-def fill(conn: Connection, list_name: str, count: int, *, held_by: str | None = None) -> None:
-    """So many due rows of one list, by one statement."""
+def fill(
+    conn: Connection, list_name: str, count: int, *, held_by: str | None = None, delivery_key: str | None = None
+) -> None:
+    """So many due rows of one list, or of the subscription with this delivery key, by one statement."""
     sql = _FILL_SQLITE if conn.dialect.name == "sqlite" else _FILL_POSTGRESQL
     held = f"'{held_by}', 'down'" if held_by else "null, null"
-    conn.exec_driver_sql(sql.format(name=list_name, count=count, held=held))
+    key, type_ = (delivery_key, "webhook") if delivery_key else (f"list:{list_name}", "email")
+    conn.exec_driver_sql(sql.format(name=list_name, count=count, held=held, key=key, type=type_))
 
 
 _COLUMNS = """
@@ -137,7 +140,7 @@ _COLUMNS = """
 """
 _FILL_POSTGRESQL = f"""
     insert into notifications ({_COLUMNS})
-    select gen_random_uuid(), 'email', '{{name}}', 'Pump 3 stopped', 'No flow.', 'pending', 'plant-7', 'list:{{name}}',
+    select gen_random_uuid(), '{{type}}', '{{name}}', 'Pump 3 stopped', 'No flow.', 'pending', 'plant-7', '{{key}}',
         'x', at, at, at, {{held}}
     from (select n, timestamptz '2025-12-31 00:00:00Z' + n * interval '1 millisecond' as at
           from generate_series(1, {{count}}) n) numbers
@@ -146,8 +149,8 @@ _FILL_SQLITE = f"""
     insert into notifications ({_COLUMNS})
     with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < {{count}})
     select lower(printf('%s-%s-7%s-8%s-%s', hex(randomblob(4)), hex(randomblob(2)), substr(hex(randomblob(2)), 2),
-        substr(hex(randomblob(2)), 2), hex(randomblob(6)))), 'email', '{{name}}', 'Pump 3 stopped', 'No flow.',
-        'pending', 'plant-7', 'list:{{name}}', 'x', 1767139200000000 + n, 1767139200000000 + n, 1767139200000000 + n,
+        substr(hex(randomblob(2)), 2), hex(randomblob(6)))), '{{type}}', '{{name}}', 'Pump 3 stopped', 'No flow.',
+        'pending', 'plant-7', '{{key}}', 'x', 1767139200000000 + n, 1767139200000000 + n, 1767139200000000 + n,
         {{held}}
     from numbers
 """
