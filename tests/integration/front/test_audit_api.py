@@ -83,7 +83,6 @@ async def test_a_question_that_cannot_be_answered_is_refused_by_its_field(
     assert (answer.status_code, answer.json()["field"]) == (status, field)
 
 
-@pytest.mark.threat(8)
 async def test_only_an_admin_carries_the_log_away_and_that_is_in_it(front: Front) -> None:
     for role in ("viewer", "operator"):
         async with front.client(role) as client:

@@ -220,7 +220,6 @@ async def test_what_is_exported_can_be_imported_elsewhere(front: Front, kind: st
         assert (await client.get("/api/v1/export/lists?format=xml")).json()["field"] == "format"
 
 
-@pytest.mark.threat(8)
 async def test_only_administrators_carry_lists_away_and_it_is_audited(front: Front) -> None:
     async with front.client("admin") as client:
         await add(client, name="night")

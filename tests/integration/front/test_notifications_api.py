@@ -38,7 +38,6 @@ async def test_the_detail_tells_the_whole_story_in_every_status(front: Front) ->
     assert (story["created_at"][-1], len(story["created_at"])) == ("Z", 27)
 
 
-@pytest.mark.threat(8)
 async def test_what_was_written_to_people_is_for_those_who_act_on_it(front: Front) -> None:
     parked = await front.park(body="The gate code is 4711")
     for role, is_shown in (("viewer", False), ("operator", True), ("admin", True)):

@@ -90,7 +90,6 @@ async def test_a_filter_that_cannot_be_read_is_told_at_its_field_and_stays_typed
 
 
 @pytest.mark.bad_input(56)
-@pytest.mark.threat(8)
 async def test_an_admin_exports_what_fits_the_filter_without_a_script(front: Front, admin: Visitor) -> None:
     await front.park(script="=cmd()")
     front.clock.advance(1)

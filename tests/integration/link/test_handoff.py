@@ -1,6 +1,7 @@
 """The handoff from a site to central: an ack means a commit, anything else means that the site keeps what it has."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import aiohttp
 import asyncpg
 import msgspec
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 from structlog.testing import capture_logs
 
 from fieldpost import Site
@@ -71,16 +72,28 @@ async def commits_held(centre: Centre) -> AsyncIterator[None]:
         finally:
             await holder.close()
         return
-    other = sqlite_module.connect(parse_url(centre.store.url).database, isolation_level=None)
+    writer, go_on = centre.store._writer, threading.Event()  # type: ignore[attr-defined]
+
+    def hold(_conn: Connection) -> None:
+        _HELD.set()
+        go_on.wait(DEADLINE_S)
+
+    event.listen(writer, "commit", hold)
     try:
-        other.execute("begin immediate")
         yield
     finally:
-        other.close()
+        go_on.set()
+        _HELD.clear()
+
+
+_HELD = threading.Event()
+"""Set while the writer of an embedded store is about to commit, and held."""
 
 
 async def waits_for_commit(centre: Centre) -> bool:
     """Whether a transaction has done all its work and waits at its commit, which is when the held trigger is called."""
+    if not centre.is_postgresql:
+        return await asyncio.to_thread(_HELD.wait, 0.1)
     holder = await asyncpg.connect(centre.store.url)
     try:
         waits = "select query from pg_stat_activity where wait_event = 'advisory'"
@@ -117,10 +130,9 @@ async def test_the_ack_waits_for_the_commit(line: Line) -> None:
         async with commits_held(centre):
             await websocket.send_bytes(submit_of(centre.item()))
             answer = asyncio.create_task(receive(websocket))
-            if centre.is_postgresql:
-                async with asyncio.timeout(DEADLINE_S):
-                    while not await waits_for_commit(centre):
-                        pass
+            async with asyncio.timeout(DEADLINE_S):
+                while not await waits_for_commit(centre):
+                    pass
             await asyncio.wait([answer], timeout=NOTHING_S)
             assert not answer.done()
             assert await line.rows() == (0, 0)

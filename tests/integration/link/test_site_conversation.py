@@ -108,7 +108,7 @@ def acts(calls: Calls, message_id: str, kind: str) -> int:
     return len(calls.buffer.read(lambda cursor: event_log.query(cursor, wanted)))
 
 
-@pytest.mark.req("TEL-01", "TEL-12", "TRK-12")
+@pytest.mark.req("TEL-01", "TRK-12")
 async def test_every_transition_at_a_site_is_told_over_the_line(front: Front, central: str, calls: Calls) -> None:
     before = calls.issue()
     async with agent(calls, central, front.tokens["site"]):
@@ -137,7 +137,7 @@ async def test_a_cleanly_stopped_agent_is_shown_as_stopped_at_once_on_every_page
         await until(is_online, DEADLINE_S, "the agent to be started again", every_s=0.02)
 
 
-@pytest.mark.req("TEL-03", "TEL-04", "TEL-12", "DEC-06")
+@pytest.mark.req("TEL-03", "TEL-04", "DEC-06")
 async def test_every_transition_is_learned_by_asking_alone_when_telemetry_is_off(
     front: Front, central: str, calls: Calls
 ) -> None:
@@ -207,7 +207,7 @@ async def test_a_command_whose_answer_was_lost_is_sent_again_and_acts_once(
     assert calls.record(one).status == "parked"
 
 
-@pytest.mark.req("TEL-06", "DEC-27")
+@pytest.mark.req("TEL-06")
 async def test_central_looks_into_a_site_over_the_line(front: Front, central: str, calls: Calls) -> None:
     one = calls.parked()
     async with agent(calls, central, front.tokens["site"]):

@@ -162,7 +162,6 @@ async def test_number_of_cached_answers_is_limited(names: NameServer, monkeypatc
     assert list(resolve._answers) == [f"name{number}.example" for number in range(10, 20)]
 
 
-@pytest.mark.threat(15)
 async def test_cached_address_is_checked_again_each_time(names: NameServer) -> None:
     guard = AddressGuard("strict", None, SystemResolver(look_up=names))
     for _ in range(2):

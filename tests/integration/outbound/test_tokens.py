@@ -10,7 +10,6 @@ from support.token_server import token_server
 
 
 @pytest.mark.dec("DEC-35")
-@pytest.mark.threat(15)
 async def test_token_endpoint_of_a_subscription_must_be_public_and_that_of_a_channel_may_be_private() -> None:
     outbound = Outbound()
     async with token_server() as server:

@@ -139,7 +139,7 @@ def test_an_act_that_the_disk_refuses_has_not_been_done_and_can_be_done_later(ca
     assert apply(calls, asked).outcome == "applied"
 
 
-@pytest.mark.req("TEL-06", "TEL-12")
+@pytest.mark.req("TEL-06")
 def test_parked_calls_are_listed_page_by_page(calls: Calls) -> None:
     made = [calls.parked() for _ in range(5)]
     calls.issue()

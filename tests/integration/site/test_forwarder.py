@@ -342,7 +342,9 @@ async def test_after_a_failure_only_the_fixed_interval_brings_the_next_try(site:
             clock.advance(0.2)
             await clock.wait_sleepers()
         assert clock.next_wake_in_s() == pytest.approx(10)
-        send(site, 5)
+        send(site, 2)
+        for name in ("night", "day", "all"):
+            site.notify.to(name).send("s", "b")
         async with link_central(port) as central:
             clock.advance(9.9)
             await clock.wait_sleepers()

@@ -56,8 +56,6 @@ def refused(address: str, mode: Mode, allowed: Allowed = NOBODY, host: str = "h.
 
 
 @pytest.mark.dec("DEC-35")
-@pytest.mark.bad_input(33)
-@pytest.mark.threat(15)
 @pytest.mark.parametrize("address", [*PRIVATE, *NEVER])
 def test_strictly_only_the_public_internet_may_be_reached(address: str) -> None:
     assert refused(address, "strict")

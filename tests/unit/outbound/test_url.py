@@ -30,7 +30,6 @@ REFUSED = [
 ]
 
 
-@pytest.mark.bad_input(31, 34)
 @pytest.mark.parametrize(("url", "rule"), REFUSED)
 @pytest.mark.parametrize("mode", ["strict", "admin"])
 def test_a_bad_url_is_refused_with_its_rule(url: object, rule: str, mode: str) -> None:

@@ -8,9 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.operate.operate import Operate
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.clock import SystemClock
-from fieldpost.core.delivery.outcome import TransientFailure
+from fieldpost.core.actor import Actor, Role
+from fieldpost.core.delivery.outcome import PermanentFailure, TransientFailure
 from fieldpost.core.notification import Status, Target
 from fieldpost.testing import ManualClock
 from support.audit_refusal import allow_audit, refuse_audit
@@ -151,14 +153,23 @@ async def test_without_a_wake_up_the_interval_finds_what_is_due(pg_url: str) -> 
 
 
 @pytest.mark.req("DEC-08")
-async def test_what_is_taken_in_and_what_comes_due_wakes_the_dispatcher_long_before_the_interval(
+async def test_ingest_a_due_time_and_an_operators_retry_wake_the_dispatcher_long_before_the_interval(
     store_url: str,
 ) -> None:
     async with real_time(store_url) as centre:
         async with running(centre.dispatcher(interval_s=3600)):
+            # The first one may be found by the sweep at the start, the second only by a wake-up.
+            await ends_as(centre, await centre.send(), Status.DELIVERED)
             centre.adapter.answer("ops", TransientFailure("451"))
             sent = await centre.send()
             await ends_as(centre, sent, Status.DELIVERED)
+            centre.adapter.answer("ops", PermanentFailure("550"))
+            parked = await centre.send()
+            await ends_as(centre, parked, Status.PARKED)
+            version = (await centre.get(parked)).version
+            operate = Operate.over(centre.store, {}, centre.clock)
+            await operate.notifications.retry(Actor("ada", Role.OPERATOR), parked, version)
+            await ends_as(centre, parked, Status.DELIVERED)
         first, second = await centre.attempts(sent)
         assert (second.started_at - first.started_at).total_seconds() >= 0.2
 

@@ -38,7 +38,7 @@ async def in_flight(centre: Centre, count: int, **options: int) -> Counter[str]:
     return Counter(f"{n.list_name} {n.status.value}" for n in found)
 
 
-@pytest.mark.req("DEC-09", "WHK-06")
+@pytest.mark.req("DEC-09")
 async def test_due_retries_leave_three_quarters_of_the_slots_to_first_attempts(
     mailing: Centre, clock: ManualClock
 ) -> None:
@@ -49,7 +49,7 @@ async def test_due_retries_leave_three_quarters_of_the_slots_to_first_attempts(
     assert await in_flight(mailing, 8, slots=8, slots_per_key=8) == {"a retrying": 2, "ops pending": 6}
 
 
-@pytest.mark.req("DEC-09", "WHK-06")
+@pytest.mark.req("DEC-09")
 async def test_the_retries_of_a_list_do_not_delay_its_own_first_attempts(mailing: Centre, clock: ManualClock) -> None:
     """A single list with both may use three quarters of the slots, and its retries a quarter of that."""
     await make_retrying(mailing, 50)

@@ -34,7 +34,6 @@ async def insert(centre: Centre, *submitted: Submission) -> set[str]:
 
 
 @pytest.mark.req(
-    "TBL-01",
     "TBL-02",
     "TBL-03",
     "TBL-04",

@@ -78,7 +78,6 @@ def all_of(conn: Connection, wanted: AuditFilter, limit: int) -> list[AuditEntry
         before = page.end
 
 
-@pytest.mark.req("TBL-01")
 async def test_every_filter_finds_what_its_rule_says_newest_first_and_in_pages_of_any_size(
     centre: Centre, clock: ManualClock
 ) -> None:

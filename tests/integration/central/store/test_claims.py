@@ -122,7 +122,7 @@ async def test_a_lane_takes_only_what_is_its_own_and_due(centre: Centre, clock: 
     assert ids(await centre.claim(lane=Lane.RETRY)) == [later]
 
 
-@pytest.mark.req("DSP-05")
+@pytest.mark.req("DSP-05", "DEC-08")
 async def test_of_one_list_the_longest_due_go_first_and_no_more_than_asked(centre: Centre, clock: ManualClock) -> None:
     sent = []
     for _ in range(6):

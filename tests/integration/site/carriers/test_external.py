@@ -188,6 +188,7 @@ async def test_retry_after_is_read_as_seconds_or_as_a_date(world: World, text: s
     assert answer.wait_s == wait_s
 
 
+@pytest.mark.fault(64)
 async def test_connections_are_reused_and_one_that_ended_idle_costs_no_attempt(world: World) -> None:
     for _ in range(3):
         assert isinstance(await world.call(), Taken)
