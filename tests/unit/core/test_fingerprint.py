@@ -32,7 +32,10 @@ def test_what_is_particular_to_one_notification_is_taken_out(error: str, general
 
 def test_several_targets_with_the_same_trouble_are_one_trouble() -> None:
     one = fingerprint("a@example.org: 550 no such user")
-    assert fingerprint("b@example.org: 550 no such user; c@example.org: 550 no such user and 12 more") == one
+    assert fingerprint("14 targets (b@example.org, c@example.org and 12 more): 550 no such user") == one
+    assert fingerprint("b@example.org: 550 no such user; 2 targets (c@d.example, e@d.example): 550 no such user") == one
+    quoted = fingerprint("a@example.org: 550 5.1.1 <a@example.org>: rejected")
+    assert fingerprint("2 targets (a@b.example, c@b.example): 550 5.1.1 <a@b.example>: rejected") == quoted
     mixed = fingerprint("a@example.org: 550 no such user; b@example.org: 552 too large")
     assert mixed == "<address>: 550 no such user; <address>: 552 too large"
     assert mixed != one

@@ -181,7 +181,7 @@ def test_any_target_still_due_is_tried_again() -> None:
     made = after(a_notification(Status.PENDING, A, B, C), MIXED)
     assert (made.status, made.retry_count) == (Status.RETRYING, 0)
     assert made.targets == (reached(A), due(B), failed(C))
-    assert made.last_error == "b@example.org: 450 later"
+    assert made.last_error == "b@example.org: 450 later; c@example.org: 550 unknown"
 
 
 @pytest.mark.req("DEC-11")
@@ -197,6 +197,29 @@ def test_with_the_policy_used_up_a_target_still_due_fails_with_its_own_error() -
     made = after(a_notification(Status.RETRYING, reached(A), B, C, retry_count=2), MIXED)
     assert made.status is Status.PARKED
     assert made.targets == (failed(B, "450 later"), failed(C))
+
+
+@pytest.mark.req("DEC-11", "LIF-05")
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (fold((due(A), due(B))), "2 targets (a@example.org, b@example.org): 450 later; c@example.org: 550 unknown"),
+        (TransientFailure("421"), "2 targets (a@example.org, b@example.org): 421; c@example.org: 550 unknown"),
+        (TransientFailure("421", (Target(A.address, DUE),)), "421; c@example.org: 550 unknown"),
+        (Uncertain("no answer"), "no answer; c@example.org: 550 unknown"),
+    ],
+    ids=["each named", "none named", "named without an error", "uncertain"],
+)
+def test_with_the_policy_used_up_targets_that_failed_before_are_named_too(outcome: Outcome, error: str) -> None:
+    made = after(a_notification(Status.RETRYING, A, B, failed(C), retry_count=2), outcome)
+    assert (made.status, made.last_error) == (Status.PARKED, error)
+
+
+def test_a_row_held_too_long_names_the_targets_that_failed_before() -> None:
+    n = replace(a_notification(Status.RETRYING, A, failed(C)), cycle_started_at=NOW - timedelta(days=6))
+    assert after(n, Held("refused")).last_error == (
+        "held longer than 5 days, 0:00:00: refused; c@example.org: 550 unknown"
+    )
 
 
 @pytest.mark.req("DEC-11")

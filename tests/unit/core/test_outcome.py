@@ -12,6 +12,7 @@ from fieldpost.core.delivery.outcome import (
     name_errors,
 )
 from fieldpost.core.notification import Target
+from fieldpost.core.text import ERROR_BYTES_MAX
 from support.sample import DUE, FAILED, REACHED
 
 A = Target("a@example.org", REACHED)
@@ -27,8 +28,8 @@ C = Target("c@example.org", FAILED, "550 unknown")
         ((A,), Delivered((A,))),
         ((A, B), TransientFailure("b@example.org: 450 later", (A, B))),
         ((A, C), PermanentFailure("c@example.org: 550 unknown", (A, C))),
-        ((B, C), TransientFailure("b@example.org: 450 later", (B, C))),
-        ((A, B, C), TransientFailure("b@example.org: 450 later", (A, B, C))),
+        ((B, C), TransientFailure("b@example.org: 450 later; c@example.org: 550 unknown", (B, C))),
+        ((A, B, C), TransientFailure("b@example.org: 450 later; c@example.org: 550 unknown", (A, B, C))),
         ((C,), PermanentFailure("c@example.org: 550 unknown", (C,))),
     ],
     ids=["none", "reached", "due", "failed", "due beside failed", "all three", "only failed"],
@@ -55,8 +56,23 @@ def test_errors_are_named_by_target_and_those_without_text_by_address_alone() ->
     assert name_errors((A, B, C, bare), FAILED) == "c@example.org: 550 unknown; d@example.org"
 
 
-def test_of_many_errors_ten_are_named_and_the_rest_counted() -> None:
-    many = tuple(Target(f"t{number:02}", FAILED) for number in range(12))
-    assert name_errors(many[:10], FAILED) == "; ".join(f"t{number:02}" for number in range(10))
-    assert name_errors(many, FAILED).endswith("t09 and 2 more")
-    assert "t10" not in name_errors(many, FAILED)
+def test_each_error_is_named_once_with_its_number_of_targets_and_the_first_ten() -> None:
+    many = tuple(Target(f"t{number:02}", FAILED, "550 unknown") for number in range(12))
+    assert name_errors(many[:2], FAILED) == "2 targets (t00, t01): 550 unknown"
+    assert name_errors(many[:10], FAILED).startswith("10 targets (t00, t01, ")
+    named = name_errors((*many, B), FAILED, DUE)
+    assert named.startswith("12 targets (t00, t01, ")
+    assert named.endswith(", t09 and 2 more): 550 unknown; b@example.org: 450 later")
+
+
+def test_replies_that_quote_their_target_are_one_reply() -> None:
+    targets = tuple(Target(f"{name}@x.example", FAILED, f"550 5.1.1 <{name}@x.example>: rejected") for name in "ab")
+    assert name_errors(targets, FAILED) == "2 targets (a@x.example, b@x.example): 550 5.1.1 <a@x.example>: rejected"
+
+
+def test_every_error_stays_when_a_text_with_ten_targets_each_would_be_too_long() -> None:
+    targets = tuple(Target(f"{'x' * 60}{number}@plant.example", FAILED, f"55{number % 8} no") for number in range(400))
+    named = name_errors(targets, FAILED)
+    assert len(named) <= ERROR_BYTES_MAX
+    assert [f": 55{number} no" in named for number in range(8)] == [True] * 8
+    assert named.count("50 targets") == 8

@@ -18,7 +18,7 @@ from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
 from fieldpost.core.delivery.breaker import Breaker, BreakerState, give_back_probe, is_blocked, next_probe, take_probe
-from fieldpost.core.delivery.lifecycle import parked
+from fieldpost.core.delivery.lifecycle import held_too_long
 from fieldpost.core.delivery.routing import DeliveryPath
 from fieldpost.core.ids import new_ids
 
@@ -154,8 +154,8 @@ def _park_old(conn: Connection, node_id: str, now: datetime, hold_max: timedelta
     entries = []
     found = records.held_since_before(conn, now - hold_max, len(event_ids))
     for n, event_id in zip(found, event_ids, strict=False):
-        error = f"held longer than {hold_max}: {n.held_reason}"
-        transition = replace(parked(n, error, n.targets, now), last_attempt_at=n.last_attempt_at)
+        parked = held_too_long(n, n.held_reason or "", n.targets, hold_max, now)
+        transition = replace(parked, last_attempt_at=n.last_attempt_at)
         if records.change(conn, n, transition, now):
             entries.append(
                 audit.NotificationEntry(
@@ -166,7 +166,7 @@ def _park_old(conn: Connection, node_id: str, now: datetime, hold_max: timedelta
                     AuditStatus.PARKED,
                     SYSTEM,
                     None,
-                    error,
+                    transition.last_error,
                 )
             )
     audit.add_for_notifications(conn, node_id, entries)

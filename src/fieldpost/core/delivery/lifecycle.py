@@ -83,12 +83,12 @@ def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: d
     targets = _settle(n.targets, outcome)
     if isinstance(outcome, Held) and _is_owed(targets, outcome):
         if outcome.kind.ages and now - n.cycle_started_at >= policy.hold_max:
-            return parked(n, f"held longer than {policy.hold_max}: {outcome.error}", targets, now)
+            return held_too_long(n, outcome.error, targets, policy.hold_max, now)
         return held(n, outcome, targets, hold, now)
-    error = outcome.error or name_errors(targets, TargetStatus.FAILED)
     match outcome:
         case Uncertain() if policy.park_uncertain:
-            return parked(n, f"{error}; it may have been delivered, and the list parks uncertain sends", targets, now)
+            error = f"{outcome.error}; it may have been delivered, and the list parks uncertain sends"
+            return parked(n, _last_error(replace(outcome, error=error), targets), targets, now)
         case _ if _is_owed(targets, outcome):
             # An attempt that reached a further target uses up no retry; the age limits all attempts.
             has_progress = any(t.status is TargetStatus.DELIVERED for t in _changed(n, targets))
@@ -96,13 +96,16 @@ def decide(n: Notification, outcome: Outcome, policy: Policy, hold: Hold, now: d
             delay = first_wait(policy.retry, chance) if has_progress else policy.retry.delay(retry_count, chance)
             is_old = now - n.cycle_started_at >= policy.hold_max
             if delay is None or is_old:
+                error = _last_error(outcome, targets)
                 error = f"not delivered within {policy.hold_max}: {error}" if is_old else error
                 return replace(parked(n, error, targets, now), retry_count=retry_count)
             retry_after = outcome.retry_after if isinstance(outcome, TransientFailure | Uncertain) else None
             next_attempt_at = now + max(delay, retry_after or timedelta(0))
+            error = outcome.error or name_errors(targets, TargetStatus.FAILED)
             return replace(retrying(n, error, targets, next_attempt_at, now), retry_count=retry_count)
         case _ if isinstance(outcome, PermanentFailure) or any(t.status is TargetStatus.FAILED for t in targets):
-            return parked(n, name_errors(targets, TargetStatus.FAILED) or error, targets, now)
+            error = name_errors(targets, TargetStatus.FAILED) or outcome.error or ""
+            return parked(n, error, targets, now)
         case _:
             return delivered(n, targets, now)
 
@@ -167,6 +170,12 @@ def held(n: Notification, outcome: Held, targets: tuple[Target, ...], hold: Hold
         held_reason=truncate(outcome.error),
         targets=_changed(n, targets),
     )
+
+
+def held_too_long(
+    n: Notification, reason: str, targets: tuple[Target, ...], hold_max: timedelta, now: datetime
+) -> Transition:
+    return parked(n, f"held longer than {hold_max}: {_with_failed(reason, targets)}", targets, now)
 
 
 def retry(n: Notification, now: datetime) -> Transition:
@@ -234,6 +243,19 @@ def _general(target: Target, outcome: Outcome, others_named: bool) -> Target:
             return target
         case _:
             return replace(target, error=truncate(outcome.error or ""))
+
+
+def _last_error(outcome: Outcome, targets: tuple[Target, ...]) -> str:
+    """The error of an attempt that was the last: it names the targets that failed before as well."""
+    has_failed = any(t.status is TargetStatus.FAILED for t in targets)
+    has_errors = all(t.error for t in targets if t.status is TargetStatus.DUE)
+    if isinstance(outcome, TransientFailure) and has_failed and has_errors:
+        return name_errors(targets, TargetStatus.DUE, TargetStatus.FAILED)
+    return _with_failed(outcome.error or "", targets)
+
+
+def _with_failed(error: str, targets: tuple[Target, ...]) -> str:
+    return "; ".join(filter(None, (error, name_errors(targets, TargetStatus.FAILED))))
 
 
 def _reason(error: str) -> str:

@@ -12,13 +12,17 @@ If targets had different results, `targets` lists them; `fold` combines them int
 failure of the message and evidence that the path fails. The breaker reads the evidence, `decide` reads the outcome.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
 from fieldpost.core.delivery.holds import HoldKind
 from fieldpost.core.notification import Target, TargetStatus
+from fieldpost.core.text import ERROR_BYTES_MAX
+
+NAMED_MAX = 10
+"""How many targets an error text names per error; the row's targets have them all."""
 
 
 class Evidence(StrEnum):
@@ -98,17 +102,37 @@ WORDS = (Delivered.word, TransientFailure.word, PermanentFailure.word, Uncertain
 def fold(targets: tuple[Target, ...], reply: str | None = None, phase: str | None = None) -> Outcome:
     """Combine results per target: transient if any target is due, else permanent if any failed, else delivered."""
     if any(target.status is TargetStatus.DUE for target in targets):
-        return TransientFailure(name_errors(targets, TargetStatus.DUE), targets, None, reply, phase)
+        error = name_errors(targets, TargetStatus.DUE, TargetStatus.FAILED)
+        return TransientFailure(error, targets, None, reply, phase)
     if any(target.status is TargetStatus.FAILED for target in targets):
         return PermanentFailure(name_errors(targets, TargetStatus.FAILED), targets, reply, phase)
     return Delivered(targets, reply, phase)
 
 
-def name_errors(targets: tuple[Target, ...], status: TargetStatus) -> str:
-    """One line with the targets in this status and their errors; at most ten are named."""
-    named = [f"{t.address}: {t.error}" if t.error else t.address for t in targets if t.status is status]
-    rest = f" and {len(named) - 10} more" if len(named) > 10 else ""
-    return "; ".join(named[:10]) + rest
+def name_errors(targets: Sequence[Target], *statuses: TargetStatus) -> str:
+    """One line with every error of the targets in these statuses, the number of targets and the first ten of each.
+
+    If that is longer than a stored error may be, fewer targets are named: every error and number stays.
+    """
+    groups: dict[str, list[Target]] = {}
+    for target in targets:
+        if target.status in statuses:
+            # Servers quote the address in their replies; apart from it these are the same reply.
+            groups.setdefault((target.error or "").replace(target.address, ""), []).append(target)
+    for named_max in (NAMED_MAX, 3, 1):
+        line = "; ".join(_name(group, named_max) for group in groups.values())
+        if len(line.encode("utf-8", "replace")) <= ERROR_BYTES_MAX:
+            break
+    return line
+
+
+def _name(group: Sequence[Target], named_max: int) -> str:
+    error, count = group[0].error, len(group)
+    named = ", ".join(target.address for target in group[:named_max])
+    if count > 1:
+        more = f" and {count - named_max} more" if count > named_max else ""
+        named = f"{count} targets ({named}{more})"
+    return f"{named}: {error}" if error else named
 
 
 def scrubbed(outcome: Outcome, scrub: Callable[[str], str]) -> Outcome:

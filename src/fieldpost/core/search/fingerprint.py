@@ -1,7 +1,8 @@
 """Fingerprints that group equal errors of different notifications.
 
 Addresses, ids, times, IP addresses and numbers are replaced by placeholders. Reply codes (`550 5.1.1`, `HTTP 404`)
-stay, since people sort by them. If an error names several targets, each distinct error counts once.
+stay, since people sort by them. If an error names several targets, each distinct error counts once, and their number
+does not matter.
 """
 
 import re
@@ -12,7 +13,7 @@ KEY_LENGTH = 12
 FINGERPRINT_LENGTH_MAX = 300
 
 _KEY = re.compile(f"[0-9a-f]{{{KEY_LENGTH}}}")
-_AND_MORE = re.compile(r" and \d+ more$")
+_TARGETS = re.compile(r"^\d+ targets \([^()]*\)(?=: |$)")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s;,'\"<>)]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"<?[^\s<>@;,:'\"()=]{1,64}@[^\s<>@;,:'\"()]*[^\s<>@;,:'\"().]>?")
 # Longer patterns first, so that no part of a match is taken for something else.
@@ -33,7 +34,7 @@ _NUMBER = re.compile(r"\d+([.,:]\d+)*")
 @lru_cache(maxsize=4096)
 def fingerprint(error: str) -> str:
     """The error text without details of a single notification; equal errors have equal fingerprints."""
-    parts = dict.fromkeys(_general(part) for part in _AND_MORE.sub("", error).split("; "))
+    parts = dict.fromkeys(_general(part) for part in error.split("; "))
     return "; ".join(part for part in parts if part)[:FINGERPRINT_LENGTH_MAX]
 
 
@@ -47,7 +48,7 @@ def is_fingerprint_key(text: str) -> bool:
 
 
 def _general(part: str) -> str:
-    text = " ".join(part.split())
+    text = _TARGETS.sub("<address>", " ".join(part.split()))
     if "://" in text:
         text = _URL.sub("<url>", text)
     if "@" in text:

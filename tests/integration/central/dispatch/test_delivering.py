@@ -9,10 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from fieldpost.central.store.notifications import lists
+from fieldpost.central.store.search import parked
 from fieldpost.core.delivery.adapter import Envelope
-from fieldpost.core.delivery.outcome import Delivered, Outcome, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.core.delivery.explain import ClaimState, explain
+from fieldpost.core.delivery.outcome import Delivered, Outcome, PermanentFailure, TransientFailure, Uncertain, fold
 from fieldpost.core.lists import Channel
 from fieldpost.core.notification import Status, Target, TargetStatus
+from fieldpost.core.search.fingerprint import fingerprint
 from fieldpost.testing import ManualClock
 from support.centre import SITE, Answer, Centre, Hanging
 
@@ -112,6 +115,31 @@ async def test_when_the_attempts_are_used_up_it_parks(mailing: Centre, clock: Ma
     assert (await mailing.story(sent))[-2:] == ["notify_deliver attempted", "notify_deliver parked"]
     assert (await mailing.audit(sent))[-1].error_message == "451 busy"
     assert n.targets == (Target("ops@example.org", FAILED, "451 busy"),)
+
+
+@pytest.mark.req("LIF-05", "DEC-11")
+async def test_when_the_attempts_are_used_up_row_audit_and_group_name_all_replies(
+    mailing: Centre, clock: ManualClock
+) -> None:
+    names = [f"user{number:02}@example.org" for number in range(16)]
+    await mailing.add_list("crew", *names)
+    first = tuple(Target(name, FAILED, f"550 <{name}>: unknown") for name in names[:4])
+    later = tuple(Target(name, TargetStatus.DUE, "450 busy") for name in names[4:])
+    mailing.adapter.answer("crew", fold((*first, *later)), fold(later), fold(later))
+    sent = await mailing.send("crew")
+    for _ in range(3):
+        await mailing.deliver()
+        clock.advance(60)
+    n = await mailing.get(sent)
+    said = (
+        f"4 targets ({', '.join(names[:4])}): 550 <{names[0]}>: unknown;"
+        f" 12 targets ({', '.join(names[4:14])} and 2 more): 450 busy"
+    )
+    assert (n.status, n.last_error) == (Status.PARKED, said)
+    assert (await mailing.audit(sent))[-1].error_message == said
+    assert said in explain(n, ClaimState(None, None), None, clock.now())
+    [group], _ = await mailing.store.read(parked.errors)
+    assert fingerprint(group.error) == "<address>: 550 <address>: unknown; <address>: 450 busy"
 
 
 @pytest.mark.req("LIF-08", "RES-09", "DEC-73")
