@@ -129,6 +129,7 @@ async def _serve(
                     node.upkeep.sampler.run(),
                     node.upkeep.indexer.run(),
                     node.upkeep.clock_watch.run(),
+                    node.upkeep.sealer.run(),
                     node.commands.run(),
                     operate.bulk_actions.run(),
                 )

@@ -15,6 +15,7 @@ from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.operate.operate import Operate
 from fieldpost.central.secrets.key_files import load_keyring
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.upkeep.sealer import HEADS_FILE
 from fieldpost.central.upkeep.upkeep import CentralUpkeep
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.watch import Watch
@@ -76,8 +77,12 @@ async def assemble(
         settings.watch.thresholds(sweep_interval_s),
         settings.upkeep,
         settings.watch.freshness,
+        keyring,
+        Path(settings.audit.heads_file or folder / HEADS_FILE),
     )
-    watch = Watch.over(store, clock, settings.watch, keyring, metrics, sweep_interval_s)
+    watch = Watch.over(
+        store, clock, settings.watch, keyring, metrics, sweep_interval_s, settings.upkeep.audit_retention
+    )
     shown = EffectiveSettings(node_id, effective_settings(settings, origins))
     app = create_app(operate, watch, ingest, commands, settings.front, clock, shown)
     certificate = Certificate(settings.front) if settings.front.has_tls else None

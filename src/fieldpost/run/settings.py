@@ -23,7 +23,7 @@ from fieldpost.central.ingest.publish import PublishOptions
 from fieldpost.central.ingest.submit import IngestOptions
 from fieldpost.central.operate.intents import IntentOptions
 from fieldpost.central.secrets.key_files import SecretsOptions
-from fieldpost.central.upkeep.options import UpkeepOptions
+from fieldpost.central.upkeep.options import AuditOptions, UpkeepOptions
 from fieldpost.central.watch.watch import WatchOptions
 from fieldpost.core.errors import ConfigError
 from fieldpost.front.options import FrontOptions
@@ -85,6 +85,7 @@ class CentralSettings:
     dispatch: DispatchOptions = field(default_factory=DispatchOptions)
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
     upkeep: UpkeepOptions = field(default_factory=UpkeepOptions)
+    audit: AuditOptions = field(default_factory=AuditOptions)
     watch: WatchOptions = field(default_factory=WatchOptions)
     outbound: OutboundOptions = field(default_factory=OutboundOptions)
     secrets: SecretsOptions = field(default_factory=SecretsOptions)

@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fieldpost.core.errors import ConfigError, Conflict, Unavailable
 from fieldpost.core.events.subscription import Subscription
@@ -58,10 +61,19 @@ class SecretKey:
 
     key_id: str
     cipher: AESGCM = field(repr=False)
+    signer: Ed25519PrivateKey = field(repr=False)
+    """Signs the seals of the audit log. Derived from the key, so that all nodes of a store have the same one."""
 
     @classmethod
     def of(cls, raw: bytes) -> "SecretKey":
-        return cls(hashlib.sha256(b"fieldpost secret key id\x00" + raw).hexdigest()[:12], AESGCM(raw))
+        key_id = hashlib.sha256(b"fieldpost secret key id\x00" + raw).hexdigest()[:12]
+        seed = HKDF(SHA256(), 32, salt=None, info=b"fieldpost audit seals").derive(raw)
+        return cls(key_id, AESGCM(raw), Ed25519PrivateKey.from_private_bytes(seed))
+
+    @property
+    def public_key(self) -> bytes:
+        """Verifies what the signer signed."""
+        return self.signer.public_key().public_bytes_raw()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,11 @@ class Keyring:
     def key_ids(self) -> tuple[str, ...]:
         """The ids of all keys; the first key seals."""
         return tuple(self._keys)
+
+    @property
+    def public_keys(self) -> tuple[bytes, ...]:
+        """The keys that verify seals; the first belongs to the key that signs now."""
+        return tuple(key.public_key for key in self._keys.values())
 
     def require_key(self) -> SecretKey:
         """The key that seals; Conflict with the reason if there is none."""

@@ -1,6 +1,7 @@
 """Settings of upkeep and the rules between them."""
 
 from dataclasses import dataclass, fields
+from datetime import timedelta
 
 from fieldpost.central.store.engine.purging import BATCH_MAX
 from fieldpost.core.errors import out_of_range
@@ -53,5 +54,19 @@ class UpkeepOptions:
             raise out_of_range("upkeep.lease_s", f"must be at least three times upkeep.renew_s ({self.renew_s:g})")
 
     @property
+    def audit_retention(self) -> timedelta:
+        return timedelta(days=self.audit_retention_days)
+
+    @property
     def tombstone_retention_days(self) -> float:
         return max(self.terminal_retention_days + self.tombstone_extra_days, self.audit_retention_days)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """[audit]"""
+
+    heads_file: str = ""
+    """The file to which the number, head and time of each sealed batch of audit entries are appended; empty for
+    `audit-heads` in central's folder. Copy it to another machine: with it, `fieldpost audit verify` also finds a
+    database that was replaced by an older copy."""

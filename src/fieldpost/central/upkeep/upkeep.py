@@ -1,7 +1,9 @@
 """The upkeep loops of one node."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.upkeep.clock_watch import ClockWatch
 from fieldpost.central.upkeep.indexer import Indexer
@@ -9,6 +11,7 @@ from fieldpost.central.upkeep.leader import Leader
 from fieldpost.central.upkeep.options import UpkeepOptions
 from fieldpost.central.upkeep.purge import Purge
 from fieldpost.central.upkeep.sampler import Sampler
+from fieldpost.central.upkeep.sealer import Sealer
 from fieldpost.clock import Clock
 from fieldpost.core.kpi import Thresholds
 from fieldpost.core.sites.health import Freshness
@@ -21,6 +24,7 @@ class CentralUpkeep:
     sampler: Sampler
     indexer: Indexer
     clock_watch: ClockWatch
+    sealer: Sealer
 
     @classmethod
     def over(
@@ -31,7 +35,10 @@ class CentralUpkeep:
         by: Thresholds,
         options: UpkeepOptions | None = None,
         freshness: Freshness | None = None,
+        keyring: Keyring | None = None,
+        heads_file: Path | None = None,
     ) -> "CentralUpkeep":
+        retention = (options or UpkeepOptions()).audit_retention
         leader = Leader(store, node_id, clock, options)
         return cls(
             leader,
@@ -39,4 +46,5 @@ class CentralUpkeep:
             Sampler(store, clock, leader, by, options, freshness),
             Indexer(store, clock, leader),
             ClockWatch(store, clock),
+            Sealer(store, clock, leader, keyring or Keyring(), retention, heads_file),
         )

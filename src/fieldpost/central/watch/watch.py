@@ -6,6 +6,7 @@ from datetime import timedelta
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.watch.audit import AuditReader
+from fieldpost.central.watch.audit_verification import AuditVerifier
 from fieldpost.central.watch.bulk_actions import BulkActionReader
 from fieldpost.central.watch.cached_calls import CachedCalls
 from fieldpost.central.watch.channels import ChannelReader
@@ -79,6 +80,7 @@ class Watch:
     overview: OverviewReader
     audit: AuditReader
     events: EventReader
+    audit_verifier: AuditVerifier
 
     @classmethod
     def over(
@@ -89,6 +91,7 @@ class Watch:
         keyring: Keyring | None = None,
         metrics: Metrics | None = None,
         sweep_interval_s: float = 10.0,
+        audit_retention: timedelta = timedelta(days=365),
     ) -> "Watch":
         """`metrics` are those of this node; without them its dispatcher is not checked."""
         options = options or WatchOptions()
@@ -110,4 +113,5 @@ class Watch:
             overview,
             AuditReader(store),
             EventReader(store),
+            AuditVerifier(store, keyring.public_keys if keyring else (), audit_retention),
         )

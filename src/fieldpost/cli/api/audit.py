@@ -9,6 +9,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from fieldpost.cli.api import audit_verify
 from fieldpost.cli.api.filters import filtered
 from fieldpost.cli.arguments import CursorOption, LimitOption
 from fieldpost.cli.options import central
@@ -17,6 +18,9 @@ from fieldpost.core.errors import InvalidInput, Unavailable
 from fieldpost.core.search.filters import AUDIT_FILTERS
 
 app = typer.Typer(help="The audit log: actions and deliveries.", no_args_is_help=True)
+
+app.command("verify")(audit_verify.verify)
+app.command("public-keys")(audit_verify.public_keys)
 
 ErrorsOption = Annotated[bool, typer.Option("--errors", help="Only failed, parked and discarded.")]
 TABLE = table(

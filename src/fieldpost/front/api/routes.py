@@ -83,6 +83,8 @@ ROUTES = (
     ApiRoute("GET", "/api/v1/intents/{intent_id}", intents.show, Access.VIEWER),
     ApiRoute("POST", "/api/v1/intents/{intent_id}/cancel", intents.cancel, Access.OPERATOR),
     ApiRoute("GET", "/api/v1/audit", audit.page, Access.VIEWER),
+    ApiRoute("GET", "/api/v1/audit/verification", audit.verify, Access.ADMIN),
+    ApiRoute("GET", "/api/v1/audit/public-keys", audit.public_keys, Access.VIEWER),
     ApiRoute("GET", "/api/v1/export/audit", audit.export, Access.ADMIN),
     ApiRoute("GET", "/api/v1/settings", settings.show, Access.ADMIN),
     ApiRoute("GET", "/api/v1/me", users.me, Access.VIEWER),

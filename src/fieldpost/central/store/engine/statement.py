@@ -34,7 +34,7 @@ _POSTGRESQL: dict[ParameterKind, str] = {
     "bool": "boolean",
     "bytes": "bytea",
 }
-_MARK = re.compile(r"\{(rows|locked|now|now\+\w+|any:\w+|json:[\w.]+)\}")
+_MARK = re.compile(r"\{(rows|locked|now|now\+\w+|any:\w+|json:[\w.:]+)\}")
 
 
 class Statement:

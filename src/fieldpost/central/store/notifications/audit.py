@@ -81,6 +81,7 @@ def of_notification(conn: Connection, notification_id: str) -> list[AuditEntry]:
 def to_entry(row: dict[str, Any]) -> AuditEntry:
     """Convert a row to an entry."""
     row.pop("ingested_at", None)
+    row.pop("sequence", None)
     return AuditEntry(
         **row
         | {

@@ -52,6 +52,18 @@ _delete_entries = Statement(
     "delete from audit where event_id {any:ids} returning event_id", lists={"ids": "id"}, result={"event_id": Id}
 )
 
+# Triggers refuse every other DELETE. The seals state how far the purge has come, so that younger entries must exist.
+_begin_purge = Statement(
+    """
+    update audit_purges set purged_to = greatest(purged_to, cast(:cutoff as timestamptz))
+    returning set_config('fieldpost.is_purging', 'true', true)
+    """,
+    sqlite="update audit_purges set purged_to = max(coalesce(purged_to, 0), :cutoff), is_purging = true",
+)
+_end_purge = Statement(
+    "select set_config('fieldpost.is_purging', 'false', true)", sqlite="update audit_purges set is_purging = false"
+)
+
 
 def purge_notifications(conn: Connection, span: PurgeRange) -> PurgedBatch:
     """Delete rows that became terminal before the cutoff, with their targets and attempts; leave tombstones.
@@ -69,7 +81,11 @@ def purge_notifications(conn: Connection, span: PurgeRange) -> PurgedBatch:
 def purge_audit(conn: Connection, span: PurgeRange) -> PurgedBatch:
     """Delete entries from before the cutoff, except those of notifications that still have a row."""
     found = _old_entries.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
-    deleted = _delete_entries.run(conn, ids=[row.event_id for row in found]) if found else []
+    if not found:
+        return PurgedBatch(0, None)
+    _begin_purge.run(conn, cutoff=span.cutoff)
+    deleted = _delete_entries.run(conn, ids=[row.event_id for row in found])
+    _end_purge.run(conn)
     return PurgedBatch(len(deleted), _next(found, span))
 
 

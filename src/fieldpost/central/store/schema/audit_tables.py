@@ -1,6 +1,20 @@
 """The audit log, and bulk actions with their rows."""
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, ForeignKey, Index, Integer, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
 from fieldpost.central.store.schema.base import metadata, partial_index
@@ -11,7 +25,9 @@ IS_FAILURE = "status in ('failed', 'parked', 'discarded', 'skipped')"
 audit = Table(
     "audit",
     metadata,
-    Column("event_id", Id, primary_key=True),
+    # The order of insertion, never reused: the seals refer to entries by it.
+    Column("sequence", BigInteger().with_variant(Integer(), "sqlite"), Identity(), primary_key=True),
+    Column("event_id", Id, nullable=False),
     Column("occurred_at", Moment, nullable=False),
     Column("ingested_at", Moment, nullable=False),
     Column("correlation_id", Id),
@@ -51,6 +67,36 @@ audit = Table(
     partial_index("ix_audit_action_actor", "actor", "occurred_at", where=IS_ACTION),
     partial_index("ix_audit_action_target", "target", "occurred_at", where=IS_ACTION),
     partial_index("ix_audit_failure", "occurred_at", where=IS_FAILURE),
+    UniqueConstraint("event_id"),
+    sqlite_autoincrement=True,
+)
+
+audit_seals = Table(
+    "audit_seals",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("sealed_at", Moment, nullable=False),
+    Column("previous", LargeBinary, nullable=False),
+    Column("purged_to", Moment),
+    Column("count", Integer, nullable=False),
+    Column("low", BigInteger, nullable=False),  # the lowest number sealed by this batch
+    Column("high", BigInteger, nullable=False),  # the highest number sealed by this batch or an earlier one
+    Column("entries", LargeBinary, nullable=False),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("head", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    Column("gaps", Json, nullable=False),  # numbers that may still commit late; of interest in the newest batch only
+    Index("ix_audit_seals_low", "low"),
+    Index("ix_audit_seals_sealed_at", "sealed_at"),
+)
+
+audit_purges = Table(
+    "audit_purges",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # one row
+    Column("purged_to", Moment),
+    Column("is_purging", Boolean, nullable=False, server_default=text("false")),  # SQLite: allows DELETE
+    CheckConstraint("id = 1", "one"),
 )
 
 bulk_actions = Table(

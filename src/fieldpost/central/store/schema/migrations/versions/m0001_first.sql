@@ -1,6 +1,7 @@
 -- The schema of the first release. {id}, {moment}, {json} and {bytes} are the types of engine/column_types.py; the other
 -- marks are options of one database only. m0001_first.py fills them in.
 CREATE TABLE audit (
+    sequence {sequence},
     event_id {id} NOT NULL,
     occurred_at {moment} NOT NULL,
     ingested_at {moment} NOT NULL,
@@ -22,7 +23,7 @@ CREATE TABLE audit (
     response_summary TEXT,
     extra {json},
     bulk_action_id {id},
-    CONSTRAINT pk_audit PRIMARY KEY (event_id),
+    CONSTRAINT uq_audit_event_id UNIQUE (event_id),
     CONSTRAINT ck_audit_channel CHECK (channel in ('api_outbound', 'db_outbound', 'notification', 'api_inbound')),
     CONSTRAINT ck_audit_kind CHECK (kind in ('api_call', 'api_call_cached', 'db_write', 'db_write_cached',
         'notify_send', 'notify_deliver', 'inbound_request', 'inbound_auth_failure', 'cached_submit',
@@ -37,6 +38,31 @@ CREATE INDEX ix_audit_correlation_id ON audit (correlation_id);
 CREATE INDEX ix_audit_failure ON audit (occurred_at) WHERE status in ('failed', 'parked', 'discarded', 'skipped');
 CREATE INDEX ix_audit_occurred_at ON audit (occurred_at);
 CREATE INDEX ix_audit_site ON audit (source_site_id, occurred_at);
+CREATE TABLE audit_purges (
+    id INTEGER NOT NULL,
+    purged_to {moment},
+    is_purging BOOLEAN DEFAULT false NOT NULL,
+    CONSTRAINT pk_audit_purges PRIMARY KEY (id),
+    CONSTRAINT ck_audit_purges_one CHECK (id = 1)
+);
+INSERT INTO audit_purges (id) VALUES (1);
+CREATE TABLE audit_seals (
+    number BIGINT NOT NULL,
+    sealed_at {moment} NOT NULL,
+    previous {bytes} NOT NULL,
+    purged_to {moment},
+    count INTEGER NOT NULL,
+    low BIGINT NOT NULL,
+    high BIGINT NOT NULL,
+    entries {bytes} NOT NULL,
+    public_key {bytes} NOT NULL,
+    head {bytes} NOT NULL,
+    signature {bytes} NOT NULL,
+    gaps {json} NOT NULL,
+    CONSTRAINT pk_audit_seals PRIMARY KEY (number)
+);
+CREATE INDEX ix_audit_seals_low ON audit_seals (low);
+CREATE INDEX ix_audit_seals_sealed_at ON audit_seals (sealed_at);
 CREATE TABLE breakers (
     key TEXT NOT NULL,
     state TEXT NOT NULL,
