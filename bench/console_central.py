@@ -18,6 +18,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import Connection, text
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bench import grown_beside
 from bench.harness import log_to_nowhere
 from fieldpost.central import adapters
 from fieldpost.central.access.logins import Origin
@@ -100,6 +101,8 @@ async def main(url: str, now: datetime) -> None:
 
 
 def _forget(conn: Connection) -> None:
+    dialect = grown_beside.POSTGRESQL if conn.dialect.name == "postgresql" else grown_beside.SQLITE
+    conn.execute(text(dialect.may_delete_audit))
     for statement in (
         "delete from login_links where user_name = :name",
         "delete from tokens where owner = :name",

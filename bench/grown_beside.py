@@ -48,6 +48,8 @@ class Dialect:
     """An id derived from a kind and a number."""
     json: str
     digest: str
+    may_delete_audit: str
+    """Lets this transaction delete audit entries, as the purge does."""
 
 
 POSTGRESQL = Dialect(
@@ -56,6 +58,7 @@ POSTGRESQL = Dialect(
     id="cast('{}-7000-8000-' || lpad(to_hex({}), 12, '0') as uuid)",
     json="cast({} as jsonb)",
     digest="sha256('story')",
+    may_delete_audit="select set_config('fieldpost.is_purging', 'true', true)",
 )
 SQLITE = Dialect(
     numbers="(with recursive c(n) as (select 1 union all select n + 1 from c where n < {}) select n from c)",
@@ -63,6 +66,7 @@ SQLITE = Dialect(
     id="'{}-7000-8000-' || printf('%012x', {})",
     json="{}",
     digest="cast('story' as blob)",
+    may_delete_audit="update audit_purges set is_purging = true",
 )
 
 
@@ -81,6 +85,7 @@ def bulk_action_id(number: int) -> str:
 def statements(d: Dialect, at: datetime) -> Iterator[str]:
     """Delete the rows of an earlier version first."""
     now = to_microseconds(at)
+    yield d.may_delete_audit
     yield "delete from audit where kind = 'operator_action'"
     yield from (f"delete from {table} where {_story_of(d)}" for table in ("attempts", "targets", "notifications"))
     yield f"delete from audit where {_story_of(d, 'correlation_id')}"

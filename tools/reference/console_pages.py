@@ -83,6 +83,8 @@ WITHOUT_PAGE = {
     "submissions_send": "scripts and applications send notifications; a channel is tested on its page",
     "submissions_send_batch": "for programs",
     "events_publish": "applications publish events",
+    "audit_verify": "a long check, for the command line and other machines",
+    "audit_public_keys": "to keep on another machine",
     "secrets_show": "keys are changed on central's machine",
     "secrets_rotate": "keys are changed on central's machine",
 }

@@ -83,6 +83,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "intents_cancel": ("intents cancel",),
     "audit_page": ("audit list",),
     "audit_export": ("audit export",),
+    "audit_verify": ("audit verify",),
+    "audit_public_keys": ("audit public-keys",),
     "settings_show": ("settings show",),
     "users_me": ("me", "login"),
     "users_sessions": ("sessions list", "users show"),

@@ -64,8 +64,10 @@ class Actor:
         """Raise Denied unless the actor's role includes one of these."""
         if not any(self.role.includes(role) for role in roles):
             needed = " or ".join(role.value for role in roles)
-            raise Denied(
+            denied = Denied(
                 "access.role",
                 f"this needs the role {needed}; {self.name} is {self.role.value}",
                 hint="ask an administrator for access",
             )
+            denied.actor = self.name
+            raise denied

@@ -57,6 +57,9 @@ class Conflict(FieldpostError):
 class Denied(FieldpostError):
     """The caller is not authenticated or lacks the permission."""
 
+    actor: str | None = None
+    """The caller, if authenticated."""
+
 
 class Unavailable(FieldpostError):
     """A required system does not respond; a retry may succeed."""

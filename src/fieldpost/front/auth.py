@@ -13,6 +13,8 @@ from fieldpost.core.actor import Actor, Role
 from fieldpost.core.errors import Denied, InvalidInput
 from fieldpost.link.credentials import prefix_of
 
+REQUIRED = "auth.required"
+
 
 class Access(StrEnum):
     """Who may call a route."""
@@ -76,5 +78,5 @@ def bearer(headers: Headers) -> str:
         raise InvalidInput("http.authorization", "more than one Authorization header", field="Authorization")
     scheme, _, token = (given[0] if given else "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise Denied("auth.required", "a token is required", hint="send the header Authorization: Bearer TOKEN")
+        raise Denied(REQUIRED, "a token is required", hint="send the header Authorization: Bearer TOKEN")
     return token.strip()

@@ -14,22 +14,26 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from fieldpost.central.secrets.key_files import read_keys
 from fieldpost.central.store.engine.database_url import open_store, parse_url
 from fieldpost.central.store.engine.lock import StoreLock
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.migrate import schema_of
+from fieldpost.central.watch.audit_verification import AuditVerifier
 from fieldpost.central.watch.health import leader_check, migrations_check
 from fieldpost.central.watch.issues import lost_nodes
 from fieldpost.central.watch.nodes import Centre, NodeState, read_nodes
 from fieldpost.clock import Clock, SystemClock
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis, folder_access_check, free_space_check
-from fieldpost.core.errors import Conflict, FieldpostError
+from fieldpost.core.errors import ConfigError, Conflict, FieldpostError
 from fieldpost.run.exposure import exposure_check
 from fieldpost.run.settings import CentralSettings
 
 CLOCK_WARNING = timedelta(seconds=5)
 ASK_S = 5.0
+AUDIT_BATCHES = 20
+"""How many of the newest batches of audit entries are verified."""
 
 
 async def examine(settings: CentralSettings, clock: Clock | None = None, *, file: Path | None = None) -> Diagnosis:
@@ -50,7 +54,7 @@ async def _examine(settings: CentralSettings, clock: Clock) -> list[Check]:
         return [disk, Check("store", CheckVerdict.FAILING, missing)]
     try:
         with StoreLock(url):
-            return [disk, *await _of_store(url, is_embedded, clock)]
+            return [disk, *await _of_store(settings, url, is_embedded, clock)]
     except Conflict as held:
         answered = await asyncio.to_thread(_readiness_of, settings.central.host, settings.central.port)
         return [disk, Check("store", CheckVerdict.OK, f"{held.message}; these are its own checks"), *answered]
@@ -67,11 +71,13 @@ def _folder_checks(settings: CentralSettings) -> Iterator[Check]:
             yield check
 
 
-async def _of_store(url: str, is_embedded: bool, clock: Clock) -> list[Check]:
+async def _of_store(settings: CentralSettings, url: str, is_embedded: bool, clock: Clock) -> list[Check]:
     store = open_store(url, clock if is_embedded else None)
     try:
         found = [await _clock_check(store, is_embedded, clock)]
         found += await store.read(_stored, store)
+        if all(check.verdict is not CheckVerdict.FAILING for check in found):
+            found.append(await _audit_check(settings, store))
     except FieldpostError as error:
         return [Check("store", CheckVerdict.FAILING, error.message)]
     finally:
@@ -94,6 +100,21 @@ def _node_checks(centre: Centre) -> Iterator[Check]:
     yield Check("nodes", CheckVerdict.WARNING if lost or not running else CheckVerdict.OK, detail)
     if running:
         yield leader_check(centre)
+
+
+async def _audit_check(settings: CentralSettings, store: Store) -> Check:
+    """Verify the newest audit entries against their seals."""
+    try:
+        keys = read_keys(settings.secrets, Path(settings.central.folder))
+    except ConfigError as error:
+        return Check("audit", CheckVerdict.WARNING, f"the audit log cannot be verified: {error.message}")
+    verifier = AuditVerifier(store, [key.public_key for key in keys], settings.upkeep.audit_retention)
+    last = (await verifier.piece(2**62)).last_batch
+    piece = await verifier.piece(max(1, last - AUDIT_BATCHES + 1))
+    if piece.findings:
+        detail = f"{piece.findings[0].text}; `fieldpost audit verify` checks the whole log"
+        return Check("audit", CheckVerdict.FAILING, detail)
+    return Check("audit", CheckVerdict.OK, f"the last {piece.entries} sealed entries are unchanged")
 
 
 async def _clock_check(store: Store, is_embedded: bool, clock: Clock) -> Check:

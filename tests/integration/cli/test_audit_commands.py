@@ -1,7 +1,16 @@
 """`fieldpost audit`: as people and programs use it."""
 
 import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
 
+import pytest
+from sqlalchemy import Connection, text
+
+from fieldpost.central.store.engine.database_url import open_store, parse_url
+from fieldpost.central.upkeep.leader import Leader
+from fieldpost.central.upkeep.sealer import Sealer
 from support.commands import Cli
 
 
@@ -41,3 +50,78 @@ async def test_an_export_that_fails_leaves_what_stood_there(cli: Cli) -> None:
     assert (ran.code, "cannot write" in ran.err) == (3, True)
     ran = await cli("audit", "list", "--errors", "--status", "parked")
     assert (ran.code, "cli.both" in ran.err) == (3, True)
+
+
+async def seal(cli: Cli, heads: Path | None = None) -> int:
+    leader = Leader(cli.front.centre.store, "node-1", cli.front.clock)
+    await leader.campaign()
+    keyring = cli.front.centre.keyring
+    return await Sealer(cli.front.centre.store, cli.front.clock, leader, keyring, timedelta(days=365), heads).sweep()
+
+
+@pytest.mark.threat(9)
+async def test_the_log_is_verified_through_central(cli: Cli) -> None:
+    await cli.front.park()
+    count = await seal(cli)
+    ran = await cli("audit", "verify")
+    assert (ran.code, ran.out) == (
+        0,
+        f"Verified {count} entries in 1 batches: nothing was changed.\nNot sealed yet: 0 entries.\n",
+    )
+    ran = await cli("audit", "verify", "--since", "2100-01-01T00:00:00Z", "--json")
+    assert json.loads(ran.out) == {"findings": [], "entries": 0, "batches": 0, "unsealed": 0}
+    ran = await cli("audit", "verify", role="operator")
+    assert (ran.code, "access.role" in ran.err) == (6, True)
+
+
+@pytest.mark.threat(9)
+async def test_a_database_file_is_verified_with_the_public_key_and_the_heads(cli: Cli) -> None:
+    heads = cli.folder / "heads"
+    await cli.front.park()
+    await seal(cli, heads)
+    keys = await cli("audit", "public-keys")
+    (cli.folder / "keys").write_text(keys.out)
+
+    database = str(parse_url(cli.front.centre.store.url).database)
+    for suffix in ("", "-wal"):
+        shutil.copy(database + suffix, cli.folder / f"older.db{suffix}")
+    await cli.front.park()
+    await seal(cli, heads)
+    for suffix in ("", "-wal"):
+        shutil.copy(database + suffix, cli.folder / f"edited.db{suffix}")
+
+    with_keys = ("--public-key", "keys", "--heads", "heads")
+    ran = await cli("audit", "verify", "--store", "older.db", *with_keys)
+    assert (ran.code, "the database ends at batch 1, before batch 2 of the heads file" in ran.out) == (9, True)
+    ran = await cli("audit", "verify", "--store", "edited.db", *with_keys)
+    assert (ran.code, ran.err) == (0, "")
+
+    store = open_store(f"sqlite:///{cli.folder / 'edited.db'}")
+
+    def forge(conn: Connection) -> None:
+        conn.execute(text("drop trigger keep_audit_update"))
+        conn.execute(text("update audit set actor = 'bob' where sequence = 2"))
+
+    await store.write(forge)
+    await store.close()
+    ran = await cli("audit", "verify", "--store", "edited.db", *with_keys)
+    assert (ran.code, "edited: entry 2 differs from what batch 1 sealed (event " in ran.out) == (9, True)
+    (cli.folder / "heads").write_text("1 " + "0" * 64 + " 2026-11-16T08:00:00Z\n2 torn")
+    ran = await cli("audit", "verify", "--store", "older.db", *with_keys)
+    assert (ran.code, "batch 1 differs from the heads file" in ran.out) == (9, True)
+
+
+async def test_bad_options_of_verify_are_named(cli: Cli) -> None:
+    (cli.folder / "bad").write_text("not a key\nnor this\n")
+    for options, text_ in (
+        (["--store", "x.db"], "--store and --public-key belong together"),
+        (["--store", "x.db", "--public-key", "nowhere"], "cannot read nowhere"),
+        (["--store", "x.db", "--public-key", "bad"], "line 1 of bad is not a public key in hex"),
+        (["--heads", "bad"], "line 1 of bad is not `number head time`"),
+        (["--since", "today"], "since must be a time with its zone"),
+    ):
+        ran = await cli("audit", "verify", *options)
+        assert (ran.code, text_ in ran.err) == (3, True), ran.err
+    (cli.folder / "keys").write_text("00" * 32)
+    ran = await cli("audit", "verify", "--store", "x.db", "--public-key", "keys")
+    assert "there is no database file x.db" in ran.err

@@ -3,11 +3,17 @@
 import csv
 import io
 import json
+from datetime import timedelta
 
 import httpx2
 import pytest
 
+from fieldpost.central.access.logins import Origin
+from fieldpost.central.access.refusals import ENTRIES_MAX
 from fieldpost.central.operate import audit as export
+from fieldpost.central.upkeep.leader import Leader
+from fieldpost.central.upkeep.sealer import Sealer
+from fieldpost.core.errors import Denied
 from fieldpost.core.search.audit_filter import AuditFilter
 from support.front import ADMIN, OPERATOR, Front
 
@@ -139,3 +145,63 @@ async def test_what_happens_during_an_export_is_not_in_it(front: Front) -> None:
     found = [entry async for batch in exported.batches for entry in batch]
     assert found
     assert later not in {entry.correlation_id for entry in found}
+
+
+@pytest.mark.threat(9)
+async def test_refused_logins_and_denied_actions_are_entries_and_repetitions_are_counted(front: Front) -> None:
+    here = Origin("192.0.2.7")
+    for _ in range(3):
+        with pytest.raises(Denied):
+            await front.operate.logins.log_in("viewer", "wrong", here)
+    front.clock.advance(1)
+    with pytest.raises(Denied):
+        await front.operate.logins.log_in("my password by mistake", "wrong", here)
+    front.clock.advance(1)
+    async with front.client("viewer") as client:
+        for _ in range(2):
+            assert (await client.get("/api/v1/export/audit")).status_code == 403
+        found = await entries(client, kind="inbound_auth_failure")
+    assert [(e["actor"], e["request_summary"], e["target"]) for e in found] == [
+        ("viewer", "GET /api/v1/export/audit", None),
+        ("anonymous", "session.open", None),
+        ("anonymous", "session.open", "viewer"),
+    ]
+    assert "my password" not in str(found)
+    front.clock.advance(61)
+    async with front.client("viewer") as client:
+        assert (await client.get("/api/v1/export/audit")).status_code == 403
+        newest, *_ = await entries(client, kind="inbound_auth_failure")
+    assert newest["extra"] == {"code": "access.role", "address": "127.0.0.1", "repeated": 1}
+
+
+@pytest.mark.threat(9)
+async def test_refusals_cannot_fill_the_log(front: Front) -> None:
+    refusals = front.operate.refusals
+    for number in range(ENTRIES_MAX + 40):
+        await refusals.note(Denied("auth.invalid", "the token is not valid"), "GET /x", address=f"192.0.2.{number}")
+    ((count,),) = await front.centre.rows("select count(*) from audit where kind = 'inbound_auth_failure'")
+    assert count == ENTRIES_MAX
+
+
+async def test_a_caller_without_a_token_leaves_no_entry(front: Front) -> None:
+    async with front.client() as client:
+        assert (await client.get("/api/v1/audit")).status_code == 401
+    assert await front.centre.rows("select count(*) from audit where kind = 'inbound_auth_failure'") == [(0,)]
+
+
+async def test_a_verification_by_the_api_names_what_it_found(front: Front) -> None:
+    await front.park()
+    leader = Leader(front.centre.store, "node-1", front.clock)
+    await leader.campaign()
+    sealer = Sealer(front.centre.store, front.clock, leader, front.centre.keyring, timedelta(days=365))
+    count = await sealer.sweep()
+    async with front.client("admin") as client:
+        found = (await client.get("/api/v1/audit/verification")).json()
+        assert (found["findings"], found["entries"], found["next_batch"], found["last_batch"]) == ([], count, None, 1)
+        keys = (await client.get("/api/v1/audit/public-keys")).json()["public_keys"]
+        assert keys == [key.hex() for key in front.centre.keyring.public_keys]
+        for query, code in (({"from_batch": "x"}, "query.number"), ({"since": "today"}, "query.moment")):
+            answer = await client.get("/api/v1/audit/verification", params=query)
+            assert (answer.status_code, code in answer.text) == (422, True)
+    async with front.client("operator") as client:
+        assert (await client.get("/api/v1/audit/verification")).status_code == 403

@@ -16,6 +16,7 @@ from fieldpost.central.access.account_options import AccountOptions
 from fieldpost.central.access.accounts import issue
 from fieldpost.central.access.audit_trail import record
 from fieldpost.central.access.passwords import Passwords
+from fieldpost.central.access.refusals import Refusals
 from fieldpost.central.store.accounts import identities, logins
 from fieldpost.central.store.accounts.identities import TokenRecord, UserRecord
 from fieldpost.central.store.accounts.logins import LinkRecord
@@ -65,8 +66,14 @@ class Logins:
     """Logins, sessions and passwords of the users themselves."""
 
     def __init__(
-        self, store: Store, clock: Clock, passwords: Passwords | None = None, options: AccountOptions | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        passwords: Passwords | None = None,
+        options: AccountOptions | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
+        self._refusals = refusals or Refusals(store, clock)
         self._store = store
         self._clock = clock
         self._passwords = passwords or Passwords()
@@ -77,7 +84,12 @@ class Logins:
         origin = origin or Origin()
         user = await self._try(name, password, origin)
         if user is None or user.disabled_at is not None:
-            raise _refused(name, origin)
+            refused = _refused(name, origin)
+            # A name without an account may be a password in the wrong field, and the audit log is kept for long.
+            known = await self._store.read(identities.get_user, name) if is_user_name(name) else None
+            account = known.name if known else None
+            await self._refusals.note(refused, "session.open", address=origin.address, target=account)
+            raise refused
         return await self.open(user, origin, "password")
 
     async def open(self, user: UserRecord, origin: Origin, by: str) -> NewSession:
@@ -133,7 +145,9 @@ class Logins:
         user = await self._try(actor.name, old, origin)
         if user is None or user.password_hash is None:
             log.warning("password.refused", actor=actor.name, address=origin.address)
-            raise Denied("password.wrong", "the present password is wrong")
+            wrong = Denied("password.wrong", "the present password is wrong")
+            await self._refusals.note(wrong, "password.change", actor.name, origin.address)
+            raise wrong
         check_password(new, actor.name)
         if new == old:
             raise InvalidInput("password.rule", "password must differ from the present one", field="password")

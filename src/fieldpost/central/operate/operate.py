@@ -8,6 +8,7 @@ from fieldpost.central.access.accounts import Accounts
 from fieldpost.central.access.logins import Logins
 from fieldpost.central.access.oidc import Oidc
 from fieldpost.central.access.passwords import Passwords
+from fieldpost.central.access.refusals import Refusals
 from fieldpost.central.access.tokens import TokenActions
 from fieldpost.central.access.users import Users
 from fieldpost.central.operate.audit import AuditExport
@@ -42,6 +43,7 @@ class Operate:
     users: Users
     tokens: TokenActions
     audit: AuditExport
+    refusals: Refusals
     oidc: Oidc | None = None
     """Login through an identity provider, if one is configured."""
 
@@ -58,6 +60,7 @@ class Operate:
     ) -> "Operate":
         ring = keyring or Keyring()
         passwords = passwords or Passwords()
+        refusals = Refusals(store, clock)
         return cls(
             NotificationActions(store, clock),
             BulkActionRunner(store, clock),
@@ -69,8 +72,9 @@ class Operate:
             SiteActions(store, clock),
             Intents(store, clock, intents),
             Accounts(store, clock, passwords, accounts),
-            Logins(store, clock, passwords, accounts),
+            Logins(store, clock, passwords, accounts, refusals),
             Users(store, clock, accounts),
             TokenActions(store, clock),
             AuditExport(store, clock),
+            refusals,
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection, insert, select
 
-from fieldpost.central.secrets.keyring import KEY_BYTES, Keyring, key_text, parse_keys
+from fieldpost.central.secrets.keyring import KEY_BYTES, Keyring, SecretKey, key_text, parse_keys
 from fieldpost.central.secrets.secret_file import write_secret_file
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.list_tables import secret_keys
@@ -41,12 +41,12 @@ class SecretsOptions:
 
 async def load_keyring(store: Store, options: SecretsOptions, folder: Path, now: datetime) -> Keyring:
     """The keys of this node; the very first start creates one in a key file."""
-    file = Path(options.key_file) if options.key_file else folder / KEY_FILE
+    file = _key_file(options, folder)
     try:
         if not options.key and not file.exists() and not await store.read(known_keys):
             make_key_file(file)
             log.info("secrets.key_made", file=str(file))
-        keys = parse_keys(options.key or _read(file), "FIELDPOST_SECRETS__KEY" if options.key else str(file))
+        keys = read_keys(options, folder)
     except ConfigError as error:
         log.error("secrets.no_key", error=error.message)
         return Keyring(problem=error.message)
@@ -55,6 +55,16 @@ async def load_keyring(store: Store, options: SecretsOptions, folder: Path, now:
         log.warning("secrets.key_exposed", file=str(file), error=problem)
     await store.write(_remember, [key.key_id for key in keys], now)
     return Keyring(keys, problem)
+
+
+def read_keys(options: SecretsOptions, folder: Path) -> list[SecretKey]:
+    """The configured keys. Raises ConfigError if they are missing or invalid."""
+    file = _key_file(options, folder)
+    return parse_keys(options.key or _read(file), "FIELDPOST_SECRETS__KEY" if options.key else str(file))
+
+
+def _key_file(options: SecretsOptions, folder: Path) -> Path:
+    return Path(options.key_file) if options.key_file else folder / KEY_FILE
 
 
 def known_keys(conn: Connection) -> set[str]:

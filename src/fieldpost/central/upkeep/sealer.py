@@ -88,7 +88,9 @@ class Sealer:
         )
         made = StoredBatch(batch, batch.head, key.signer.sign(batch.head), found.high, found.gaps)
         low = entries[0].sequence if entries else found.high
-        if not await self._store.write(audit_seals.add_batch, made, len(entries), low):  # another leader was first: read again what is left
+        if not await self._store.write(
+            audit_seals.add_batch, made, len(entries), low
+        ):  # another leader was first: read again what is left
             return 0, self._leader.is_leader
         await asyncio.to_thread(self._announce, batch)
         log.info("audit.sealed", batch=batch.number, entries=len(entries), head=batch.head.hex())

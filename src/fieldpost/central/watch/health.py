@@ -1,12 +1,14 @@
 """Readiness checks of this node: store, schema, write-ahead log, dispatcher, leader; and counts by status."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures import kpis
+from fieldpost.central.store.notifications import audit_seals
 from fieldpost.central.store.schema.migrate import SchemaState, schema_of
 from fieldpost.central.watch.metrics import Metrics
 from fieldpost.central.watch.nodes import Centre, read_nodes
@@ -24,6 +26,7 @@ SILENT_S = 30.0
 FLIGHT_S = 20 * 60.0
 """How long a dispatcher that waits for attempts may be silent: no attempt lasts longer."""
 
+UNSEALED_MAX = timedelta(minutes=5)
 LOG_BYTES_MAX = 256 * 1024**2
 """A longer write-ahead log of an embedded database is a warning."""
 
@@ -48,7 +51,7 @@ class HealthReader:
     async def readiness(self) -> Diagnosis:
         """Whether this node can work, with all checks."""
         try:
-            schema, centre = await self._store.read(_state, self._store)
+            schema, centre, unsealed_since = await self._store.read(_state, self._store)
             # A read-only or full store still answers reads; only its last write shows the failure.
             if (failure := self._store.last_failure) is not None:
                 raise Unavailable(failure.code, failure.message, hint=failure.hint)
@@ -57,7 +60,8 @@ class HealthReader:
         store = Check("store", CheckVerdict.OK, "the store answers and accepts writes")
         log_bytes = self._store.log_bytes()
         log = () if log_bytes is None else (log_check(log_bytes),)
-        return Diagnosis((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre)))
+        audit = audit_check(unsealed_since, centre.as_of)
+        return Diagnosis((store, migrations_check(schema), *log, *self._dispatcher(), leader_check(centre), *audit))
 
     @property
     def store_failure(self) -> str | None:
@@ -120,5 +124,13 @@ def migrations_check(schema: SchemaState) -> Check:
     return Check("migrations", CheckVerdict.FAILING, detail)
 
 
-def _state(conn: Connection, store: Store) -> tuple[SchemaState, Centre]:
-    return schema_of(conn), read_nodes(conn, now=store.now())
+def audit_check(unsealed_since: datetime | None, as_of: datetime) -> tuple[Check, ...]:
+    """A warning if new audit entries are no longer sealed."""
+    if unsealed_since is None or as_of - unsealed_since < UNSEALED_MAX:
+        return ()
+    since = f"{unsealed_since:%Y-%m-%d %H:%M:%S} UTC"
+    return (Check("audit", CheckVerdict.WARNING, f"audit entries are not sealed since {since}: see central's log"),)
+
+
+def _state(conn: Connection, store: Store) -> tuple[SchemaState, Centre, datetime | None]:
+    return schema_of(conn), read_nodes(conn, now=store.now()), audit_seals.sealing_stopped_at(conn)

@@ -50,6 +50,7 @@ class IssueCode(StrEnum):
     LOG = "central.log"
     DISPATCHER = "central.dispatcher"
     LEADER = "central.leader"
+    AUDIT = "central.audit"
     NODE_LOST = "node.lost"
     SECRETS = "secrets.unreadable"
     OVERDUE = "notifications.overdue"

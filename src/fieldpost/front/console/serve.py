@@ -79,6 +79,9 @@ class Console:
             except FieldpostError as error:
                 if isinstance(error, Denied):
                     log.warning("page.denied", method=page.method, path=http.url.path, code=error.code)
+                    action = f"{page.method} {page.path}"
+                    address = http.client.host if http.client else ""
+                    await self._backend.operate.refusals.note(error, action, error.actor, address)
                 return await self._explain(http, error)
 
         return endpoint

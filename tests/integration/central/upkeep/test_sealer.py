@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def entry(centre: Centre, **more: object) -> AuditEntry:
 
 
 @pytest.fixture
-async def sealed(mailing: Centre) -> AsyncIterator[Centre]:
+async def sealed(mailing: Centre) -> Centre:
     """Two batches: a delivered and a parked notification, then entries of operators."""
     sealer = await sealer_of(mailing)
     mailing.adapter.answer("ops", PermanentFailure("550 unknown\x1f é"))
@@ -70,7 +69,7 @@ async def sealed(mailing: Centre) -> AsyncIterator[Centre]:
     assert await sealer.sweep() > 0
     await mailing.store.write(audit.add, [entry(mailing), entry(mailing, extra=None, target=None)])
     assert await sealer.sweep() == 2
-    yield mailing
+    return mailing
 
 
 async def tamper(centre: Centre, *statements: str) -> None:

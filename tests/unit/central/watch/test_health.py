@@ -7,7 +7,7 @@ import pytest
 from fieldpost.central.store.figures.leases import LEADER, Lease
 from fieldpost.central.store.figures.nodes import NodeRecord
 from fieldpost.central.store.schema.migrate import SchemaState
-from fieldpost.central.watch.health import dispatcher_check, leader_check, migrations_check
+from fieldpost.central.watch.health import audit_check, dispatcher_check, leader_check, migrations_check
 from fieldpost.central.watch.nodes import LOST_AFTER, Centre, NodeState, state_of
 from fieldpost.core.checks import Check, CheckVerdict, Diagnosis
 
@@ -73,3 +73,9 @@ def test_a_node_that_was_not_heard_of_for_long_is_lost() -> None:
     assert state_of(node, NOW + LOST_AFTER + SECOND) is NodeState.LOST
     stopped = NodeRecord("a", "host", "1", NOW, NOW, NOW)
     assert state_of(stopped, NOW + timedelta(days=1)) is NodeState.STOPPED
+
+
+@pytest.mark.parametrize(("late_s", "verdicts"), [(None, []), (60, []), (600, [CheckVerdict.WARNING])])
+def test_audit_entries_that_stay_unsealed_are_a_warning(late_s: int | None, verdicts: list[CheckVerdict]) -> None:
+    since = None if late_s is None else NOW - timedelta(seconds=late_s)
+    assert [check.verdict for check in audit_check(since, NOW)] == verdicts

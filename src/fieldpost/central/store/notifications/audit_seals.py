@@ -181,6 +181,16 @@ def stored_entries(conn: Connection, first: int, last: int) -> list[StoredEntry]
     return [StoredEntry(row.sequence, row.event_id, hashes[row.sequence]) for row in rows]
 
 
+def sealing_stopped_at(conn: Connection) -> datetime | None:
+    """The time of the first entry after the sealed ones; None if all are sealed, or nothing was ever sealed."""
+    high = conn.execute(select(audit_seals.c.high).order_by(audit_seals.c.number.desc()).limit(1)).scalar()
+    if high is None:
+        return None
+    query = select(audit.c.ingested_at).where(audit.c.sequence > high).order_by(audit.c.sequence).limit(1)
+    at: datetime | None = conn.execute(query).scalar()
+    return at
+
+
 def count_unsealed(conn: Connection) -> int:
     """How many entries no batch has sealed yet."""
     last = newest(conn)
