@@ -180,8 +180,9 @@ async def _put_beside(kept: GrownStore) -> None:
         connection.close()
     else:
         connected = await asyncpg.connect(kept.url)
-        for statement in grown_beside.statements(grown_beside.POSTGRESQL, kept.now):
-            await connected.execute(statement)
+        async with connected.transaction():
+            for statement in grown_beside.statements(grown_beside.POSTGRESQL, kept.now):
+                await connected.execute(statement)
         await connected.close()
     await _settle(kept.url)
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from sqlalchemy import Connection, text
 
 from fieldpost.clock import SystemClock
+from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.testing import ManualClock
 from support.centre import open_centre
 from support.postgres import PostgresServer
@@ -157,7 +159,7 @@ async def test_the_doctor_asks_a_running_embedded_central(sqlite_url: str, tmp_p
 async def test_the_doctor_looks_into_a_store_that_nobody_works_on(sqlite_url: str, tmp_path: Path) -> None:
     code, found, told = await doctor(tmp_path, "--store", sqlite_url)
     assert (code, told["status"]) == (0, "warning")
-    assert found == {"disk": "ok", "store": "ok", "clock": "ok", "migrations": "ok", "nodes": "warning"}
+    assert found == {"disk": "ok", "store": "ok", "clock": "ok", "migrations": "ok", "nodes": "warning", "audit": "ok"}
 
 
 async def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
@@ -169,10 +171,27 @@ async def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
 
 async def test_the_doctor_looks_into_postgresql_beside_its_nodes(pg_url: str, tmp_path: Path) -> None:
     async with RunningCentral(pg_url, tmp_path / "data") as node:
-        await node.until_logged("leader.elected")
-        code, found, told = await doctor(tmp_path, "--store", pg_url)
-    assert (code, told["status"]) == (0, "ok")
-    assert found == dict.fromkeys(("disk", "store", "clock", "migrations", "nodes", "leader"), "ok")
+        await node.until_logged("audit.sealed")
+        code, found, told = await doctor(tmp_path, "--store", pg_url, "--folder", str(tmp_path / "data"))
+        assert (code, told["status"]) == (0, "ok")
+        assert found == dict.fromkeys(("disk", "store", "clock", "migrations", "nodes", "leader", "audit"), "ok")
+        assert "sealed entries are unchanged" in told["checks"][-1]["detail"]
+        await forge_audit(pg_url)
+        code, found, told = await doctor(tmp_path, "--store", pg_url, "--folder", str(tmp_path / "data"))
+    assert (code, found["audit"]) == (9, "failing")
+    assert "entry 1 differs from what batch 1 sealed" in told["checks"][-1]["detail"]
+
+
+async def forge_audit(url: str) -> None:
+    """Edit the first audit entry, as somebody with the database's password can."""
+
+    def forge(conn: Connection) -> None:
+        conn.execute(text("alter table audit disable trigger user"))
+        conn.execute(text("update audit set actor = 'bob' where sequence = 1"))
+
+    store = open_store(url)
+    await store.write(forge)
+    await store.close()
 
 
 async def test_the_doctor_finds_a_store_without_tables_and_one_that_is_down(empty_pg_url: str, tmp_path: Path) -> None:

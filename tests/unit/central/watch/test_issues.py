@@ -108,6 +108,14 @@ SITUATIONS: list[tuple[HealthInputs, str, str, str, str, int]] = [
         0,
     ),
     (
+        inputs(checks=[Check("audit", CheckVerdict.WARNING, "audit entries are not sealed")]),
+        "central.audit",
+        "warning",
+        "Audit entries are not sealed.",
+        "/#nodes",
+        0,
+    ),
+    (
         inputs({"overdue": 2}),
         *("notifications.overdue", "error"),
         "2 notifications are overdue: due for more than 20 s and not claimed by any node. The nodes are too slow, or"
