@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from sqlalchemy import Connection, text
 
-from fieldpost.clock import SystemClock
 from fieldpost.central.store.engine.database_url import open_store
+from fieldpost.clock import SystemClock
 from fieldpost.testing import ManualClock
 from support.centre import open_centre
 from support.postgres import PostgresServer
@@ -148,7 +148,7 @@ async def test_the_doctor_asks_a_running_embedded_central(sqlite_url: str, tmp_p
         await node.until_logged("leader.elected")
         port = node.url.rpartition(":")[2]
         code, found, told = await doctor(tmp_path, "--store", sqlite_url, "--port", port)
-        assert (code, told["status"]) == (0, "ok")
+        assert (code, told["status"]) == (0, "ok"), told
         names = [f"central's {name}" for name in ("store", "migrations", "dispatcher", "leader", "log")]
         assert found == dict.fromkeys(("disk", "store", *names), "ok")
         assert str(node.pid) in told["checks"][1]["detail"]
@@ -172,8 +172,9 @@ async def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
 async def test_the_doctor_looks_into_postgresql_beside_its_nodes(pg_url: str, tmp_path: Path) -> None:
     async with RunningCentral(pg_url, tmp_path / "data") as node:
         await node.until_logged("audit.sealed")
+        (tmp_path / "data").chmod(0o700)
         code, found, told = await doctor(tmp_path, "--store", pg_url, "--folder", str(tmp_path / "data"))
-        assert (code, told["status"]) == (0, "ok")
+        assert (code, told["status"]) == (0, "ok"), told
         assert found == dict.fromkeys(("disk", "store", "clock", "migrations", "nodes", "leader", "audit"), "ok")
         assert "sealed entries are unchanged" in told["checks"][-1]["detail"]
         await forge_audit(pg_url)
