@@ -4,6 +4,7 @@ Exit codes: 0 success, 1 bug, 2 wrong usage, 3 invalid input, 4 not found, 5 con
 later), 8 wrong configuration, 9 a doctor check failed, 10 the target refused permanently, 130 interrupted.
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def main() -> NoReturn:
         finally:
             out.flush()  # here, where a closed pipe is handled, not when the interpreter exits
     except FieldpostError as error:
-        print(printable(f"fieldpost: {error} [{error.code}]"), file=sys.stderr)
+        _print_error(error)
         sys.exit(exit_code(error))
     except (BrokenPipeError, SystemExit) as end:
         # The reader closed the pipe. Typer and the interpreter's exit would report that as an error.
@@ -67,6 +68,17 @@ def main() -> NoReturn:
         print("fieldpost: set FIELDPOST_TRACEBACK=1 for a traceback, and please report this bug", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
+
+
+def _print_error(error: FieldpostError) -> None:
+    """One line for people; with `--json` an object, so that programs need not read sentences."""
+    from fieldpost.cli.options import is_json
+
+    if is_json():
+        shown = {"code": error.code, "message": error.message, "field": error.field, "hint": error.hint}
+        print(json.dumps({"error": shown}, ensure_ascii=False), file=sys.stderr)
+    else:
+        print(printable(f"fieldpost: {error} [{error.code}]"), file=sys.stderr)
 
 
 def _run(arguments: list[str]) -> None:

@@ -161,7 +161,9 @@ def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
     except RecursionError:
         raise _too_deep() from None
     except json.JSONDecodeError as error:
-        raise InvalidInput("json.malformed", f"the message is not JSON: {error.msg} at {error.pos}") from None
+        place = f"line {error.lineno}"
+        message = f"the message is not JSON: {error.msg} at {place} column {error.colno}"
+        raise InvalidInput("json.malformed", message, field=place) from None
 
 
 def _check_values(data: bytes) -> None:

@@ -24,6 +24,11 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="fieldpost-background", daemon=True)
         self._thread.start()
 
+    @property
+    def is_present(self) -> bool:
+        """Whether this is the loop of this process, not one left behind by a fork."""
+        return self is _background
+
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run the work on the loop and wait for the result. Interrupting the waiting thread cancels the work."""
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Generic
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from fieldpost.clock import Clock
 from fieldpost.core.errors import FieldpostError, OperationFailed
@@ -191,7 +191,7 @@ class Caller(Generic[D]):
         if opened is None:
             return
         loop, carrier = opened
-        if loop is not background():
+        if not loop.is_present:
             abandon(opened)
             return
         # Closing is only a courtesy to the other side, so failures do not matter.
@@ -239,11 +239,12 @@ class Caller(Generic[D]):
     def _carrier(self) -> tuple[Background, CallCarrier[D]]:
         loop = background()
         with self._lock:
-            if self._open is not None and self._open[0] is not loop:
+            if self._open is not None and not self._open[0].is_present:
                 abandon(self._open)
                 self._open = None
             if self._open is None:
                 self._open = loop, self._make_carrier()
+                finalize(self, _let_go, self._open).atexit = False
             return self._open
 
     def _after_fork_in_child(self) -> None:
@@ -258,6 +259,15 @@ def _failed(message: Message, decision: Fail) -> OperationFailed:
         call_id=message.message_id,
         http_status=decision.http_status,
     )
+
+
+def _let_go(opened: tuple[Background, CallCarrier[Any]]) -> None:
+    """Close the connections of a site that was collected without being closed. Never waits: any thread may run this."""
+    loop, carrier = opened
+    if loop.is_present:
+        asyncio.run_coroutine_threadsafe(carrier.close(), loop.loop)
+    else:
+        abandon(opened)
 
 
 _callers: "WeakSet[Caller[Any]]" = WeakSet()

@@ -66,6 +66,14 @@ async def test_errors_are_one_line_on_stderr_with_the_documented_exit_code(cli: 
     assert (await cli("sites", "list", "--nonsense")).code == 2
 
 
+async def test_errors_are_json_with_json(cli: Cli) -> None:
+    unknown = await cli("lists", "show", "nothing", "--json")
+    error = json.loads(unknown.err)["error"]
+    assert (unknown.code, unknown.out, error["code"]) == (4, "", "list.unknown")
+    invalid = json.loads((await cli("--json", "lists", "add", "ops", "--target", "nonsense")).err)["error"]
+    assert (invalid["field"], "targets[0]" in invalid["message"]) == ("targets[0]", True)
+
+
 async def test_the_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line(cli: Cli) -> None:
     token = cli.front.tokens["viewer"]
     (cli.folder / "mine").write_text(token + "\n")

@@ -55,6 +55,16 @@ async def test_one_pasted_line_makes_a_site(cli: Cli) -> None:
     assert sent.code == 0, sent.err
 
 
+async def test_a_new_token_for_a_site_that_never_joined_says_so(cli: Cli) -> None:
+    await cli("sites", "add", "north")
+    rotated = await cli("sites", "rotate-token", "north")
+    assert "Site north has never joined, so it has no token to replace.\n" in rotated.out
+    assert "--folder ./north" in rotated.out
+    assert (await cli(*pasted(rotated), role=None)).code == 0
+    again = await cli("sites", "rotate-token", "north", "--overlap-hours", "1")
+    assert "The present tokens of site north are valid for 1 more hour.\n" in again.out
+
+
 async def test_a_line_that_was_used_or_is_none_is_refused_and_leaves_nothing(cli: Cli) -> None:
     line = pasted(await cli("sites", "add", "north"))
     assert (await cli(*line, role=None)).code == 0

@@ -168,11 +168,11 @@ async def test_an_import_shows_first_and_then_does_what_it_showed(front: Front) 
     ("file", "status", "field"),
     [
         ("list,target\nnew,x@example.org\nops,nonsense\n", 422, "line 3.target"),
-        ("list,target,channel\nnew,x@example.org,\nops,a@example.org,missing\n", 422, "channel"),
-        ("list,target,type\nnew,x@example.org,\nbad,a@example.org,pigeon\n", 422, "type"),
-        ("list,target\nnew,x@example.org\n" + "x" * 129 + ",a@example.org\n", 422, "list_name"),
+        ("list,target,channel\nnew,x@example.org,\nops,a@example.org,missing\n", 422, "line 3.channel"),
+        ("list,target,type\nnew,x@example.org,\nbad,a@example.org,pigeon\n", 422, "line 3.type"),
+        ("list,target\nnew,x@example.org\n" + "x" * 129 + ",a@example.org\n", 422, "line 3.list_name"),
         ("list,target\n", 422, None),
-        ("\xff\xfe", 422, None),
+        ("list,target\nops,\xff\xfe", 422, "line 2"),
     ],
 )
 async def test_of_a_file_with_one_mistake_nothing_is_taken(
@@ -192,6 +192,15 @@ async def test_a_lists_type_is_fixed_also_for_an_import(front: Front) -> None:
     async with front.client("admin") as client:
         answer = await client.post("/api/v1/import/lists", content="list,target\nops,a@x.example\n", headers=CSV)
     assert (answer.status_code, answer.json()["code"]) == (409, "list.other_type")
+    assert answer.json()["field"] == "line 2"
+
+
+async def test_a_json_file_with_an_error_of_syntax_names_the_line(front: Front) -> None:
+    text = '{"lists": [\n  {"name": "ops",\n   "targets": ["a@example.org" "b@example.org"]}\n]}\n'
+    headers = {"Content-Type": "application/json"}
+    async with front.client("admin") as client:
+        answer = await client.post("/api/v1/import/lists", content=text, headers=headers)
+    assert (answer.status_code, answer.json()["field"]) == (422, "line 3"), answer.text
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "", "application/x-www-form-urlencoded"])

@@ -262,6 +262,20 @@ def test_a_script_that_calls_and_ends_without_closing_its_site_says_nothing(plan
     assert plant.record(done.stdout.split()[-1]).is_delivered
 
 
+OPENING_PER_JOB = """
+import gc, sys
+from fieldpost import Site
+for number in range(3):
+    Site.open(sys.argv[1]).external("erp").call("POST", "/orders", json={"n": number})
+    gc.collect()
+"""
+
+
+def test_a_script_that_opens_its_site_for_each_job_and_never_closes_it_says_nothing(plant: Plant) -> None:
+    done = subprocess.run([sys.executable, "-c", OPENING_PER_JOB, plant.folder], capture_output=True, check=True)
+    assert (len(plant.server.requests), done.stderr) == (3, b"")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_calls_go_on_in_parent_and_child_after_a_fork(plant: Plant) -> None:
     plant.site.external("erp").call("GET", "/before")

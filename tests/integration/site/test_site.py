@@ -226,6 +226,13 @@ def test_any_name_that_is_taken_is_read_back_as_given(folder: Path, name: str) -
     assert read_folder(folder).name == name
 
 
+@pytest.mark.parametrize("name", [".", "..", "", " ", "two\nlines", "x" * 257])
+def test_a_name_that_central_refuses_makes_no_folder(folder: Path, name: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Site.create(folder, name, "http://127.0.0.1:9", TOKEN)
+    assert (caught.value.field, folder.exists()) == ("name", False)
+
+
 @pytest.mark.parametrize("token", ["", "hunter2", TOKEN.replace("site", "api"), "fp_site_x"])
 def test_what_is_no_site_token_makes_no_folder(folder: Path, token: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -38,7 +38,7 @@ class ListFiles(Actions):
 
     async def plan(self, specs: Sequence[ListSpec]) -> list[ListChange]:
         """The changes that an import would make; raises the same errors as the import."""
-        return await self._store.read(_plan, self._check_all(specs))
+        return await self._store.read(_plan, self._check_all(specs), _places(specs))
 
     async def import_all(self, actor: Actor, specs: Sequence[ListSpec], planned: str | None = None) -> list[ListChange]:
         """Make the lists equal to the file, all of them or none.
@@ -48,7 +48,9 @@ class ListFiles(Actions):
         require(actor, Role.ADMIN, "list.import")
         wanted = self._check_all(specs)
         now = self._clock.now()
-        changes = await commit(self._store, "a list", _import, wanted, actor, now, planned, now=self._store.now())
+        changes = await commit(
+            self._store, "a list", _import, wanted, actor, now, planned, _places(specs), now=self._store.now()
+        )
         self._store.wake.set()
         return changes
 
@@ -72,7 +74,12 @@ class ListFiles(Actions):
         return list(wanted.values())
 
 
-def _plan(conn: Connection, wanted: Sequence[NotificationList]) -> list[ListChange]:
+def _places(specs: Sequence[ListSpec]) -> dict[str, str]:
+    """The place of each list in the file."""
+    return {spec.name: spec.place for spec in specs}
+
+
+def _plan(conn: Connection, wanted: Sequence[NotificationList], places: Mapping[str, str]) -> list[ListChange]:
     directory = rows.directory(conn)
     present = {found.name: found for found in rows.all_lists(conn)}
     changes = []
@@ -80,9 +87,14 @@ def _plan(conn: Connection, wanted: Sequence[NotificationList]) -> list[ListChan
         before = present.get(one.name)
         if before is not None and before.type != one.type:
             raise Conflict(
-                "list.other_type", f"list {one.name!r} has type {before.type!r}; the type of a list cannot change"
+                "list.other_type",
+                f"{places[one.name]}: list {one.name!r} has type {before.type!r}; the type of a list cannot change",
+                field=places[one.name],
             )
-        check_channel(directory, one)
+        try:
+            check_channel(directory, one)
+        except InvalidInput as error:
+            raise at_place(places[one.name], error) from None
         changes.append(compare(before, one))
     return changes
 
@@ -93,11 +105,12 @@ def _import(
     actor: Actor,
     at: datetime,
     planned: str | None,
+    places: Mapping[str, str],
     *,
     now: datetime | None,
 ) -> list[ListChange]:
     before = rows.directory(conn)
-    changes = _plan(conn, wanted)
+    changes = _plan(conn, wanted, places)
     if planned is not None and plan_mark(changes) != planned:
         raise Conflict(
             "import.changed",

@@ -37,7 +37,7 @@ def check(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
         frame = _frame(spec, adapters)
         return replace(frame, targets=check_targets(adapters[spec.type], spec.targets, spec.target_places))
     except InvalidInput as error:
-        raise at_place(spec.place, error) from None
+        raise _at_place_of(spec, error) from None
 
 
 def _frame(spec: ListSpec, adapters: Mapping[str, Adapter]) -> NotificationList:
@@ -67,7 +67,7 @@ def faults(spec: ListSpec, adapters: Mapping[str, Adapter]) -> Iterator[InvalidI
         try:
             _check_target(adapter, address, number, spec.target_places)
         except InvalidInput as error:
-            yield at_place(spec.place, error)
+            yield _at_place_of(spec, error)
 
 
 def adapter_of(adapters: Mapping[str, Adapter], type_: str) -> Adapter:
@@ -143,6 +143,11 @@ def check_channel(directory: Directory, wanted: NotificationList) -> None:
             f"channel {wanted.channel_name!r} is of type {channel.type!r}, not {wanted.type!r}",
             field="channel",
         )
+
+
+def _at_place_of(spec: ListSpec, error: InvalidInput) -> InvalidInput:
+    """The error with its place, unless it names the place of a target already."""
+    return error if error.field in spec.target_places else at_place(spec.place, error)
 
 
 def at_place(place: str, error: InvalidInput) -> InvalidInput:

@@ -99,9 +99,14 @@ def rotate_token(
     """
     address = _checked(central or url())
     body = {"overlap_s": 0 if now else overlap_hours * 3600, "with_code": not print_token}
-    rotated = central_client().post("sites", name, "rotate-token", body=body)
-    ends = "no longer valid" if now else f"valid for {overlap_hours:g} more hours"
-    _print_invitation(rotated, address, "SITE-FOLDER", f"The present tokens of site {name} are {ends}.")
+    client = central_client()
+    tokens = client.get("sites", name)["tokens"]
+    rotated = client.post("sites", name, "rotate-token", body=body)
+    ends = "no longer valid" if now else f"valid for {overlap_hours:g} more hour{'' if overlap_hours == 1 else 's'}"
+    text = f"The present tokens of site {name} are {ends}."
+    if not any(token["is_valid"] for token in tokens):
+        text = f"Site {name} {'has no valid token' if tokens else 'has never joined, so it has no token'} to replace."
+    _print_invitation(rotated, address, "SITE-FOLDER" if tokens else f"./{name}", text)
 
 
 @app.command()

@@ -146,6 +146,8 @@ async def _read_specs(call: Call) -> list[ListSpec]:
         check_json(data)
     try:
         text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise InvalidInput("import.encoding", "the file is not UTF-8", hint="save it as CSV UTF-8") from None
+    except UnicodeDecodeError as error:
+        place = f"line {len(data[: error.start].splitlines()) or 1}"
+        message = f"{place}: the file is not UTF-8"
+        raise InvalidInput("import.encoding", message, hint="save it as CSV UTF-8", field=place) from None
     return from_csv(text) if kind == CSV else from_json(text)

@@ -164,7 +164,6 @@ def _join(specs: Sequence[ListSpec]) -> ListSpec:
         first,
         targets=[target for spec in specs for target in spec.targets],
         target_places=[f"{spec.place}.target" for spec in specs],
-        place="",
     )
 
 

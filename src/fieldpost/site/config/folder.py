@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fieldpost.core.errors import ConfigError, Conflict, InvalidInput
-from fieldpost.core.text import check_label
+from fieldpost.core.text import check_label, check_path_name
 from fieldpost.link.credentials import prefix_of
 from fieldpost.link.endpoint import Endpoint, check_central_url, check_central_urls
 from fieldpost.outbound.options import OutboundOptions
@@ -105,7 +105,7 @@ def read_folder(path: Path) -> Folder:
     if ca_file is not None and not isinstance(ca_file, str):
         raise wrong(file, "central.ca_file", "must be the path of a file")
     try:
-        name = check_label(_required(settings, file, "site", "name"), "site.name")
+        name = check_path_name(check_label(_required(settings, file, "site", "name"), "site.name"), "site.name")
         urls = _central_urls(settings, file)
     except (InvalidInput, ConfigError) as error:
         raise ConfigError(error.code, f"{file}: {error.message}", hint=error.hint, field=error.field) from None
@@ -131,7 +131,7 @@ def _read_text(file: Path) -> str:
 
 def create_folder(path: Path, name: str, central_url: str, token: str, ca_file: Path | None = None) -> Folder:
     """Create the folder and its files. Raises Conflict if it is already a site's."""
-    check_label(name, "name")
+    check_path_name(check_label(name, "name"), "name")
     check_central_url(central_url)
     token = _check_token(token.strip(), "the token")
     make_folder(path)
