@@ -10,7 +10,7 @@
     project           the folder that holds pyproject.toml
 
 PostgreSQL comes from TEST_PG_DSN, else from a server of our own (support/postgres.py). What a machine cannot offer
-makes its tests skip with the reason; with CI=true they fail instead.
+makes its tests skip with the reason; with CI=true they fail instead (support/need.py).
 """
 
 import os
@@ -26,8 +26,11 @@ from hypothesis import HealthCheck, settings
 from support.browser import find_chromium
 from support.databases import PostgresDatabases, SqliteFiles
 from support.need import cannot_have
+from support.need_hooks import pytest_configure, pytest_runtest_setup, pytest_terminal_summary
 from support.postgres import PostgresServer, PostgresUnavailable
 from support.shared_postgres import shared_server
+
+__all__ = ["pytest_configure", "pytest_runtest_setup", "pytest_terminal_summary"]
 
 STORES = ("sqlite", "postgresql")
 
@@ -64,7 +67,7 @@ def pg_databases(tmp_path_factory: pytest.TempPathFactory, worker: str) -> Itera
             try:
                 server_url = stack.enter_context(shared_server(shared / "postgres"))
             except PostgresUnavailable as error:
-                cannot_have(str(error))
+                cannot_have("postgres", str(error))
         databases = PostgresDatabases(server_url, worker)
         stack.callback(databases.close)
         databases.make_template()
@@ -88,7 +91,7 @@ def pg_server() -> Iterator[PostgresServer]:
     try:
         server = PostgresServer(durable=True).__enter__()
     except PostgresUnavailable as error:
-        cannot_have(str(error))
+        cannot_have("postgres", str(error))
     yield server
     server.remove()
 
@@ -117,4 +120,6 @@ def empty_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    return find_chromium() or cannot_have("no Chromium: set TEST_CHROMIUM, or put chromium on PATH (see tools/browser)")
+    return find_chromium() or cannot_have(
+        "chromium", "no Chromium: set TEST_CHROMIUM, or put chromium on PATH (see tools/browser)"
+    )

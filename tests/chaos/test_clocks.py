@@ -18,7 +18,7 @@ SLACK_S = 3.0
 @pytest.fixture
 def libfaketime() -> str:
     found = next(Path("/usr/lib").glob("**/faketime/libfaketime.so.1"), None)
-    return str(found or cannot_have("no libfaketime (on Debian: apt-get install libfaketime)"))
+    return str(found or cannot_have("faketime", "no libfaketime (on Debian: apt-get install libfaketime)"))
 
 
 @pytest.mark.fault(25)

@@ -71,7 +71,7 @@ async def test_with_a_hundred_and_fifty_megabytes_central_puts_off_what_it_has_n
     pg_url: str, tmp_path: Path
 ) -> None:
     if sys.platform != "linux":
-        cannot_have("only Linux limits the memory of a process by RLIMIT_DATA")
+        cannot_have("linux", "only Linux limits the memory of a process by RLIMIT_DATA")
     async with RunningCentral(pg_url, tmp_path / "central", first=LITTLE_MEMORY) as central:
         api_token = (central.folder / "api-token").read_text().strip()
         sites = []

@@ -34,7 +34,7 @@ async def test_acked_notifications_survive_a_standby_frozen_for_long(
     try:
         servers = await Replicated().__aenter__()
     except PostgresUnavailable as error:
-        cannot_have(str(error))
+        cannot_have("postgres", str(error))
     try:
         async with Cluster(servers.primary.url(), tmp_path, mail) as cluster:
             await cluster.start()

@@ -92,7 +92,7 @@ def test_the_example_with_calls_and_writes_does_them_and_keeps_what_cannot_be_do
 @pytest.mark.req("API-01", "API-07")
 def test_the_example_in_shell_and_curl_sends_calls_and_reads_the_log(project: Path, tmp_path: Path) -> None:
     if shutil.which("curl") is None:
-        cannot_have("no curl: install the package `curl`")
+        cannot_have("curl", "no curl: install the package `curl`")
     with running_plant(tmp_path / "plant") as plant:
         agent = subprocess.Popen([sys.executable, "-c", MAIN, "site", "--folder", plant.folder], stderr=subprocess.PIPE)
         try:

@@ -27,7 +27,7 @@ sys.stdin.read()
 @pytest.fixture(autouse=True)
 def must_fork() -> None:
     if not nursery.can_fork():
-        cannot_have("processes are forked on Linux alone")
+        cannot_have("linux", "processes are forked on Linux alone")
 
 
 async def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:

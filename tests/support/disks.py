@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import struct
 import subprocess
 import time
@@ -10,20 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from support.need import cannot_have
+from support.need import cannot_have, need
 
 _SHUT_DOWN = 0x8004587D
 """ext4 stops at once, as a machine without power does; with this flag not even its journal is written."""
 _WITHOUT_LOG_FLUSH = struct.pack("I", 2)
-_MKFS = shutil.which("mkfs.ext4", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
 @contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
     """A disk of so many MiB, mounted on the folder."""
-    _need_root()
+    need("mount")
     folder.mkdir()
     _mount_or_skip("-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder))
     try:
@@ -52,16 +48,13 @@ class PowerDisk:
     """An ext4 in a file, mounted by a loop device: `cut` is the end of its power, `mount` the machine's next start."""
 
     def __init__(self, folder: Path, mebibytes: int = 48) -> None:
-        _need_root()
-        if _MKFS is None:
-            reason = "no mkfs.ext4: install the package `e2fsprogs` (see tools/strace)"
-            cannot_have(reason) if shutil.which("apt-get") else pytest.skip(reason)
+        need("mount")
         self.path = folder / "disk"
         self._image = folder / "disk.image"
         self.path.mkdir()
         with self._image.open("wb") as file:
             file.truncate(mebibytes * 1024 * 1024)
-        subprocess.run([_MKFS, "-q", "-F", str(self._image)], check=True, capture_output=True)
+        subprocess.run(["mkfs.ext4", "-q", "-F", str(self._image)], check=True, capture_output=True)
         self._is_mounted = False
 
     def __enter__(self) -> "PowerDisk":
@@ -94,15 +87,10 @@ class PowerDisk:
         self.mount()
 
 
-def _need_root() -> None:
-    if os.name != "posix" or os.geteuid() != 0:
-        pytest.skip("only root can mount a disk")
-
-
 def _mount_or_skip(*arguments: str) -> None:
     mounted = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if mounted.returncode:
-        pytest.skip(f"this kernel mounts no such disk: {mounted.stderr.strip()}")
+        cannot_have("mount", f"this kernel mounts no such disk: {mounted.stderr.strip()}")
 
 
 def _umount(folder: Path) -> None:
@@ -111,4 +99,6 @@ def _umount(folder: Path) -> None:
         if done.returncode == 0:
             return
         time.sleep(0.1)  # a process that was killed lets go of its files a moment later
-    raise RuntimeError(done.stderr)
+    # A failed test may still have files open there. Without its name the disk ends when they are closed.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    raise RuntimeError(f"{done.stderr.strip()}: a process still uses it")

@@ -12,11 +12,8 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
-
-from support.need import cannot_have
+from support.need import need
 from support.ports import free_port
 
 DOMAIN = "plant.example"
@@ -75,16 +72,8 @@ smtpd_peername_lookup = no
 
 
 def need_postfix() -> None:
-    """Skip without one; with CI=true fail, if it could have been installed."""
-    if os.name != "posix" or os.getuid() != 0:
-        pytest.skip("Postfix needs root")
-    if _PROGRAM is None:
-        reason = "no Postfix: install the package `postfix` (see tools/postfix)"
-        _missing(reason) if shutil.which("apt-get") else pytest.skip(reason)
-
-
-def _missing(reason: str) -> NoReturn:
-    cannot_have(reason)
+    """Skip without one; with CI=true fail."""
+    need("postfix")
 
 
 class Postfix:

@@ -84,7 +84,9 @@ class RunningDemo:
 def processes_of(mark: str) -> list[str]:
     """The command lines of the processes that have this mark in their environment."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*") if Path("/proc/self/environ").exists() else cannot_have("no /proc"):
+    if not Path("/proc/self/environ").exists():
+        cannot_have("linux", "no /proc")
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
             if f"DEMO_MARK={mark}".encode() in (folder / "environ").read_bytes():
                 found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())

@@ -18,7 +18,7 @@ async def test_central_goes_on_with_the_promoted_standby(tmp_path: Path) -> None
     try:
         servers = await Replicated().__aenter__()
     except PostgresUnavailable as error:
-        cannot_have(str(error))
+        cannot_have("postgres", str(error))
     try:
         # The standby comes first: pool, LISTEN and migration must all pass it over.
         hosts = ",".join(quote(str(server.folder), safe="") for server in (servers.standby, servers.primary))

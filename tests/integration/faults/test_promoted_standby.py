@@ -25,7 +25,7 @@ async def replicated() -> AsyncIterator[Replicated]:
     try:
         servers = await Replicated().__aenter__()
     except PostgresUnavailable as error:
-        cannot_have(str(error))
+        cannot_have("postgres", str(error))
     try:
         await upgrade_async(servers.primary.url())
         yield servers

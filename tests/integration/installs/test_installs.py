@@ -45,7 +45,7 @@ def environments(project: Path, dist: Path, tmp_path_factory: pytest.TempPathFac
     """A folder with one environment per variant."""
     wheels = project / "build/wheels"
     if not (wheels / "pins.txt").exists():
-        cannot_have("the pinned wheels are not in build/wheels: run `make setup` with a package registry")
+        cannot_have("wheels", "the pinned wheels are not in build/wheels: run `make setup` with a package registry")
     folder = tmp_path_factory.mktemp("environments")
     uv = Path(sys.executable).with_name("uv")
     for variant in VARIANTS:

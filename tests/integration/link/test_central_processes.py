@@ -255,7 +255,7 @@ def peak_from_now(pid: int) -> int:
     try:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
     except OSError as error:
-        cannot_have(f"the system does not tell how much memory a process takes: {error}")
+        cannot_have("linux", f"the system does not tell how much memory a process takes: {error}")
     return peak_bytes(pid)
 
 

@@ -3,12 +3,13 @@
 The test runs in its own network and mount namespaces, where the name server has port 53 and is in `resolv.conf`.
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.need import cannot_have
 
 SCRIPT = """
 import asyncio, fcntl, socket, struct, threading
@@ -42,13 +43,13 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs root, for namespaces")
+@pytest.mark.needs("linux", "namespaces")
 def test_silent_names_delay_no_other_name_of_the_system(tmp_path: Path) -> None:
     settings = tmp_path / "resolv.conf"
     settings.write_text("nameserver 127.0.0.9\noptions timeout:20 attempts:1\n")
     mount = f"mount --bind {settings} /etc/resolv.conf"
     if subprocess.run(["unshare", "-mn", "sh", "-c", mount], capture_output=True, check=False).returncode:
-        pytest.skip("namespaces are not permitted here")
+        cannot_have("namespaces", "namespaces are not permitted here")
     started = ["unshare", "-mn", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, SCRIPT]
     done = subprocess.run(started, capture_output=True, text=True, timeout=90, check=False)
     assert done.stdout.split() == ["980", "20"], done.stderr

@@ -24,7 +24,6 @@ os.setgid(65534)
 os.setuid(65534)
 main()
 """
-needs_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def run_as_nobody(folder: Path, *arguments: str) -> "subprocess.CompletedProcess
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("command", "foreign"),
     [
@@ -92,7 +91,7 @@ def test_a_central_that_cannot_listen_names_the_cause_and_leaves_no_folder(tmp_p
             assert list(tmp_path.iterdir()) == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_port_below_1024_without_the_right_to_it_says_so(shared: Path) -> None:
     shared.chmod(0o777)
     ran = run_as_nobody(shared, "central", "--port", "80")

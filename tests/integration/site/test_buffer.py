@@ -1,7 +1,5 @@
 """The buffer's file: its shape, its durability settings, and what it does when the disk will not."""
 
-import os
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from fieldpost.site.buffer.buffer import Buffer
 from fieldpost.site.buffer.committer import Committer
 from fieldpost.site.buffer.connection import BUSY_TIMEOUT_MS, connect, refuse_old_sqlite
 from fieldpost.site.buffer.schema import schema_version
+from support.disks import enlarge, small_disk
 from support.site_writers import STUBBORN, TWO, add, ids_in, start
 from support.strace import strace_with
 
@@ -197,28 +196,18 @@ def test_the_busy_time_out_is_half_a_minute() -> None:
 
 
 @pytest.mark.fault(6)
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_full_disk_is_a_typed_error_and_what_was_buffered_can_still_be_read(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no small disk: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", 1) as disk:
         buffer = Buffer(disk / "buffer.db")
         accepted, error = fill(buffer)
         assert error.code == "buffer.full"
         assert accepted
         taken = buffer.take(NOW, items_max=500, bytes_max=10**9)
         assert [message.message_id for message in taken] == accepted
-        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        enlarge(disk, 4)
         accepted.append(add(buffer, "x" * 10_000))
         assert buffer.depth().waiting == {Category.NOTIFICATION: len(accepted)}
         buffer.close()
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def fill(buffer: Buffer) -> tuple[list[str], Unavailable]:

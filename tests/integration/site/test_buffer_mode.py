@@ -83,7 +83,7 @@ def test_a_buffer_that_was_opened_to_a_group_stays_so_with_its_log_and_through_a
     assert modes(folder)["buffer.db"] == 0o660
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs("root")
 def test_a_script_of_another_user_sends_by_a_group_and_not_without(open_path: Path) -> None:
     folder, group = open_path / "site", 54_321
     make_site(folder).close()

@@ -82,7 +82,7 @@ def test_a_locked_folder_keeps_neither_script_nor_agent_from_working(open_path: 
         other.communicate("")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs("root")
 def test_another_user_cannot_take_a_lock_of_a_site_or_of_central(open_path: Path) -> None:
     folder = open_path / "site"
     make_site(folder).close()
