@@ -200,7 +200,7 @@ async def test_a_json_file_with_an_error_of_syntax_names_the_line(front: Front) 
     headers = {"Content-Type": "application/json"}
     async with front.client("admin") as client:
         answer = await client.post("/api/v1/import/lists", content=text, headers=headers)
-    assert (answer.status_code, answer.json()["field"]) == (422, "line 3"), answer.text
+    assert (answer.status_code, answer.json()["field"]) == (400, "line 3"), answer.text
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "", "application/x-www-form-urlencoded"])

@@ -147,7 +147,7 @@ async def _read_specs(call: Call) -> list[ListSpec]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        place = f"line {len(data[: error.start].splitlines()) or 1}"
+        place = f"line {len(data[: error.start + 1].splitlines())}"
         message = f"{place}: the file is not UTF-8"
         raise InvalidInput("import.encoding", message, hint="save it as CSV UTF-8", field=place) from None
     return from_csv(text) if kind == CSV else from_json(text)
