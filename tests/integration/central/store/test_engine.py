@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy import Connection, make_url, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.util import await_only
 
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.engine.postgres_store import TRIES_MAX
+from fieldpost.central.store.engine.sqlite_store import sqlite_engine, sqlite_module
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.schema.migrate import upgrade_async
 from fieldpost.core.errors import Unavailable
@@ -432,6 +433,24 @@ async def test_an_embedded_database_is_made_for_its_owner_alone_and_keeps_the_mo
 
 def _modes(folder: Path) -> set[int]:
     return {file.stat().st_mode & 0o777 for file in folder.glob("central.db*") if not file.name.endswith(".lock")}
+
+
+def test_a_new_file_that_another_process_writes_is_switched_to_its_log_when_it_can_be(tmp_path: Path) -> None:
+    """SQLite refuses the switch without waiting then, as when two processes switch a new file at the same time."""
+    file = tmp_path / "central.db"
+    other = sqlite_module.connect(str(file), isolation_level=None, check_same_thread=False)
+    other.execute("create table t (x)")
+    other.execute("begin immediate")
+    other.execute("insert into t values (1)")
+    with pytest.raises(OperationalError, match="locked"):
+        sqlite_engine(make_url(f"sqlite:///{file}"), busy_s=0.05).connect()
+    ending = threading.Timer(0.2, other.close)
+    ending.start()
+    engine = sqlite_engine(make_url(f"sqlite:///{file}"))
+    with engine.connect() as conn:
+        assert conn.exec_driver_sql("pragma journal_mode").scalar_one() == "wal"
+    engine.dispose()
+    ending.join()
 
 
 @pytest.mark.threat(23)

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -34,6 +35,7 @@ except ImportError:  # no wheel for this platform: the standard library's, under
 READERS = 4
 BUSY_S = 30.0
 """How long to wait for a file that another process has locked."""
+SWITCH_AGAIN_S = 0.01
 LOG_BYTES_KEPT = 64 * 1024 * 1024
 """The size to which the write-ahead log shrinks again after a long read made it grow."""
 WRITES_MAX = 256
@@ -54,8 +56,8 @@ def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) 
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
+        _use_log(connection, busy_s)
         for pragma in (
-            "journal_mode = WAL",
             "synchronous = FULL",
             f"journal_size_limit = {LOG_BYTES_KEPT}",
             "foreign_keys = ON",
@@ -71,6 +73,22 @@ def sqlite_engine(url: URL, *, is_reader: bool = False, busy_s: float = BUSY_S) 
         conn.exec_driver_sql("BEGIN" if is_reader else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _use_log(connection: Any, busy_s: float) -> None:
+    """Switch the file to its write-ahead log.
+
+    While two processes switch a new file, SQLite fails for one of them without waiting, whatever the busy timeout is.
+    """
+    deadline = monotonic() + busy_s
+    while True:
+        try:
+            connection.execute("pragma journal_mode = WAL").close()
+            return
+        except sqlite_module.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite_module.SQLITE_BUSY or monotonic() >= deadline:
+                raise
+            sleep(SWITCH_AGAIN_S)
 
 
 def _make_private(file: Path) -> None:
