@@ -22,7 +22,14 @@ TARGETS = ("anna@plant.example", "bert@plant.example")
 class TestEmailContract(AdapterContract):
     good_targets = ("ops@plant.example", "Jörg@Müller.example")
     bad_targets = ("", "ops", "a@b@c", "a@b.c\r\nRCPT TO:<x@y>", "Ops <ops@plant.example>")
-    bad_settings = (("tls", "ssl"), ("port", 0), ("host", "smtp://x"), ("auth", "digest"), ("max_connections", 0))
+    bad_settings = (
+        ("tls", "ssl"),
+        ("port", 0),
+        ("host", "smtp://x"),
+        ("auth", "digest"),
+        ("max_connections", 0),
+        ("pipelining", "on"),
+    )
     extensions: tuple[str, ...]
 
     @pytest.fixture(autouse=True)

@@ -179,3 +179,14 @@ async def test_the_guide_of_the_type_is_folded_in(quick: Front) -> None:
 
 def phases(visitor: Visitor) -> str:
     return visitor.page.text.split('class="phases"', 1)[1].split("</ol>", 1)[0]
+
+
+async def test_the_page_says_that_a_server_does_not_answer_pipelined_commands(quick: Front) -> None:
+    async with MailServer(drops_pipelined=True) as server:
+        await add_mail(quick, server.port, command_timeout_s=2)
+        async with visiting(quick, "admin") as visitor:
+            assert "one command at a time" not in await visitor.look("/channels/mail")
+            await visitor.send("/channels/mail/test", to="me@example.org")
+            assert "The server accepted the test" in visitor.text
+            assert "so this node sends it one command at a time" in await visitor.look("/channels/mail")
+            assert 'name="settings.pipelining"' in visitor.page.text

@@ -49,6 +49,7 @@ class Offer:
     hostname: str
     limits: Limits
     extensions: list[str] = field(default_factory=lambda: list(EXTENSIONS))
+    drops_pipelined: bool = False
     starttls: ssl.SSLContext | None = None
     implicit_tls: ssl.SSLContext | None = None
     auth: AuthCheck | None = None

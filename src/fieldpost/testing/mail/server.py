@@ -47,6 +47,7 @@ class MailServer(LoopbackServer):
         is_auth_required: bool = False,
         on_mail: MailHook | None = None,
         keep_raw: bool = True,
+        drops_pipelined: bool = False,
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -55,6 +56,8 @@ class MailServer(LoopbackServer):
         STARTTLS or from the first byte. `auth` checks credentials; AUTH is offered if it is given, and only after
         STARTTLS if that is offered. `on_mail` is called, and awaited, before the 250 of a mail: if it raises, the
         client gets 451 and the mail is not recorded. Without `keep_raw` only the header section of each mail is kept.
+        With `drops_pipelined` it discards commands that arrive together with an earlier one, although it offers
+        PIPELINING.
         """
         super().__init__(host, port)
         self._offer = Offer(
@@ -69,6 +72,7 @@ class MailServer(LoopbackServer):
             is_auth_required=is_auth_required,
             on_mail=on_mail,
             keep_raw=keep_raw,
+            drops_pipelined=drops_pipelined,
         )
         self._record = MailRecord(self._offer.limits.mails_kept, self._offer.limits.connections_kept)
         self._sessions: dict[asyncio.Task[None], ServerWire] = {}

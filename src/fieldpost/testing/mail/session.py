@@ -76,6 +76,8 @@ class SmtpServerSession:
             self._voice.tell(ScriptedReply(500, "5.5.2 Line too long"))
             return
         self._connection.note("client", line)
+        if self._offer.drops_pipelined:
+            self._wire.drop_input()
         verb, _, argument = line.partition(" ")
         verb = verb.upper()
         handle = self._verbs.get(verb)

@@ -78,6 +78,10 @@ class ServerWire(asyncio.Protocol):
             raise MessageTooBig
         return message
 
+    def drop_input(self) -> None:
+        """Discard what has arrived but was not read yet."""
+        self._received.clear()
+
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def say(self, answer: bytes) -> None:

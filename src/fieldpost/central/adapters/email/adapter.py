@@ -12,6 +12,7 @@ from fieldpost.central.adapters.email.conversation import AttemptDeadline, SmtpC
 from fieldpost.central.adapters.email.description import FIELDS, GUIDE, PHASES
 from fieldpost.central.adapters.email.opening import Opening
 from fieldpost.central.adapters.email.pool import IDLE_S, Pool
+from fieldpost.central.adapters.email.server_memory import ServerMemory
 from fieldpost.central.adapters.email.settings import (
     DEADLINE_S,
     SECRETS,
@@ -56,12 +57,17 @@ class EmailAdapter:
         self._outbound = outbound or Outbound(clock=clock)
         self._is_outbound_ours = outbound is None
         self._pool = Pool(self._clock, idle_s)
+        self._memory = ServerMemory(self._clock)
 
     def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         return check_settings(settings)
 
     def warnings(self, settings: Mapping[str, object]) -> list[str]:
-        return warnings(settings)
+        try:
+            server = read_settings({**settings, "auth": "none"}).server
+        except InvalidInput:
+            return warnings(settings)
+        return warnings(settings) + self._memory.describe(server)
 
     async def check_hosts(self, settings: Mapping[str, object]) -> None:
         if isinstance(host := settings.get("host"), str):
@@ -81,7 +87,7 @@ class EmailAdapter:
             settings = read_settings(envelope.settings)
         except InvalidInput as error:
             return PermanentFailure(f"the channel's settings are invalid: {error.message}", phase="settings")
-        attempt = Attempt(envelope, settings)
+        attempt = Attempt(envelope, settings, self._memory.of(settings.server))
         if (refusal := attempt.refusal) is not None:
             return refusal
         deadline = AttemptDeadline(self._clock, self._clock.monotonic() + self.deadline_s * (1 - MARGIN))
@@ -106,7 +112,10 @@ class EmailAdapter:
     async def _run(
         self, attempt: Attempt, conversation: SmtpConversation, settings: EmailSettings, deadline: AttemptDeadline
     ) -> Outcome | None:
-        transaction = SmtpTransaction(conversation, settings, deadline, self._pool.hand_over)
+        may_pipeline = settings.pipelining == "auto" and attempt.may_pipeline
+        transaction = SmtpTransaction(
+            conversation, settings, deadline, self._pool.hand_over, attempt.traits, may_pipeline=may_pipeline
+        )
         try:
             outcome = await attempt.run(transaction)
         except BaseException:

@@ -1,11 +1,12 @@
 """One attempt: one mail to all targets of an envelope, with a result per target.
 
-Theory of operation. Targets are sent in transactions of at most 100 recipients (the number every server must accept);
-targets that need SMTPUTF8 get separate transactions. Within a transaction each RCPT reply is classified on its own; the
-replies to DATA and the dot apply to the accepted recipients. If the server accepts no more recipients, the rest follows
-in another transaction; recipients of the same write that it accepted nevertheless get the mail with the others. If the
-conversation ends early, targets without a result stay due. If the server replies 503 (bad sequence), the targets
-without a result follow over a new connection, once.
+Theory of operation. Targets are sent in transactions of at most 100 recipients (the number every server must accept),
+or fewer if the server is known to accept fewer; targets that need SMTPUTF8 get separate transactions. Within a
+transaction each RCPT reply is classified on its own; the replies to DATA and the dot apply to the accepted recipients.
+If the server accepts no more recipients, the rest follows in another transaction; recipients of the same write that it
+accepted nevertheless get the mail with the others. If the server hangs up because of the recipients beyond its limit,
+all follow over a new connection in smaller transactions. If the conversation ends early, targets without a result stay
+due. If the server replies 503 (bad sequence), the targets without a result follow over a new connection, once.
 
 Invariants: no target is marked delivered without a 2xx after the dot. Once one target is delivered, the outcome lists
 all targets, so that the next attempt addresses only the others; so does a hold if a target was delivered or failed.
@@ -26,6 +27,7 @@ from fieldpost.central.adapters.email.classify import (
     rejects_sender,
 )
 from fieldpost.central.adapters.email.compose import compose
+from fieldpost.central.adapters.email.server_memory import ServerTraits
 from fieldpost.central.adapters.email.settings import EmailSettings
 from fieldpost.central.adapters.email.smtp_transaction import SmtpTransaction
 from fieldpost.core.delivery.adapter import Envelope
@@ -33,14 +35,16 @@ from fieldpost.core.delivery.outcome import Held, Outcome, PermanentFailure, Unc
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.notification import Target, TargetStatus
 
-RECIPIENTS_MAX = 100
+SMALLER_MAX = 3
+"""How often an attempt opens a new connection because a server hung up after too many recipients."""
 
 
 class Attempt:
     """The attempt to deliver one envelope."""
 
-    def __init__(self, envelope: Envelope, settings: EmailSettings) -> None:
+    def __init__(self, envelope: Envelope, settings: EmailSettings, traits: ServerTraits) -> None:
         self._envelope = envelope
+        self.traits = traits
         self._sender = settings.from_address
         self._targets: dict[str, Target] = {}
         """The results so far, by address."""
@@ -49,6 +53,8 @@ class Attempt:
         self._hold: Held | None = None
         self._reply: SmtpReply | None = None
         self._has_restarted = False
+        self._smaller_count = 0
+        self._has_stalled = False
 
     @property
     def refusal(self) -> Outcome | None:
@@ -74,8 +80,7 @@ class Attempt:
             )
             if rest is None:
                 return None
-            if rest:
-                batches.appendleft(rest)
+            batches.extendleft(reversed([*self._chunks(rest)]))
             is_first = False
         return self._outcome(transaction.phase)
 
@@ -112,8 +117,11 @@ class Attempt:
             self._put(other, TargetStatus.FAILED, "the mail server does not offer SMTPUTF8, which this address needs")
             other = []
         for group in (plain, other):
-            for start in range(0, len(group), RECIPIENTS_MAX):
-                yield group[start : start + RECIPIENTS_MAX]
+            yield from self._chunks(group)
+
+    def _chunks(self, addresses: Sequence[str]) -> Iterable[Sequence[str]]:
+        size = self.traits.recipients_max
+        return (addresses[start : start + size] for start in range(0, len(addresses), size))
 
     async def _transact(
         self, transaction: SmtpTransaction, batch: Sequence[str], message: bytes, *, is_first: bool, has_more: bool
@@ -133,29 +141,35 @@ class Attempt:
         accepted: list[str] = []
         rest: list[str] = []
         refusals: list[SmtpReply] = []
+        taken_first = len(batch)  # recipients accepted before the first one too many
         for index, address in enumerate(batch):
             if rest and not transaction.has_asked_more:
                 rest.extend(batch[index:])
                 break
             reply = await transaction.rcpt(mailboxes[index])
-            if self._restarts(reply):
+            if self._restarts(reply) or self._stalls(transaction, reply):
                 return None
             verdict = classify(SmtpPhase.RCPT, reply)
             if verdict is ReplyVerdict.ACCEPTED:
                 accepted.append(address)
             elif transaction.is_over:
+                if self._shrinks(len(accepted), reply, is_certain=bool(rest) or verdict is ReplyVerdict.SPLIT):
+                    return None
                 self._settle([*accepted, *rest, *batch[index:]], SmtpPhase.RCPT, ReplyVerdict.TRANSIENT, reply)
                 return ()
             elif verdict is ReplyVerdict.SPLIT and accepted:
+                taken_first = min(taken_first, len(accepted))
                 rest.append(address)
             else:
                 refusals.append(reply)
                 self._settle([address], SmtpPhase.RCPT, verdict, reply)
         if len(refusals) == len(batch) and rejects_sender(refusals, self._sender):
             self._settle(batch, SmtpPhase.RCPT, ReplyVerdict.HOLD, refusals[0])
+        if rest and taken_first == len(accepted):
+            self.traits.accepts_at_most(len(accepted))
         if accepted:
             reply = await transaction.data(message, self._envelope.gate, is_last=not rest and not has_more)
-            if transaction.phase is SmtpPhase.DATA and self._restarts(reply):
+            if transaction.phase is SmtpPhase.DATA and (self._restarts(reply) or self._stalls(transaction, reply)):
                 return None
             self._settle(accepted, transaction.phase, classify(transaction.phase, reply), reply)
         return rest
@@ -167,6 +181,30 @@ class Attempt:
             return False
         self._has_restarted = True
         return True
+
+    def _shrinks(self, accepted_count: int, reply: SmtpReply, *, is_certain: bool) -> bool:
+        """Learn from a server that ended the conversation amid the recipients; returns whether to continue over a new
+        connection with smaller transactions. A 421 without a word about recipients may have another reason, so only
+        the next attempt sends fewer."""
+        if not accepted_count or (reply.code != 421 and not is_certain):
+            return False
+        self.traits.accepts_at_most(accepted_count)
+        self._smaller_count += is_certain
+        return is_certain and self._smaller_count <= SMALLER_MAX
+
+    def _stalls(self, transaction: SmtpTransaction, reply: SmtpReply) -> bool:
+        """Whether a server that offers PIPELINING seems to ignore pipelined commands: continue over a new connection
+        with one command at a time. If it answers there, it is remembered."""
+        if reply.is_answer:
+            self.traits.has_pipelined |= transaction.is_pipelined
+            self.traits.ignores_pipelining |= self._has_stalled
+            return False
+        self._has_stalled = transaction.is_pipelined and transaction.has_timed_out and not self.traits.has_pipelined
+        return self._has_stalled
+
+    @property
+    def may_pipeline(self) -> bool:
+        return not (self._has_stalled or self.traits.ignores_pipelining)
 
     def _settle(self, addresses: Sequence[str], phase: SmtpPhase, verdict: ReplyVerdict, reply: SmtpReply) -> None:
         """Record the result of these addresses."""

@@ -37,7 +37,7 @@ class ReplyVerdict(Enum):
     TRANSIENT = "failed this time"
     PERMANENT = "failed for good"
     HOLD = "failure of the channel, not of the message"
-    SPLIT = "no more recipients in this transaction"
+    SPLIT = "too many recipients in this transaction"
     UNCERTAIN = "it may have been delivered"
 
 
@@ -110,8 +110,9 @@ _ROWS: tuple[tuple[tuple[SmtpPhase, ...], str, ReplyVerdict], ...] = (
     ((SmtpPhase.MAIL,), r"5\d\d 5\.7\.\d+", ReplyVerdict.HOLD),
     # Many servers reject a sender only at RCPT; these two codes always concern the sender.
     ((SmtpPhase.MAIL, SmtpPhase.RCPT), r"5\d\d 5\.1\.[78]", ReplyVerdict.HOLD),
-    # 452 means too many recipients (552 in RFC 821), unless the enhanced code states another reason.
-    ((SmtpPhase.RCPT,), r"452( 4\.5\.3)?|552( 5\.5\.3)?", ReplyVerdict.SPLIT),
+    # 452 means too many recipients (552 in RFC 821), unless the enhanced code states another reason; the enhanced code
+    # x.5.3 always does.
+    ((SmtpPhase.RCPT,), r"452|552|4\d\d 4\.5\.3|5\d\d 5\.5\.3", ReplyVerdict.SPLIT),
     ((SmtpPhase.MAIL, SmtpPhase.RCPT, SmtpPhase.DOT), r"2\d\d.*", ReplyVerdict.ACCEPTED),
     ((SmtpPhase.DATA,), r"354.*", ReplyVerdict.ACCEPTED),
     (_TRANSACTION, r"4\d\d.*", ReplyVerdict.TRANSIENT),

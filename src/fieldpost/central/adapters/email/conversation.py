@@ -51,6 +51,8 @@ class SmtpConversation:
         self.phase = SmtpPhase.CONNECT
         self.is_over = False
         """The conversation has ended; no more replies will arrive."""
+        self.has_timed_out = False
+        """It ended because a reply did not arrive in time."""
         self.extensions: dict[str, str] = {}
         """The server's extensions, by lower-case keyword."""
         self.is_tls = False
@@ -111,6 +113,10 @@ class SmtpConversation:
 
     async def _ehlo(self, deadline: AttemptDeadline) -> SmtpReply:
         reply = await self.command(SmtpPhase.EHLO, f"EHLO {self._own_name()}".encode("ascii"), deadline)
+        if reply.code // 100 == 5 and self.settings.tls != "starttls" and self.settings.auth == "none":
+            # An old server; RFC 5321 asks for HELO then. Without extensions there is neither STARTTLS nor AUTH.
+            self.extensions = {}
+            return await self.command(SmtpPhase.EHLO, f"HELO {self._own_name()}".encode("ascii"), deadline)
         self.extensions = parse_esmtp_extensions(reply.text)[0] if reply.code == 250 else {}
         return reply
 
@@ -198,6 +204,7 @@ class SmtpConversation:
         try:
             response = await answer
         except SMTPTimeoutError:
+            self.has_timed_out = True
             return self.no_reply(f"no answer within {timeout_s:g} s")
         except SMTPServerDisconnected as error:
             if "upgrading" in error.message:

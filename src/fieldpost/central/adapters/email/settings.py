@@ -14,6 +14,7 @@ from fieldpost.outbound.url import check_url, is_loopback
 
 TlsMode = Literal["none", "starttls", "implicit"]
 AuthMode = Literal["none", "basic", "oauth2"]
+PipeliningMode = Literal["auto", "off"]
 
 DEADLINE_S = 15 * 60.0
 """The time limit of an attempt; no timeout may be longer."""
@@ -54,6 +55,7 @@ class EmailSettings:
     """For the reply to the final dot; after a timeout the delivery is uncertain."""
     max_connections: int
     """Open connections per node to this server with this user name."""
+    pipelining: PipeliningMode = "auto"
     auth: AuthMode = "none"
     username: str | None = None
     password: Secret | None = None
@@ -124,6 +126,7 @@ def read_settings(stored: Mapping[str, object]) -> EmailSettings:
         command_timeout_s=_seconds(stored, "command_timeout_s", COMMAND_TIMEOUT_S, DEADLINE_S),
         data_timeout_s=_seconds(stored, "data_timeout_s", DATA_TIMEOUT_S, DEADLINE_S),
         max_connections=_whole(stored, "max_connections", CONNECTIONS_DEFAULT, CONNECTIONS_MAX),
+        pipelining=_pipelining(stored),
         auth=auth,
         username=_words(stored, "username"),
         password=_secret(stored, "password"),
@@ -154,6 +157,14 @@ def _auth(settings: Mapping[str, object], tls: TlsMode, host: str) -> AuthMode:
             "auth", "must be none if tls is none: credentials would be sent in clear text to another machine"
         )
     return mode
+
+
+def _pipelining(settings: Mapping[str, object]) -> PipeliningMode:
+    match mode := _text(settings, "pipelining") if "pipelining" in settings else "auto":
+        case "auto" | "off":
+            return mode
+        case _:
+            raise _invalid("pipelining", f"must be auto or off, not {mode[:64]!r}")
 
 
 def _words(settings: Mapping[str, object], name: str, *, may_have_spaces: bool = False) -> str | None:

@@ -21,12 +21,16 @@ from aiosmtplib.errors import SMTPServerDisconnected
 from fieldpost.central.adapters.email.classify import ReplyVerdict, SmtpPhase, SmtpReply, classify, is_over
 from fieldpost.central.adapters.email.compose import stuffed
 from fieldpost.central.adapters.email.conversation import CLOSED, AttemptDeadline, SmtpConversation
+from fieldpost.central.adapters.email.server_memory import ServerTraits
 from fieldpost.central.adapters.email.settings import EmailSettings
 
 BLOCK_BYTES = 16 * 1024
 BLOCK_TIMEOUT_S = 180.0
 REUSED_TIMEOUT_S = 30.0
 """Timeout of the first reply over a reused connection: it may be dead, and a new one is cheap."""
+
+UNPROVEN_TIMEOUT_S = 30.0
+"""Timeout of a pipelined command's reply while the server has not answered one yet: it may ignore them."""
 
 
 class SmtpTransaction:
@@ -38,10 +42,15 @@ class SmtpTransaction:
         settings: EmailSettings,
         deadline: AttemptDeadline,
         hand_over: Callable[[SmtpConversation], bool],
+        traits: ServerTraits,
+        *,
+        may_pipeline: bool,
     ) -> None:
         self.phase = SmtpPhase.MAIL
         self.is_handed_over = False
         """Another attempt uses the conversation now."""
+        self.is_pipelined = may_pipeline and "pipelining" in conversation.extensions
+        self._traits = traits
         self._conversation = conversation
         self._settings = settings
         self._deadline = deadline
@@ -58,6 +67,10 @@ class SmtpTransaction:
     @property
     def is_reused(self) -> bool:
         return self._conversation.is_reused
+
+    @property
+    def has_timed_out(self) -> bool:
+        return self._conversation.has_timed_out
 
     @property
     def extensions(self) -> dict[str, str]:
@@ -79,15 +92,14 @@ class SmtpTransaction:
             line += " SMTPUTF8"
         lines = [line.encode("ascii")]
         self._pending.append(SmtpPhase.MAIL)
-        is_pipelined = "pipelining" in self.extensions
-        if is_pipelined:
+        if self.is_pipelined:
             lines += [*map(_rcpt, mailboxes), b"DATA"]
             self._pending.extend([*([SmtpPhase.RCPT] * len(mailboxes)), SmtpPhase.DATA])
         if self._conversation.is_in_transaction:
-            failure = await self._reset(lines if is_pipelined else [])
+            failure = await self._reset(lines if self.is_pipelined else [])
             if failure is not None:
                 return failure
-            lines = [] if is_pipelined else lines
+            lines = [] if self.is_pipelined else lines
         self._conversation.is_in_transaction = True
         if lines and not self._conversation.send(lines):
             return self._closed(SmtpPhase.MAIL)
@@ -169,7 +181,7 @@ class SmtpTransaction:
         began = self._deadline.clock.monotonic()
         conversation.dot = answered
         try:
-            if is_last and "pipelining" in self.extensions:
+            if is_last and self.is_pipelined:
                 self.is_handed_over = self._hand_over(conversation)
             reply = await conversation.read_reply(SmtpPhase.DOT, timeout_s, self._deadline)
         finally:
@@ -193,6 +205,8 @@ class SmtpTransaction:
     async def _read_reply(self, phase: SmtpPhase) -> SmtpReply:
         self.phase = phase
         timeout_s = self._settings.command_timeout_s
+        if self.is_pipelined and not self._traits.has_pipelined and phase is not SmtpPhase.MAIL:
+            timeout_s = min(timeout_s, UNPROVEN_TIMEOUT_S)
         if self._is_first:
             self._is_first = False
             timeout_s = min(timeout_s, REUSED_TIMEOUT_S)

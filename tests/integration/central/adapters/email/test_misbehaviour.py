@@ -54,6 +54,7 @@ async def test_any_refusal_before_mail_holds(
     server: MailServer, adapter: EmailAdapter, verb: SmtpVerb, code: int
 ) -> None:
     server.on(verb).reply(code, "go away")
+    server.on("helo").reply(code, "go away")
     outcome = await adapter.deliver(envelope(server))
     assert outcome == Held(f"mail server at {verb}: {code} go away", f"{code} go away", verb)
 

@@ -64,6 +64,8 @@ TABLE = [
     ("rcpt", 452, "4.2.2 mailbox full", TRANSIENT),
     ("rcpt", 452, "4.3.1 no space", TRANSIENT),
     ("rcpt", 552, "5.5.3 too many recipients", SPLIT),
+    ("rcpt", 550, "5.5.3 too many recipients", SPLIT),
+    ("rcpt", 450, "4.5.3 too many recipients", SPLIT),
     ("rcpt", 552, "5.2.2 mailbox full", PERMANENT),
     ("rcpt", 530, "5.7.0 authentication required", HOLD),
     ("rcpt", 534, "5.7.9 mechanism too weak", HOLD),

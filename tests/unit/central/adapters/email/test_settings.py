@@ -25,6 +25,7 @@ def test_what_is_not_given_gets_its_default() -> None:
         "command_timeout_s": 300,
         "data_timeout_s": 600,
         "max_connections": 10,
+        "pipelining": "auto",
         "auth": "none",
     }
 
