@@ -19,6 +19,7 @@ import pytest
 from sqlalchemy import Connection, text
 from structlog.testing import capture_logs
 
+from fieldpost.front.allowance import Allowances
 from fieldpost.link.codec import decode, encode
 from fieldpost.link.messages import Ack, Hello, LinkMessage, Refusal, Submit
 from support.front import Front
@@ -133,6 +134,7 @@ class Line:
         self.url = url
         self.http = http
         self.token = front.tokens["site"]
+        self.allowances: Allowances = front.app.state.backend.allowances
 
     def head(self, *lines: str, token: str | None = None, path: str = "/link/v1/submit", method: str = "POST") -> bytes:
         """A request's head with these lines beside the usual ones."""

@@ -18,6 +18,8 @@ from fieldpost.front.options import FrontOptions
 
 BUSY_S = 5.0
 """The time to wait that a site with too many connections gets."""
+VALUES_PER_ITEM = 16
+"""The JSON values of an ordinary row: a message with more of them is charged as more items."""
 PAUSE_S = 1.0
 """How long central stops reading a connection whose site is in debt."""
 
@@ -99,6 +101,10 @@ class Allowances:
         by_items, by_bytes = self._buckets_of(site, kind)
         by_items.charge(items)
         by_bytes.charge(bytes)
+
+    def charge_values(self, site: str, kind: LinkKind, values: int) -> None:
+        """Charge the work of the strict parser, in items of ordinary size."""
+        self._buckets_of(site, kind)[0].charge(values / VALUES_PER_ITEM)
 
     async def pause(self) -> None:
         await self._clock.sleep(PAUSE_S)

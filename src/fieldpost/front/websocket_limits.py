@@ -3,6 +3,7 @@
 The theory is in `http_limits.py`.
 """
 
+import socket
 from typing import Any, cast
 
 from uvicorn.protocols.utils import ClientDisconnected
@@ -21,6 +22,10 @@ FRAMES_MAX = 1000
 CONTROL_FRAMES_MAX = 100
 CONTROL_WINDOW_S = 10.0
 """At most this many pings and pongs in this time; a site sends one in 10 s."""
+QUEUE_MAX = 64
+"""How many messages of one connection may wait to be processed; a site sends four at most without an answer."""
+PEER_GONE = frozenset({7, 8, 9, 10, 11})
+"""States of a TCP connection (CLOSE to CLOSING, as Linux numbers them) whose peer sends nothing more."""
 TOO_SLOW = 1008
 TOO_BIG = 1009
 
@@ -50,6 +55,9 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._deadline.clear()
         if self._admitted is not None:
             self._admitted.release()
+        # The answers could not be sent, and the sender repeats what was not answered.
+        while not self.queue.empty():
+            self.queue.get_nowait()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -69,7 +77,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         return not self.writable.is_set()
 
     def sweep(self, now: float) -> None:
-        """Abort the connection if its peer reads too slowly or does not let it end."""
+        """Abort the connection if its peer reads too slowly, does not let it end, or has left."""
+        if self.read_paused and not self.transport.is_closing() and self._is_peer_gone():
+            # While central does not read, it would learn that only after all messages on the way were processed.
+            self.abort()
+            return
         if self._write_deadline.is_late(self.transport, now, is_paused=self.is_blocked):
             self._config.log_refusal("websocket.not_read", self.client, now)
             self.abort()
@@ -121,8 +133,19 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             # Refused with an HTTP answer: that ends the handshake too, and is not an error to log.
             self.handshake_complete = True
 
+    def _is_peer_gone(self) -> bool:
+        found = self.transport.get_extra_info("socket")
+        option = getattr(socket, "TCP_INFO", None)
+        if found is None or option is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+            return False
+        return found.getsockopt(socket.IPPROTO_TCP, option, 1)[0] in PEER_GONE
+
     def send_receive_event_to_app(self) -> None:
         self._message_ended()
+        if self.queue.qsize() >= QUEUE_MAX:
+            if not self.transport.is_closing():
+                self._fail(TOO_SLOW, f"at most {QUEUE_MAX} messages at once")
+            return
         super().send_receive_event_to_app()
 
     def keepalive_timeout(self) -> None:

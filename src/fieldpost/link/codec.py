@@ -14,8 +14,9 @@ import json
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
+from collections.abc import Callable, Hashable
 from math import isfinite
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -33,6 +34,7 @@ from fieldpost.link.messages import (
     Seq,
     Submit,
 )
+from fieldpost.link.values import SMALL_BYTES, VALUES_MAX, check_values, values_max_of, values_max_of_kind
 
 T = TypeVar("T")
 
@@ -40,8 +42,10 @@ UNFIT = "link.invalid"
 """The error code for valid JSON that violates the protocol."""
 DIGITS_MAX = 32
 """The most digits of a number; no number of the protocol comes close."""
-VALUES_MAX = 100_000
-"""The most JSON values in a message, twenty times the largest message; a value of two bytes takes fifty in memory."""
+RATIO_MAX = 100
+"""How many times its size a compressed message may have when decompressed; ordinary ones have ten to twenty."""
+RATIO_FREE_BYTES = 64 * 1024
+"""A message of this size may be compressed to any size."""
 ERROR_QUOTE_BYTES_MAX = 300
 """The length of a quoted decoding error; it may quote the message itself."""
 
@@ -69,40 +73,54 @@ def encode(message: msgspec.Struct) -> bytes:
     return _encoder.encode(message)
 
 
-def decode(data: bytes) -> LinkMessage:
-    """Decode a link message, or raise InvalidInput with the reason and place."""
+def decode(data: bytes, on_values: Callable[[int], None] | None = None) -> LinkMessage:
+    """Decode a link message, or raise InvalidInput with the reason and place.
+
+    Before the strict parser runs, `on_values` gets the number of values that it will read, to charge the sender.
+    """
     plain = _as_written(data)
     if plain is not None:
         return plain
-    check_json(data)
+    values_max = values_max_of(data) if len(data) > SMALL_BYTES else 0
+    _check_strictly(data, FRAME_BYTES_MAX, values_max, on_values)
     return _typed(_message, data)
 
 
-def decode_as(data: bytes, kind: type[T]) -> T:
+def decode_as(data: bytes, kind: type[T], on_values: Callable[[int], None] | None = None) -> T:
     """Decode one kind of struct, for routes that accept or return only that."""
-    check_json(data)
+    _check_strictly(data, FRAME_BYTES_MAX, values_max_of_kind(cast(Hashable, kind)), on_values)
     return _typed(msgspec.json.Decoder(kind), data)
 
 
 def compress(data: bytes) -> bytes:
-    """Compress a message for a slow line; the fastest level achieves most of the gain."""
-    return zlib.compress(data, 1)
+    """Compress a message for a slow line; the fastest level achieves most of the gain.
+
+    A message that repeats itself too often is compressed less, so that the receiver does not take it for a bomb.
+    """
+    packed = zlib.compress(data, 1)
+    if len(data) <= _inflated_max(len(packed)):
+        return packed
+    packing = zlib.compressobj(1, strategy=zlib.Z_HUFFMAN_ONLY)
+    return packing.compress(data) + packing.flush()
 
 
 def decompress(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
-    """The plain message, decompressed if necessary. InvalidInput if it is corrupt or too large.
+    """The plain message, decompressed if necessary. InvalidInput if it is corrupt, too large or grows too much.
 
     Decompression stops at the limit.
     """
     if not data.startswith(_ZLIB_MARK):
         return data
     inflating = zlib.decompressobj()
+    inflated_max = min(bytes_max, _inflated_max(len(data)))
     try:
-        plain = inflating.decompress(data, bytes_max)
+        plain = inflating.decompress(data, inflated_max)
     except zlib.error as error:
         raise InvalidInput("link.compressed", f"the message cannot be decompressed: {error}") from None
     if not inflating.eof:
-        if inflating.unconsumed_tail or len(plain) >= bytes_max:
+        if inflating.unconsumed_tail or len(plain) >= inflated_max:
+            if inflated_max < bytes_max:
+                raise InvalidInput("link.ratio", f"the message is compressed to less than 1/{RATIO_MAX} of its size")
             raise InvalidInput("link.too_large", f"the message has more than {bytes_max} bytes when decompressed")
         raise InvalidInput("link.compressed", "the compressed message is truncated")
     if inflating.unused_data:
@@ -135,6 +153,11 @@ def salvage(data: bytes) -> tuple[Submit, dict[int, Result]] | None:
         return None
 
 
+def _inflated_max(size: int) -> int:
+    """The size that a message compressed to `size` bytes may have."""
+    return max(RATIO_FREE_BYTES, RATIO_MAX * size)
+
+
 def too_many(count: int) -> InvalidInput:
     return InvalidInput("submit.too_many", f"a submit must have at most {ITEMS_MAX} items, got {count}", field="items")
 
@@ -149,11 +172,19 @@ def seq_of(data: bytes) -> int | None:
 
 def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
     """Raise InvalidInput unless the bytes are one JSON value that every parser reads the same way."""
+    _check_strictly(data, bytes_max, VALUES_MAX)
+
+
+def _check_strictly(
+    data: bytes, bytes_max: int, values_max: int, on_values: Callable[[int], None] | None = None
+) -> None:
     if len(data) > bytes_max:
         raise InvalidInput("link.too_large", f"the message has {len(data)} bytes; the maximum is {bytes_max}")
     if data.startswith(BOM_UTF8):
         raise InvalidInput("json.malformed", "the message is not JSON: it starts with a byte order mark")
-    _check_values(data)
+    count = check_values(data, values_max)
+    if on_values is not None:
+        on_values(count)
     try:
         _strict.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -164,20 +195,6 @@ def check_json(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> None:
         place = f"line {error.lineno}"
         message = f"the message is not JSON: {error.msg} at {place} column {error.colno}"
         raise InvalidInput("json.malformed", message, field=place) from None
-
-
-def _check_values(data: bytes) -> None:
-    if len(data) <= VALUES_MAX or _marks(data) <= VALUES_MAX:
-        return
-    # Commas and brackets inside strings do not count: skip everything between quotation marks.
-    plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    if plain.count(b'"') > 4 * VALUES_MAX or sum(map(_marks, plain.split(b'"')[::2])) > VALUES_MAX:
-        raise InvalidInput("json.too_many", f"the message has more than {VALUES_MAX} values")
-
-
-def _marks(data: bytes) -> int:
-    """An upper bound of the number of values: each one but the first follows one of these characters."""
-    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _as_written(data: bytes) -> Submit | Ack | None:

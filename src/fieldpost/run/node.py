@@ -81,7 +81,14 @@ async def assemble(
         Path(settings.audit.heads_file or folder / HEADS_FILE),
     )
     watch = Watch.over(
-        store, clock, settings.watch, keyring, metrics, sweep_interval_s, settings.upkeep.audit_retention
+        store,
+        clock,
+        settings.watch,
+        keyring,
+        metrics,
+        sweep_interval_s,
+        settings.upkeep.audit_retention,
+        settings.ingest.ceilings,
     )
     shown = EffectiveSettings(node_id, effective_settings(settings, origins))
     app = create_app(operate, watch, ingest, commands, settings.front, clock, shown)

@@ -13,6 +13,7 @@ from fieldpost.core.actor import Role
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
 from fieldpost.core.notification import Status
+from fieldpost.core.sites.usage import SiteCeilings
 from support.front import ADMIN, Front, served
 
 PATH = "/api/v1/notifications"
@@ -115,3 +116,16 @@ async def test_the_example_application_sends_and_doubles_nothing(front: Front, a
             ran.append((process.returncode, out.decode().strip()))
     assert ran[0] == ran[1]
     assert (ran[0][0], (await front.centre.get(ran[0][1])).subject) == (0, "Order 7 is late")
+
+
+@pytest.mark.threat(2)
+async def test_an_application_at_its_ceiling_gets_429_and_a_time_to_wait(front: Front, app: httpx2.AsyncClient) -> None:
+    front.centre.ingest._ceilings._ceilings = SiteCeilings(rows_max=1)
+    assert (await app.post(PATH, json=one(notification_id=ID.format(n=1)))).status_code == 201
+    for path, body in (
+        (PATH, one(notification_id=ID.format(n=2))),
+        (f"{PATH}/batch", {"notifications": [one(notification_id=ID.format(n=n)) for n in (2, 3)]}),
+    ):
+        refused = await app.post(path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (429, "site.full")
+        assert refused.headers["Retry-After"] == "30"

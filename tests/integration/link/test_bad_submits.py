@@ -151,7 +151,7 @@ async def test_json_that_parsers_read_differently_is_refused(line: Line) -> None
 @pytest.mark.threat(2)
 async def test_a_key_twice_among_very_many_is_found_without_delay(line: Line) -> None:
     """Looking each key up among all others would take minutes, with everybody else waiting."""
-    keys = ",".join(f'"{number:x}":0' for number in range(95_000))
+    keys = ",".join(f'"{number:x}":0' for number in range(10_900))
     content = f'{{"t":"submit","seq":1,"items":[],"x":{{{keys},"z":0,"z":0}}}}'.encode()
     for way in WAYS:
         assert await refused(line, way, content) == "json.duplicate_key"
@@ -160,14 +160,15 @@ async def test_a_key_twice_among_very_many_is_found_without_delay(line: Line) ->
 @pytest.mark.bad_input(14)
 @pytest.mark.req("DEC-36")
 async def test_json_nested_beyond_reason_is_refused(line: Line) -> None:
-    deep, many = b"[" * 100_000, b"[[],[]]," * 200_000
+    deep, many = b"[" * 10_000, b"[[],[]]," * 200_000
     hostile = {
+        "arrays without end": (b"[" * 100_000, "json.too_many"),
         "arrays": (deep, "json.too_deep"),
-        "closed arrays": (deep[:-1] + b"]" * 99_999, "json.too_deep"),
-        "objects": (b'{"a":' * 90_000, "json.too_deep"),
-        "in an unknown field": (NAN % (b"[" * 90_000 + b"]" * 90_000), "json.too_deep"),
+        "closed arrays": (deep[:-1] + b"]" * 9_999, "json.too_deep"),
+        "objects": (b'{"a":' * 9_000, "json.too_deep"),
+        "in an unknown field": (NAN % (b"[" * 9_000 + b"]" * 9_000), "json.too_deep"),
         "in an item": (
-            b'{"t":"submit","seq":1,"items":[{"x":%s}]}' % (b"[" * 90_000 + b"]" * 90_000),
+            b'{"t":"submit","seq":1,"items":[{"x":%s}]}' % (b"[" * 9_000 + b"]" * 9_000),
             "json.too_deep",
         ),
         "values without end": (NAN % (b"[" + many + b"0]"), "json.too_many"),
@@ -255,7 +256,7 @@ async def test_a_batch_has_a_limit_and_may_be_empty(line: Line) -> None:
         assert await refused(line, way, submit_of(*many)) == "submit.too_many"
         assert await refused(line, way, submit_of(*many[:500], 7)) == "submit.too_many"
         assert await refused(line, way, submit_of(*[{}] * 100_001)) in ("submit.too_many", "json.too_many")
-        assert await refused(line, way, submit_of(*range(90_001))) == "submit.too_many"
+        assert await refused(line, way, submit_of(*range(9_001))) == "submit.too_many"
         assert await refused(line, way, b'{"t":"submit","seq":1,"items":null}') == "link.invalid"
     assert await line.rows() == (0, 0)
     assert {r.verdict for r in await results(line, "post", *many[:500])} == {"accepted"}

@@ -45,6 +45,7 @@ async def serving(
     with without_bugs(caplog):
         async with served(app, options) as url, aiohttp.ClientSession(base_url=url) as http:
             line = Line(front, url, http)
+            line.allowances = app.state.backend.allowances
             yield line
             assert await line.is_alive()
 

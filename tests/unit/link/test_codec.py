@@ -11,8 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldpost.core.errors import InvalidInput
-from fieldpost.link.codec import VALUES_MAX, check_json, compress, decode, decompress, encode, salvage, seq_of
-from fieldpost.link.messages import FRAME_BYTES_MAX, ITEMS_MAX, Ack, Item, LinkMessage, Result, Submit
+from fieldpost.link.codec import (
+    RATIO_FREE_BYTES,
+    check_json,
+    compress,
+    decode,
+    decode_as,
+    decompress,
+    encode,
+    salvage,
+    seq_of,
+)
+from fieldpost.link.messages import (
+    FRAME_BYTES_MAX,
+    ITEMS_MAX,
+    Ack,
+    CallRow,
+    Item,
+    LinkMessage,
+    ReconcileAnswer,
+    Result,
+    Submit,
+)
+from fieldpost.link.values import VALUES_MAX, values_max_of_kind
 
 BATCH = Submit(
     7, (Item("id-1", "ops", "Pump „3“ \u2028", 'a "b" \\ \n', script="watch.py"), Item("id-2", "ops", "", ""))
@@ -123,12 +144,20 @@ def test_a_message_may_come_compressed_or_not() -> None:
     assert decode(decompress(packed)) == decode(plain)
 
 
+LINES = b"".join(b"%06d 2026-11-15T12:00:00Z pump %d stopped\n" % (n, n % 97) for n in range(100_000))
+LINES = LINES[: FRAME_BYTES_MAX - 1000]
+
+
 @pytest.mark.bad_input(16)
+@pytest.mark.threat(31)
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        (zlib.compress(bytes(FRAME_BYTES_MAX + 1)), "link.too_large"),
-        (zlib.compress(bytes(10 * FRAME_BYTES_MAX), 9), "link.too_large"),
+        (zlib.compress(LINES + b"x" * (FRAME_BYTES_MAX + 1 - len(LINES))), "link.too_large"),
+        (zlib.compress(LINES * 10, 9), "link.too_large"),
+        (zlib.compress(bytes(FRAME_BYTES_MAX)), "link.ratio"),
+        (zlib.compress(bytes(10 * FRAME_BYTES_MAX), 9), "link.ratio"),
+        (zlib.compress(bytes(RATIO_FREE_BYTES + 1)), "link.ratio"),
         (zlib.compress(b"{}")[:-3], "link.compressed"),
         (zlib.compress(b"{}") + b"{}", "link.compressed"),
         (b"\x78", "link.compressed"),
@@ -147,7 +176,46 @@ def test_what_unpacks_beyond_the_limit_or_not_at_all_is_refused(data: bytes, cod
 
 
 def test_a_message_of_just_the_limit_unpacks() -> None:
-    assert len(decompress(zlib.compress(bytes(FRAME_BYTES_MAX)))) == FRAME_BYTES_MAX
+    whole = LINES + b"x" * (FRAME_BYTES_MAX - len(LINES))
+    assert decompress(zlib.compress(whole)) == whole
+    assert len(decompress(zlib.compress(bytes(RATIO_FREE_BYTES)))) == RATIO_FREE_BYTES
+
+
+@pytest.mark.threat(31)
+def test_our_own_sender_compresses_a_text_that_repeats_itself_so_that_it_unpacks() -> None:
+    for body in (" " * 250_000, "Pump 3 stopped. " * 15_000, "x" * 70_000, "x" * 60_000):
+        plain = encode(Submit(1, (Item("id", "ops", "s", body),) * 8))
+        packed = compress(plain)
+        assert decompress(packed) == plain
+        assert len(packed) < len(plain) / 2
+
+
+@pytest.mark.threat(31)
+def test_the_limit_of_values_follows_from_the_struct_of_the_message() -> None:
+    row = msgspec.json.encode(dict.fromkeys(CallRow.__struct_fields__))
+    rows = b",".join([row] * ITEMS_MAX)
+    told: list[int] = []
+
+    def told_by(data: bytes) -> str | None:
+        told.clear()
+        try:
+            decode(data, told.append)
+        except InvalidInput as error:
+            return error.code
+        return None
+
+    assert values_max_of_kind(ReconcileAnswer) == 2 * 8_009
+    for tag in (b"telemetry", b"reconcile_answer"):
+        assert told_by(b'{"t":"%s","rows":[%s]}' % (tag, rows)) == "link.invalid", "it was parsed"
+        assert told == [8_002]
+        assert told_by(b'{"t":"%s","rows":[%s,%s,%s]}' % (tag, rows, rows, rows)) == "json.too_many"
+        assert told == [], "refused before the strict parser"
+    assert told_by(b'{"t":"health","rows":[%s]}' % rows) == "json.too_many", "a report of health has no rows"
+    assert told_by(b'{"rows":[%s,%s,%s]}' % (rows, rows, rows)) == "json.too_many", "so has no message without a tag"
+    assert told_by(encode(BATCH)) is None
+    assert told == [], "our own batches are not counted"
+    with pytest.raises(InvalidInput, match="more than 11006 values"):
+        decode_as(b'{"t":"submit","items":[%s]}' % (b",".join([b"0"] * 12_000)), Submit)
 
 
 def outcome(read: Callable[[bytes], LinkMessage], data: bytes) -> LinkMessage | str:

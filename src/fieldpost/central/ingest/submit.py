@@ -5,8 +5,8 @@ Each item is checked on its own and gets its own result, so an invalid item does
     accepted    a new row, `pending`
     duplicate   the id is already stored with the same content: an ack was lost, nothing changes
     rejected    permanently refused: invalid text, or the id is stored with other content or for another site
-    later       neither stored nor refused, because a purge ran at the same moment: send it again (the whole submit
-                raises Unavailable if the store is unavailable)
+    later       neither stored nor refused, because a purge ran at the same moment, or the site has reached a ceiling:
+                send it again (the whole submit raises Unavailable if the store is unavailable)
 
 A row and its audit entry are written in one transaction. A conflict is audited; the stored row does not change.
 """
@@ -14,7 +14,7 @@ A row and its audit entry are written in one transaction. A conflict is audited;
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ from fieldpost.central.ingest.fair_queue import LARGE_BATCH, Pace
 from fieldpost.central.ingest.health import HealthReports
 from fieldpost.central.ingest.mirror import CallMirrors, MirrorOptions
 from fieldpost.central.ingest.publish import Publisher, PublishOptions
+from fieldpost.central.ingest.site_ceilings import WAIT_S, SiteCeilingGuard
 from fieldpost.central.store.engine.failures import is_duplicate_key
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.notifications import arrivals, audit
@@ -36,12 +37,14 @@ from fieldpost.core.errors import InvalidInput, out_of_range
 from fieldpost.core.ids import new_ids, parse_notification_id, parse_sent_id
 from fieldpost.core.meter import Meter, Unmetered
 from fieldpost.core.notification import Provenance, Submission, digest
+from fieldpost.core.sites.usage import SiteCeilings
 from fieldpost.link.codec import too_many
 from fieldpost.link.messages import ACCEPTED, DUPLICATE, ITEMS_MAX, LATER, REJECTED, Ack, Item, Result, Submit
 
 log = structlog.get_logger()
 
 ENQUEUED_TEXT_MAX = 64
+SITE_FULL = "site.full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,20 @@ class IngestOptions:
 
     credits: int = 4 * ITEMS_MAX
     """The most items a sender may have in flight. The number granted depends on store speed and other senders."""
+    site_rows_max: int = SiteCeilings().rows_max
+    """The most pending, retrying and parked notifications of one site, to within a sixteenth per node. Beyond it the
+    site keeps its notifications and sends them again."""
+    site_bytes_max: int = SiteCeilings().bytes_max
+    """The same for the bytes of their subjects and bodies."""
 
     def __post_init__(self) -> None:
-        if self.credits < 1:
-            raise out_of_range("ingest.credits", f"must be at least 1, got {self.credits}")
+        for field in fields(self):
+            if (value := getattr(self, field.name)) < 1:
+                raise out_of_range(f"ingest.{field.name}", f"must be at least 1, got {value}")
+
+    @property
+    def ceilings(self) -> SiteCeilings:
+        return SiteCeilings(self.site_rows_max, self.site_bytes_max)
 
 
 class Ingest:
@@ -74,6 +87,7 @@ class Ingest:
         self._clock = clock
         self._options = options or IngestOptions()
         self._meter = meter or Unmetered()
+        self._ceilings = SiteCeilingGuard(store, clock, self._options.ceilings)
         self._pace = Pace(self._options.credits, clock.monotonic)
         self.publisher = Publisher(store, self._pace, events)
 
@@ -118,6 +132,8 @@ class Ingest:
         digests = {id(s): digest(s) for s in submissions}
         first = {s.notification_id: s for s in reversed(submissions)}
         arrived = [(s, digests[id(s)]) for s in first.values()]
+        if await self._ceilings.is_full(site):
+            return await self._put_off(site, submissions, digests)
         try:
             inserted = await self._store.write_one(arrivals.insert_if_absent, site, arrived, now=self._store.now())
         except IntegrityError as error:
@@ -128,6 +144,7 @@ class Ingest:
             inserted = set()
         if inserted:
             self._store.wake.set()
+            self._ceilings.add(site, submissions)
         if len(inserted) == len(submissions):
             return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
         others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
@@ -148,6 +165,22 @@ class Ingest:
             await self._store.write(audit.add, _conflict_entries(conflicts, self._clock.now()))
             log.warning("submit.conflict", ids=[s.notification_id for s in conflicts], site=site)
         return verdicts
+
+    async def _put_off(
+        self, site: str, submissions: Sequence[Submission], digests: Mapping[int, bytes]
+    ) -> dict[int, Result]:
+        """Results of a full site: what is stored already is a duplicate, all else must wait."""
+        log.warning("submit.put_off", site=site, count=len(submissions))
+        stored = await self._store.confirm(arrivals.stored_content, [s.notification_id for s in submissions])
+        return {
+            id(s): _verdict(s, digests[id(s)], found) if (found := stored.get(s.notification_id)) else _full(s)
+            for s in submissions
+        }
+
+
+def _full(s: Submission) -> Result:
+    error = "the site has reached its maximum of undelivered notifications"
+    return Result(s.notification_id, LATER, SITE_FULL, error, WAIT_S)
 
 
 def _check(item: Item, site: str, is_derived: bool) -> Submission | Result:

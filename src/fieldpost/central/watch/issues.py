@@ -4,8 +4,8 @@ The API, the console's Health page and menu badges, `fieldpost doctor --remote` 
 nothing themselves. Issues are ordered by severity, then by the number of notifications affected.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.core.kpi import KpiValues, Thresholds
 from fieldpost.core.quantities import age, number, size
 from fieldpost.core.sites.health import SiteCondition
+from fieldpost.core.sites.usage import WARNING_SHARE, SiteCeilings, SiteUsage
 
 NAMES_MAX = 4
 """How many sites one text names; it counts the others."""
@@ -64,6 +65,7 @@ class IssueCode(StrEnum):
     SITE_FAILING = "site.failing"
     SITE_REJECTED = "site.rejected"
     SITE_DISK = "site.disk"
+    SITE_FULL = "site.full"
     CALLS_PARKED = "calls.parked"
 
 
@@ -95,6 +97,9 @@ class HealthInputs:
     checks: Sequence[Check]
     keys: Sequence[str]
     """Problems with the keys of secrets."""
+    usage: Mapping[str, SiteUsage] = field(default_factory=dict)
+    """The usage of the sites that may be close to a ceiling."""
+    ceilings: SiteCeilings = field(default_factory=SiteCeilings)
 
 
 def judge(inputs: HealthInputs) -> list[Issue]:
@@ -249,6 +254,21 @@ def _disks(inputs: HealthInputs) -> Iterator[Issue]:
             yield Issue(IssueCode.SITE_DISK, severity, text, site_path(site.record.name))
 
 
+def _full_sites(inputs: HealthInputs) -> Iterator[Issue]:
+    for site, usage in inputs.usage.items():
+        share = inputs.ceilings.share(usage)
+        if share < WARNING_SHARE:
+            continue
+        what = f"{number(usage.rows)} undelivered notifications ({size(usage.bytes)})"
+        link = f"/notifications?site={quote(site)}"
+        if share >= 1:
+            text = f"{site} has reached its maximum: {what}. Central accepts no more; the site keeps its notifications."
+            yield Issue(IssueCode.SITE_FULL, IssueSeverity.ERROR, text, link, usage.rows)
+        else:
+            text = f"{site} is close to its maximum: {what}, {share:.0%} of it."
+            yield Issue(IssueCode.SITE_FULL, IssueSeverity.WARNING, text, link, usage.rows)
+
+
 def lost_nodes(centre: Centre) -> list[Node]:
     """Nodes that disappeared within the last day, unless their host runs a newer node."""
     back = {n.record.host: n.record.started_at for n in reversed(centre.nodes) if n.state is NodeState.RUNNING}
@@ -288,6 +308,7 @@ _RULES: tuple[Callable[[HealthInputs], Iterator[Issue]], ...] = (
     _rejected,
     _calls,
     _disks,
+    _full_sites,
     _nodes,
     _counting,
 )

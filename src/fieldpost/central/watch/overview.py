@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fieldpost.central.store.engine.store import Store
 from fieldpost.central.store.figures.change_tokens import marks
+from fieldpost.central.store.figures.site_usage import usage_of
 from fieldpost.central.watch.channels import ChannelReader
 from fieldpost.central.watch.health import HealthReader
 from fieldpost.central.watch.issues import HealthInputs, Issue, judge
@@ -13,6 +14,8 @@ from fieldpost.central.watch.shared_read import SharedRead
 from fieldpost.central.watch.sites import SiteReader, worst_first
 from fieldpost.clock import Clock
 from fieldpost.core.kpi import Snapshot
+from fieldpost.core.sites.usage import WARNING_SHARE, SiteCeilings, SiteUsage
+from fieldpost.core.text import BODY_BYTES_MAX, SUBJECT_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class OverviewReader:
         nodes: Nodes,
         sites: SiteReader,
         channels: ChannelReader,
+        ceilings: SiteCeilings,
     ) -> None:
         self._store = store
         self._health = health
@@ -43,6 +47,7 @@ class OverviewReader:
         self._nodes = nodes
         self._sites = sites
         self._channels = channels
+        self._ceilings = ceilings
         self._shared = SharedRead(self._read, clock)
 
     async def now(self) -> Overview:
@@ -52,6 +57,16 @@ class OverviewReader:
     async def change_tokens(self) -> dict[str, str]:
         """A token for each topic, which differs after every change."""
         return await self._store.read(marks)
+
+    async def _usage(self, snapshot: Snapshot) -> dict[str, SiteUsage]:
+        """The usage of the sites that have enough live notifications to be close to a ceiling."""
+        rows = {site: int(kpis["queue_depth"] + kpis["parked"]) for site, kpis in snapshot.of_sites.items()}
+        large = [
+            site
+            for site, count in rows.items()
+            if self._ceilings.share(SiteUsage(count, count * (BODY_BYTES_MAX + SUBJECT_BYTES_MAX))) >= WARNING_SHARE
+        ]
+        return await self._store.read(usage_of, large) if large else {}
 
     async def _read(self) -> Overview:
         snapshot, fleet = await self._kpis.now(), await self._sites.all()
@@ -65,5 +80,7 @@ class OverviewReader:
             channels=channels.channels,
             checks=ready.checks,
             keys=self._health.key_problems([state.channel for state in channels.channels]),
+            usage=await self._usage(snapshot),
+            ceilings=self._ceilings,
         )
         return Overview(snapshot, inputs, judge(inputs))

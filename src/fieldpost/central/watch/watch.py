@@ -23,6 +23,7 @@ from fieldpost.clock import Clock
 from fieldpost.core.errors import out_of_range
 from fieldpost.core.kpi import SWEEPS_UNTIL_OVERDUE, Thresholds
 from fieldpost.core.sites.health import Freshness
+from fieldpost.core.sites.usage import SiteCeilings
 
 SECONDS_MAX = 10 * 365 * 86400.0
 
@@ -92,6 +93,7 @@ class Watch:
         metrics: Metrics | None = None,
         sweep_interval_s: float = 10.0,
         audit_retention: timedelta = timedelta(days=365),
+        ceilings: SiteCeilings | None = None,
     ) -> "Watch":
         """`metrics` are those of this node; without them its dispatcher is not checked."""
         options = options or WatchOptions()
@@ -99,7 +101,7 @@ class Watch:
         kpis, nodes, sites = Kpis(store, clock, by), Nodes(store), SiteReader(store, clock, options.freshness)
         health = HealthReader(store, clock, keyring, metrics, sweep_interval_s)
         channels = ChannelReader(store)
-        overview = OverviewReader(store, clock, health, kpis, nodes, sites, channels)
+        overview = OverviewReader(store, clock, health, kpis, nodes, sites, channels, ceilings or SiteCeilings())
         return cls(
             NotificationReader(store, clock, by),
             BulkActionReader(store),

@@ -7,12 +7,13 @@ creates no duplicate.
 
 from dataclasses import dataclass
 
-from fieldpost.core.errors import Conflict, InvalidInput, Unavailable
+from fieldpost.core.errors import Conflict, InvalidInput
 from fieldpost.core.ids import derived_id
-from fieldpost.front.allowance import LinkKind
+from fieldpost.front.allowance import LinkKind, TooMuch
 from fieldpost.front.http.call import ApiAnswer, Call
 from fieldpost.link.http.body import Body
 from fieldpost.link.http.endpoint_spec import Parameter, spec
+from fieldpost.link.http.problem import RETRY_AFTER_S
 from fieldpost.link.http.view import View, ViewField
 from fieldpost.link.messages import ACCEPTED, FRAME_BYTES_MAX, ITEMS_MAX, LATER, REJECTED, Item, Result, Submit
 
@@ -97,8 +98,6 @@ async def send(call: Call) -> ApiAnswer:
         )
     item = _item(new, new.notification_id if key is None else derived_id(source, key))
     (result,) = await _submit(call, source, [item], is_derived=key is not None)
-    if result.verdict == LATER:
-        raise Unavailable(result.code or "", result.error or "")
     if result.verdict == REJECTED:
         raise _refusal(result)
     return ApiAnswer(result, CREATED if result.verdict == ACCEPTED else 200)
@@ -124,7 +123,11 @@ async def _submit(call: Call, source: str, items: list[Item], *, is_derived: boo
     allowances.check(source, LinkKind.DATA)
     allowances.charge(source, LinkKind.DATA, items=len(items), bytes=sum(len(item.body) for item in items))
     submitted = Submit(0, tuple(items), more=False)
-    return (await call.backend.ingest.submit(source, submitted, are_derived=is_derived)).results
+    results = (await call.backend.ingest.submit(source, submitted, are_derived=is_derived)).results
+    if all(result.verdict == LATER for result in results):
+        first = results[0]
+        raise TooMuch(first.code or "", first.error or "", first.wait_s or RETRY_AFTER_S)
+    return results
 
 
 def _item(new: NewNotification, notification_id: str | None) -> Item:

@@ -120,7 +120,7 @@ class SiteConversation:
             plain = decompress(content)
             await self._link.check()
             self._backend.allowances.charge(self._site, self._kind, bytes=max(0, len(plain) - len(content)))
-            message = await self._answering(*_read(plain))
+            message = await self._answering(*_read(plain, self._charge_values))
             if message is None:
                 return None
             if isinstance(message, Ack):
@@ -134,6 +134,9 @@ class SiteConversation:
             return encode(refusal(error, plain))
         except Exception as error:
             return internal_refusal(report_bug(error, path=self._websocket.url.path), seq_of(plain or b""))
+
+    def _charge_values(self, count: int) -> None:
+        self._backend.allowances.charge_values(self._site, self._kind, count)
 
     async def _send(self, answer: bytes, before: asyncio.Task[None] | None) -> None:
         if before is not None:
@@ -149,9 +152,9 @@ def refusal(error: FieldpostError, content: bytes | None) -> Refusal:
     return Refusal(error.code, error.message, seq_of(content or b""), wait_s)
 
 
-def _read(content: bytes) -> tuple[LinkMessage, Unfit]:
+def _read(content: bytes, on_values: Callable[[int], None]) -> tuple[LinkMessage, Unfit]:
     try:
-        return decode(content), {}
+        return decode(content, on_values), {}
     except InvalidInput as error:
         salvaged = salvage(content) if error.code == UNFIT else None
         if salvaged is None:

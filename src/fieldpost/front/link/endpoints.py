@@ -9,7 +9,9 @@ in all these cases.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from starlette.websockets import WebSocket
 
@@ -79,7 +81,8 @@ async def submit(call: Call) -> ApiAnswer:
         allowances.check(call.site, LinkKind.DATA)
         content = await read_body(call.request, FRAME_BYTES_MAX)
         allowances.charge(call.site, LinkKind.DATA, items=1, bytes=len(content))
-        return ApiAnswer(await _take(*_read(content), call.site, call.backend))
+        charge_values = partial(allowances.charge_values, call.site, LinkKind.DATA)
+        return ApiAnswer(await _take(*_read(content, charge_values), call.site, call.backend))
 
 
 async def control_by_post(call: Call) -> ApiAnswer:
@@ -90,7 +93,7 @@ async def control_by_post(call: Call) -> ApiAnswer:
         allowances.check(site, LinkKind.CONTROL)
         content = await read_body(call.request, FRAME_BYTES_MAX)
         allowances.charge(site, LinkKind.CONTROL, items=1, bytes=len(content))
-        message = decode(content)
+        message = decode(content, partial(allowances.charge_values, site, LinkKind.CONTROL))
         link = polled.get(site)
         if link is None:
             link = polled[site] = PolledLink(site)
@@ -137,9 +140,9 @@ async def _until_silent(link: PolledLink, backend: Backend) -> None:
             await control_messages.disconnected(link.site, link, backend)
 
 
-def _read(content: bytes) -> tuple[Submit, Unfit]:
+def _read(content: bytes, on_values: Callable[[int], None]) -> tuple[Submit, Unfit]:
     try:
-        return decode_as(content, Submit), {}
+        return decode_as(content, Submit, on_values), {}
     except InvalidInput as error:
         salvaged = salvage(content) if error.code == UNFIT else None
         if salvaged is None:

@@ -37,6 +37,7 @@ STATUSES: tuple[tuple[type[FieldpostError], str, int], ...] = (
     (Denied, "", 403),
     (Unavailable, "link.connections", 429),
     (Unavailable, "link.quota", 429),
+    (Unavailable, "site.full", 429),
     (Unavailable, "", 503),
     (ConfigError, "", 500),
     (OperationFailed, "", 502),

@@ -17,6 +17,7 @@ from fieldpost.core.delivery.breaker import Breaker, BreakerState, channel_key
 from fieldpost.core.kpi import NOTHING, Thresholds
 from fieldpost.core.lists import Channel
 from fieldpost.core.sites.health import Freshness, SiteHealth, SiteReport, link_state
+from fieldpost.core.sites.usage import SiteUsage
 from fieldpost.front.console.health import summary
 from support.sample import MINUTE, NOW
 
@@ -211,6 +212,12 @@ SITUATIONS: list[tuple[HealthInputs, str, str, str, str, int]] = [
     (
         inputs(centre=Centre((LOST,), {}, NOW)),
         *("node.lost", "warning", "The node on central-a is lost: no heartbeat for 12 min.", "/#nodes", 0),
+    ),
+    (
+        inputs(usage={"north": SiteUsage(1_700_000, 10**9), "south": SiteUsage(1_000_000, 10**9)}),
+        *("site.full", "warning"),
+        "north is close to its maximum: 1\u202f700\u202f000 undelivered notifications (1.0 GB), 85% of it.",
+        *("/notifications?site=north", 1_700_000),
     ),
 ]
 
