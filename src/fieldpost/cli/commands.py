@@ -33,6 +33,7 @@ class CommandGroup(CommandsOnDemand):
         "notifications": "api.notifications:app",
         "bulk-actions": "api.bulk_actions:app",
         "events": "api.events:app",
+        "topics": "api.topics:app",
         "lists": "api.lists:app",
         "channels": "api.channels:app",
         "secrets": "api.secrets:app",

@@ -48,7 +48,7 @@ def check_subject(value: object, field: str = "subject") -> str:
     # Fast path: printable ASCII passes all the rules below.
     if type(value) is str and len(value) <= SUBJECT_BYTES_MAX and value.isascii() and value.isprintable():
         return value
-    text = _check_text(value, field, SUBJECT_BYTES_MAX)
+    text = check_text(value, field, SUBJECT_BYTES_MAX)
     if _LINE_BREAK.search(text):
         raise InvalidInput("text.line_break", f"{field} must not contain a line break", field=field)
     return text
@@ -57,7 +57,7 @@ def check_subject(value: object, field: str = "subject") -> str:
 def check_body(value: object) -> str:
     if type(value) is str and len(value) <= BODY_BYTES_MAX and value.isascii() and "\x00" not in value:
         return value
-    return _check_text(value, "body", BODY_BYTES_MAX)
+    return check_text(value, "body", BODY_BYTES_MAX)
 
 
 def truncate(text: str, bytes_max: int = ERROR_BYTES_MAX) -> str:
@@ -80,12 +80,12 @@ def printable(text: str) -> str:
 
 def _check_name(value: object, field: str, bytes_max: int) -> str:
     # Names repeat, so their checks are cached. Only an exact str may be a cache key: a subclass can equal another str.
-    return _check_known(value, field, bytes_max) if type(value) is str else _check_text(value, field, bytes_max)
+    return _check_known(value, field, bytes_max) if type(value) is str else check_text(value, field, bytes_max)
 
 
 @lru_cache(maxsize=4096)
 def _check_known(value: str, field: str, bytes_max: int) -> str:
-    text = _check_text(value, field, bytes_max)
+    text = check_text(value, field, bytes_max)
     if not text.strip():
         raise InvalidInput("text.empty", f"{field} must not be empty", field=field)
     if _CONTROL.search(text):
@@ -95,7 +95,8 @@ def _check_known(value: str, field: str, bytes_max: int) -> str:
     return text
 
 
-def _check_text(value: object, field: str, bytes_max: int) -> str:
+def check_text(value: object, field: str, bytes_max: int) -> str:
+    """A text of at most this many bytes that every database stores."""
     # A subclass of str can change its content later, so it is rejected like any other type.
     if type(value) is not str:
         raise InvalidInput("text.type", f"{field} must be a str, not {type(value).__name__}", field=field)

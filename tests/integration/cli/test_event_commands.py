@@ -49,3 +49,23 @@ async def test_a_token_is_rotated_and_both_work_during_the_overlap(cli: Cli) -> 
     assert first["token_id"] not in listed
     refused = await cli("tokens", "rotate", "shop", "--overlap", "soon")
     assert "--overlap is a number with m, h, d or w" in refused.err
+
+
+async def test_topics_are_saved_shown_and_archived(cli: Cli) -> None:
+    (cli.folder / "schema.json").write_text('{"required": ["order"]}')
+    (cli.folder / "example.json").write_text('{"order": 17}')
+    given = ("--description", "Orders", "--attribute", "region", "--owner", "billing")
+    assert "No topics yet" in (await cli("topics", "list")).out
+    added = await cli("topics", "save", "orders", *given, "--schema", "schema.json", "--example", "example.json")
+    assert added.out == "Added topic orders.\n", added.err
+    assert (await cli("topics", "save", "orders", "--description", "All orders")).out == "Changed topic orders.\n"
+    shown = (await cli("topics", "show", "orders")).out
+    for part in ("All orders", "region", "billing", '"order": 17', '"required"'):
+        assert part in shown
+    (cli.folder / "example.json").write_text("{}")
+    refused = await cli("topics", "save", "orders", "--example", "example.json")
+    assert (refused.code, "'order' is required" in refused.err) == (3, True)
+    await cli("topics", "archive", "orders")
+    assert "archived" in (await cli("topics", "list")).out
+    await cli("topics", "save", "orders", "--reopen")
+    assert "open" in (await cli("topics", "list")).out

@@ -77,7 +77,8 @@ class TokenActions(Actions):
 
         Works for a token that expired or was revoked, which stays so. Unless given, the life is that of the former one.
         """
-        entry = self._begin(actor, Role.ADMIN, "token.rotate", name[:SOURCE_NAME_BYTES_MAX])
+        require(actor, Role.ADMIN, "token.rotate")
+        entry = record(actor, "token.rotate", name[:SOURCE_NAME_BYTES_MAX], self._clock.now())
         if life is not KEEP:
             _check_life(life)
         if not timedelta(0) <= overlap <= OVERLAP_MAX:

@@ -21,6 +21,7 @@ from fieldpost.central.operate.lists import Lists
 from fieldpost.central.operate.notifications import NotificationActions
 from fieldpost.central.operate.secrets import Secrets
 from fieldpost.central.operate.sites import SiteActions
+from fieldpost.central.operate.topics import TopicActions
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
 from fieldpost.clock import Clock
@@ -44,6 +45,7 @@ class Operate:
     tokens: TokenActions
     audit: AuditExport
     refusals: Refusals
+    topics: TopicActions
     oidc: Oidc | None = None
     """Login through an identity provider, if one is configured."""
 
@@ -77,4 +79,5 @@ class Operate:
             TokenActions(store, clock),
             AuditExport(store, clock),
             refusals,
+            TopicActions(store, clock),
         )

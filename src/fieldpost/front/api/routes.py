@@ -20,6 +20,7 @@ from fieldpost.front.api import (
     sites,
     submissions,
     tokens,
+    topics,
     users,
 )
 from fieldpost.front.auth import Access
@@ -45,6 +46,10 @@ ROUTES = (
     ApiRoute("GET", "/api/v1/events", events.page, Access.READ_OWN),
     ApiRoute("POST", "/api/v1/events", events.publish, Access.SEND),
     ApiRoute("GET", "/api/v1/events/{event_id}", events.show, Access.READ_OWN),
+    ApiRoute("GET", "/api/v1/topics", topics.show_all, Access.VIEWER),
+    ApiRoute("GET", "/api/v1/topics/{name}", topics.show, Access.VIEWER),
+    ApiRoute("PUT", "/api/v1/topics/{name}", topics.save, Access.ADMIN),
+    ApiRoute("POST", "/api/v1/topics/{name}/archive", topics.archive, Access.ADMIN),
     ApiRoute("GET", "/api/v1/bulk-actions", bulk_actions.show_all, Access.VIEWER),
     ApiRoute("POST", "/api/v1/bulk-actions", bulk_actions.start, Access.OPERATOR),
     ApiRoute("POST", "/api/v1/bulk-actions/preview", bulk_actions.preview, Access.VIEWER),

@@ -90,6 +90,9 @@ class ApiClient:
     def post(self, *path: str, body: object, headers: Mapping[str, str] | None = None) -> JsonObject:
         return _parse(self._read(self._response("POST", path, json.dumps(body).encode(), headers)))
 
+    def put(self, *path: str, body: object) -> JsonObject:
+        return _parse(self._read(self._response("PUT", path, json.dumps(body).encode())))
+
     def patch(self, *path: str, body: object) -> JsonObject:
         return _parse(self._read(self._response("PATCH", path, json.dumps(body).encode())))
 

@@ -1,0 +1,93 @@
+"""`/topics`: the registered kinds of events."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from fieldpost.core.events.topic import Topic
+from fieldpost.front.api.notifications import SeenVersion
+from fieldpost.front.http.call import Call
+from fieldpost.link.http.body import Body
+from fieldpost.link.http.endpoint_spec import spec
+from fieldpost.link.http.view import View, ViewField, listing
+
+OptionalJson = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": ["object", "null"]})]
+NULL = msgspec.Raw(b"null")
+
+
+class SavedTopic(Body, frozen=True, kw_only=True):
+    """All of a topic but its name."""
+
+    description: str = ""
+    attributes: tuple[str, ...] = ()
+    """Names of the attributes that subscriptions filter by."""
+    schema: OptionalJson = NULL
+    """JSON Schema of the payload. `pattern` and `patternProperties` are shown and not evaluated; `$ref` stays within
+    the schema."""
+    example: OptionalJson = NULL
+    """A payload that fits the schema."""
+    owners: tuple[str, ...] = ()
+    """The owners that may subscribe; `*` for all."""
+    is_archived: bool = False
+    version: int | None = None
+    """The version that the caller has seen; null to add a topic."""
+
+
+def _schema(topic: Topic) -> msgspec.Raw | None:
+    return None if topic.schema is None else msgspec.Raw(topic.schema)
+
+
+def _example(topic: Topic) -> msgspec.Raw | None:
+    return None if topic.example is None else msgspec.Raw(topic.example)
+
+
+TOPIC = View(
+    "TopicView",
+    Topic,
+    "name description attributes",
+    ViewField("schema", _schema),
+    ViewField("example", _example),
+    "owners archived_at version",
+)
+TOPICS = listing("TopicsView", "topics", TOPIC)
+
+
+@spec(TOPICS)
+async def show_all(call: Call) -> Sequence[Topic]:
+    """List all topics by name, archived ones included."""
+    return await call.watch.events.topics()
+
+
+@spec(TOPIC)
+async def show(call: Call) -> Topic:
+    """Show one topic with its schema and example."""
+    return await call.watch.events.topic(call.path("name"))
+
+
+@spec(TOPIC, body=SavedTopic, problems=(409,))
+async def save(call: Call) -> Topic:
+    """Add a topic, or replace all of it if its `version` is given. The example is checked against the schema; published
+    payloads are not. Archived topics accept no events."""
+    given = await call.read(SavedTopic)
+    topic = Topic(
+        name=call.path("name"),
+        description=given.description,
+        attributes=given.attributes,
+        schema=_text(given.schema),
+        example=_text(given.example),
+        owners=given.owners,
+    )
+    return await call.operate.topics.save(call.actor, topic, given.version, is_archived=given.is_archived)
+
+
+@spec(TOPIC, body=SeenVersion, problems=(409,))
+async def archive(call: Call) -> Topic:
+    """Archive a topic: its events stay, and new ones are rejected. Save it with `is_archived` false to reopen it."""
+    seen = await call.read(SeenVersion)
+    return await call.operate.topics.archive(call.actor, call.path("name"), seen.version)
+
+
+def _text(given: msgspec.Raw) -> str | None:
+    """The JSON text as it arrived; null is None."""
+    return None if bytes(given) == b"null" else bytes(given).decode()
