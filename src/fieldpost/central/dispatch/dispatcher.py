@@ -25,6 +25,7 @@ from fieldpost.central.dispatch.paths import Paths, load_directory
 from fieldpost.central.dispatch.results import Results
 from fieldpost.central.secrets.keyring import Keyring
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.notifications import breakers as breaker_rows
 from fieldpost.central.store.notifications import claims, due
 from fieldpost.central.store.notifications.claims import Claimed, Order
 from fieldpost.central.store.notifications.due import NextWork
@@ -163,8 +164,11 @@ class Dispatcher:
             return
         seen_at = self._clock.monotonic()
         self._paths.take(await self._store.read(self._paths.load, now=self._store.now()), seen_at)
-        for probe in await self._holds.tend(self._paths, self._clock.monotonic(), self._mine()):
-            await self._start_all([probe], is_probe=True)
+        # Receivers that hang must leave slots to those that work, so probes get half of the free ones.
+        free = self._slot_use()[SlotPool.SUBSCRIPTIONS].free(self._limits[SlotPool.SUBSCRIPTIONS])
+        probes = await self._holds.tend(self._paths, self._clock.monotonic(), self._mine(), probes_max=free // 2)
+        if probes:
+            await self._start_all(probes, is_probe=True)
 
     async def _next_work(self) -> NextWork:
         """What there is to claim, after timed rows whose time has come were made claimable."""
@@ -252,6 +256,10 @@ class Dispatcher:
         keys = self._paths.missing(one.notification.delivery_key for one in claimed)
         if keys:
             self._paths.add(await self._store.read(load_directory, keys), keys)
+        unknown = self._paths.unknown_breakers(one.notification.delivery_key for one in claimed)
+        if unknown:
+            found = await self._store.read(breaker_rows.load, unknown)
+            self._paths.take_in({key: found.get(key, Breaker(key)) for key in unknown})
         surplus = []
         for one in claimed:
             path = self._paths.get(one.notification.delivery_key)

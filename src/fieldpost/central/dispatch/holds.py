@@ -19,7 +19,7 @@ from fieldpost.central.store.notifications.claims import Claimed
 from fieldpost.core.audit import SYSTEM, AuditKind, AuditStatus
 from fieldpost.core.delivery.breaker import Breaker, BreakerState, give_back_probe, is_blocked, next_probe, take_probe
 from fieldpost.core.delivery.lifecycle import held_too_long
-from fieldpost.core.delivery.routing import DeliveryPath
+from fieldpost.core.delivery.routing import DeliveryPath, SlotPool, pool_of
 from fieldpost.core.ids import new_ids
 
 log = structlog.get_logger()
@@ -39,11 +39,17 @@ class Holds:
         self._options = options
         self._parked_at = float("-inf")
 
-    async def tend(self, paths: Paths, monotonic: float, mine: Sequence[str]) -> list[Claimed]:
-        """Hold, release and park rows as the breakers require; returns rows claimed to probe open breakers with."""
+    async def tend(
+        self, paths: Paths, monotonic: float, mine: Sequence[str], *, probes_max: int = 1000
+    ) -> list[Claimed]:
+        """Hold, release and park rows as the breakers require; returns rows claimed to probe open breakers with: of
+        every channel whose probe is due, and of at most `probes_max` subscriptions."""
         await self._hold_due(paths)
         held = {key: paths.breakers.get(key, Breaker(key)) for key in paths.snapshot.held}
-        probes = await self._probe([b for b in held.values() if _is_probe_due(b, paths.now)], paths.now, mine)
+        due = [breaker for breaker in held.values() if _is_probe_due(breaker, paths.now)]
+        of_subscriptions = [breaker for breaker in due if pool_of(breaker.key) is SlotPool.SUBSCRIPTIONS]
+        later = {breaker.key for breaker in of_subscriptions[probes_max:]}
+        probes = await self._probe([breaker for breaker in due if breaker.key not in later], paths.now, mine)
         await self._release([breaker for breaker in held.values() if not is_blocked(breaker)])
         if held and monotonic - self._parked_at >= PARK_EVERY_S:
             self._parked_at = monotonic

@@ -49,6 +49,8 @@ class PathSnapshot:
     held: Mapping[str, datetime] = field(default_factory=dict)
     """Breakers that hold rows, with the earliest due time behind each."""
     breakers: dict[str, Breaker] = field(default_factory=dict)
+    looked_up: set[str] = field(default_factory=set)
+    """The breakers that were read; those without a row are closed. Other breakers are unknown."""
     has_suspects: bool = False
 
 
@@ -61,6 +63,8 @@ class Paths:
         self._paths: dict[str, Resolved] = {}
         self._opened: dict[str, Opened | Held] = {}
         self._warned: set[tuple[str, int]] = set()
+        self._of_channels: set[str] = set()
+        """Breakers of channels that paths in the cache use: few, and read at every refresh."""
         self.seen_at = float("-inf")
         """Monotonic time of the last refresh."""
         self.is_stale = False
@@ -90,13 +94,15 @@ class Paths:
         directory = load_directory(conn, [key for key in ready if key not in known])
         fresh = {key: resolve(directory, key, self._defaults) for key in ready if key not in known}
         wanted = {path.breaker_key for key in ready if isinstance(path := known.get(key) or fresh[key], DeliveryPath)}
+        wanted |= held.keys() | self._of_channels
         return PathSnapshot(
             version=version,
             now=database_time(conn, now),
             directory=directory,
             ready=ready,
             held=held,
-            breakers=breaker_rows.load(conn, wanted | held.keys()),
+            breakers=breaker_rows.load(conn, wanted),
+            looked_up=wanted,
             has_suspects=due.has_suspects(conn, now=now),
         )
 
@@ -105,6 +111,7 @@ class Paths:
         if snapshot.version != self.snapshot.version:
             self._paths.clear()
             self._opened.clear()
+            self._of_channels.clear()
         self.snapshot = snapshot
         self.seen_at, self.is_stale = seen_at, False
         self.add(snapshot.directory, snapshot.ready)
@@ -112,19 +119,28 @@ class Paths:
             mine = [key for key in snapshot.ready if key.startswith(pool.prefix)]
             self._after[pool] = mine[-1] if len(mine) >= READY_KEYS_MAX else ""
         is_full = len(snapshot.held) >= breaker_rows.HELD_KEYS_MAX
-        self._held_after = max(snapshot.held) if is_full else ""
+        self._held_after = next(reversed(list(snapshot.held))) if is_full else ""
 
     def add(self, directory: Directory, keys: Iterable[str]) -> None:
         """Resolve these keys from a directory that was loaded for them."""
         for key in keys:
             if key not in self._paths:
-                self._paths[key] = resolve(directory, key, self._defaults)
+                path = self._paths[key] = resolve(directory, key, self._defaults)
+                if isinstance(path, DeliveryPath) and isinstance(path.via, Channel):
+                    self._of_channels.add(path.breaker_key)
         for channel in directory.channels.values():
             self._warn_of_replaced(channel)
 
     def missing(self, keys: Iterable[str]) -> set[str]:
         """Those of these keys that are not resolved yet."""
         return {key for key in keys if key not in self._paths}
+
+    def unknown_breakers(self, keys: Iterable[str]) -> set[str]:
+        """The breakers of these resolved keys that the last refresh did not read: their keys had no due rows then, or
+        there were more keys than a refresh looks at."""
+        paths = (self._paths[key] for key in set(keys))
+        wanted = {path.breaker_key for path in paths if isinstance(path, DeliveryPath)}
+        return wanted - self.snapshot.looked_up
 
     def get(self, delivery_key: str) -> Resolved:
         """The path of a key that is resolved."""
@@ -159,6 +175,7 @@ class Paths:
         known = self.snapshot.breakers
         changed = any(is_blocked(b) != is_blocked(known.get(key, Breaker(key))) for key, b in breakers.items())
         known.update(breakers)
+        self.snapshot.looked_up.update(breakers)
         self.is_stale = self.is_stale or changed
         return changed
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from sqlalchemy import text
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
 from fieldpost.central.store.notifications import breakers
-from fieldpost.core.delivery.breaker import BreakerState, channel_key, reset
-from fieldpost.core.delivery.outcome import Delivered, Held, PermanentFailure, TransientFailure, Uncertain
+from fieldpost.core.delivery.breaker import BreakerPolicy, BreakerState, channel_key, record, reset
+from fieldpost.core.delivery.outcome import Delivered, Evidence, Held, PermanentFailure, TransientFailure, Uncertain
 from fieldpost.core.notification import Status, Target, TargetStatus
 from fieldpost.testing import ManualClock
 from support.centre import Centre, Hanging
@@ -319,3 +320,17 @@ async def test_a_probe_that_never_reached_its_channel_leaves_the_probe_to_the_ne
 
         assert (await mailing.breaker()).health == "healthy"
         assert {(await mailing.get(one)).status for one in (first, second)} == {Status.PARKED, Status.DELIVERED}
+
+
+@pytest.mark.req("DEC-22")
+async def test_a_breaker_that_the_last_refresh_did_not_read_is_respected(mailing: Centre, clock: ManualClock) -> None:
+    """Another node opens the breaker of a channel that has no due rows here; the next row makes no call."""
+    async with node(mailing) as dispatcher:
+        await dispatcher.sweep()
+        rule = partial(record, evidence=Evidence.FAILS, error="refused", policy=BreakerPolicy(1), now=clock.now())
+        await mailing.store.write(breakers.change, KEY, rule)
+        sent = await mailing.send()
+        await dispatcher.sweep()
+        await dispatcher.idle()
+        n = await mailing.get(sent)
+        assert (mailing.adapter.count, n.status, n.held_by) == (0, Status.PENDING, KEY)
