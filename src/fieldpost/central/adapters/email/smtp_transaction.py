@@ -26,6 +26,8 @@ from fieldpost.central.adapters.email.settings import EmailSettings
 
 BLOCK_BYTES = 16 * 1024
 BLOCK_TIMEOUT_S = 180.0
+EARLY_TIMEOUT_S = 10.0
+"""Timeout for the rest of a reply that began while the message was being written."""
 REUSED_TIMEOUT_S = 30.0
 """Timeout of the first reply over a reused connection: it may be dead, and a new one is cheap."""
 
@@ -136,7 +138,7 @@ class SmtpTransaction:
         try:
             self._conversation.wire.write(content[last:])
         except SMTPServerDisconnected:
-            return self._conversation.no_reply(CLOSED)
+            return await self._early_reply()
         # From here on the server may have the mail, with or without a reply.
         self.phase = SmtpPhase.DOT
         self._conversation.is_in_transaction = False
@@ -244,8 +246,19 @@ class SmtpTransaction:
         except TimeoutError:
             return self._conversation.no_reply(f"the server accepted no more data for {timeout_s:g} s")
         except (SMTPServerDisconnected, OSError):
+            return await self._early_reply()
+        return None if self._conversation.wire.is_quiet else await self._early_reply()
+
+    async def _early_reply(self) -> SmtpReply:
+        """The reply of a server that rejects a message before its end. The conversation is over: what was written of
+        the message cannot be taken back, and the server may read the rest as commands."""
+        reply = None
+        if self._conversation.wire.has_input:
+            reply = await self._conversation.read_reply(SmtpPhase.DATA, EARLY_TIMEOUT_S, self._deadline)
+        if reply is None or reply.code // 100 not in (4, 5):
             return self._conversation.no_reply(CLOSED)
-        return None
+        self._conversation.is_over = True
+        return reply
 
 
 def _rcpt(mailbox: str) -> bytes:

@@ -6,6 +6,7 @@ sides are out of sync (`is_quiet`).
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import cast
 
@@ -53,12 +54,26 @@ class SmtpWire(SMTPProtocol):
         finally:
             self._arrived = None
 
+    @property
+    def has_input(self) -> bool:
+        """The server has sent something that was not read yet."""
+        return bool(self._buffer)
+
     async def write_out(self, block: bytes) -> None:
-        """Return when the block has left this process. Raises SMTPServerDisconnected or OSError."""
+        """Return when the block has left this process or the server has sent something. Raises SMTPServerDisconnected
+        or OSError."""
         if self.transport is not None:
             cast(asyncio.WriteTransport, self.transport).set_write_buffer_limits(high=0)
         self.write(block)
-        await self._drain_helper()
+        drained = asyncio.ensure_future(self._drain_helper())
+        self._arrived = self._loop.create_future()
+        try:
+            await asyncio.wait([drained, self._arrived], return_when=asyncio.FIRST_COMPLETED)
+            if drained.done():
+                drained.result()
+        finally:
+            drained.cancel()
+            self._arrived = None
 
     def hang_up(self) -> None:
         """Close at once without sending buffered data."""
@@ -84,6 +99,8 @@ class SmtpWire(SMTPProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._buffer += self._unread()
         super().connection_lost(exc)
         error = SMTPServerDisconnected("Connection lost")
         error.__cause__ = exc
@@ -91,6 +108,16 @@ class SmtpWire(SMTPProtocol):
         if self.on_lost is not None:
             self.on_lost()
             self.on_lost = None
+
+    def _unread(self) -> bytes:
+        """What the server sent before it reset the connection. The event loop does not read it when a write fails, but
+        it may say why. Over TLS it cannot be read any more."""
+        if self.transport is None or self.transport.get_extra_info("sslcontext") is not None:
+            return b""
+        try:
+            return os.read(self.transport.get_extra_info("socket").fileno(), MAX_RESPONSE_LENGTH)
+        except (OSError, AttributeError):
+            return b""
 
     def _ended(self, error: SMTPServerDisconnected) -> None:
         if self._end is None:
