@@ -29,7 +29,7 @@ class EffectiveSetting:
     value: Value
     """Three asterisks if it is a secret."""
     default: Value
-    says: str
+    description: str
     """The description of the setting."""
     origin: str
     """Where the value comes from: the default, a file, the environment, the command line."""

@@ -73,7 +73,7 @@ def _effective(settings: CentralSettings, origins: Origins | None) -> Iterator[E
             name=option.name,
             value=shown(value, is_secret=is_secret),
             default=shown(option.default, is_secret=is_secret),  # type: ignore[arg-type]
-            says=descriptions[section].get(option.name, ""),
+            description=descriptions[section].get(option.name, ""),
             origin=(origins or {}).get(f"{section}.{option.name}", otherwise),
             environment=variable(section, option.name),
         )

@@ -102,7 +102,7 @@ async def test_a_retry_waits_is_shown_and_leaves_the_mirror_to_the_site(
         assert f'action="/intents/{intent.intent_id}/cancel"' not in visitor.page.text, "what was sent is sent"
         await front.commands.intents.settle(SITE, CommandResult(intent.intent_id, "applied"))
         told = await visitor.look(f"/cached-calls/{one}", site=SITE)
-        assert "Retry: the site applied it" in told
+        assert "Retry: applied by the site" in told
         assert (await front.watch.cached_calls.detail(None, one)).call == before
         calls.retry(one)
         await tell(front, calls)

@@ -39,7 +39,7 @@ def test_every_setting_is_there_with_its_words(by_key: dict[str, EffectiveSettin
         for option in fields(getattr(CentralSettings(), s.name))
     ]
     assert list(by_key) == expected
-    assert all(one.says for one in by_key.values())
+    assert all(one.description for one in by_key.values())
 
 
 def test_a_value_says_where_it_came_from(by_key: dict[str, EffectiveSetting]) -> None:

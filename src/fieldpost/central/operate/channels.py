@@ -51,7 +51,7 @@ class Trial:
     """The outcome of a test and its transcript, without secrets."""
 
     outcome: Outcome
-    said: tuple[str, ...]
+    transcript: tuple[str, ...]
 
 
 class ChannelActions(Actions):
@@ -161,7 +161,7 @@ class ChannelActions(Actions):
         opened = self._keyring.open_owner(channel)
         now = self._clock.now()
         await self._store.write(audit.add, [record(actor, "channel.test", name, now, {"to": target})])
-        said: list[str] = []
+        lines: list[str] = []
         envelope = Envelope(
             notification_id=NotificationId(event_id(now)),
             list_name=name,
@@ -171,11 +171,11 @@ class ChannelActions(Actions):
             settings=opened.settings,
             dated=now,
             gate=lambda: None,  # a test has no claim to lose
-            transcript=said.append,
+            transcript=lines.append,
         )
         outcome = scrubbed(await _deliver_test(adapter, envelope), opened.scrub)
         log.info("channel.tested", channel=name, actor=actor.name, outcome=outcome.word, error=outcome.error)
-        return Trial(outcome, tuple(map(opened.scrub, said)))
+        return Trial(outcome, tuple(map(opened.scrub, lines)))
 
     def types(self) -> dict[str, ChannelType]:
         """The types of channels, by name."""

@@ -21,32 +21,31 @@ _TONES = {
 }
 
 
-def standing(detail: CallDetail) -> str:
+def summary(detail: CallDetail) -> str:
     """The status of the call and what can be done, in one or two sentences."""
     call = detail.call
-    retries = call.report.retry_count
+    count = call.report.retry_count
+    retries = f"{count} {'retry' if count == 1 else 'retries'}"
     if call.gone_at is not None and not call.report.status.is_terminal:
         return "The site no longer has this call: its buffer was replaced. Its result will not be reported."
     match call.report.status:
         case CallStatus.PARKED:
-            tried = (
-                f"after {retries} {'retry' if retries == 1 else 'retries'}" if retries else "after its first attempt"
-            )
-            return f"The site gave up {tried}. Retry or discard the call."
+            tried = f"after {retries}" if count else "after its first attempt"
+            return f"The site parked the call {tried}. Retry or discard it."
         case CallStatus.RETRYING:
             late = " It is stuck." if detail.is_stuck else ""
-            return (
-                f"The site retries it automatically; {retries} {'retry' if retries == 1 else 'retries'} so far.{late}"
-            )
+            return f"The site retries the call automatically; {retries} so far.{late}"
         case CallStatus.PENDING:
             late = " It is stuck: the site's agent may not be running." if detail.is_stuck else ""
-            return f"Its first attempt has no outcome yet.{late}"
+            return f"The first attempt has not finished.{late}"
         case CallStatus.DELIVERED:
-            return "It was delivered."
+            return "The call was delivered."
         case CallStatus.FAILED:
-            return "The target refused it at the first attempt, and the script got the error. No action is needed."
+            return (
+                "The target refused the call at the first attempt, and the script got the error. No action is needed."
+            )
         case CallStatus.DISCARDED:
-            return "An operator discarded it."
+            return "An operator discarded the call."
 
 
 def story(detail: CallDetail) -> tuple[Step, ...]:
@@ -55,7 +54,9 @@ def story(detail: CallDetail) -> tuple[Step, ...]:
     steps = [_issued(call), *(step for intent in detail.intents for step in _requested(intent)), _reported(call)]
     if call.gone_at is not None:
         steps.append(
-            Step(tone=Tone.BAD, title="The site no longer has it", at=call.gone_at, note="its buffer was replaced")
+            Step(
+                tone=Tone.BAD, title="The site no longer has this call", at=call.gone_at, note="its buffer was replaced"
+            )
         )
     return tuple(sorted(steps, key=_time_of))
 
@@ -72,7 +73,7 @@ def _issued(call: CachedCall) -> Step:
         tone=Tone.PLAIN,
         title="Issued by a script",
         at=call.begun_at,
-        facts=tuple((name, text) for name, text in (("by", report.script), ("at", report.instance)) if text),
+        facts=tuple((name, text) for name, text in (("script", report.script), ("instance", report.instance)) if text),
         note=f"reported to central {_span(late)} later" if late > timedelta(seconds=5) else None,
     )
 
@@ -124,10 +125,10 @@ def _requested(intent: Intent) -> list[Step]:
 def _ended(intent: Intent) -> str:
     if intent.state is IntentState.DONE and intent.outcome is not None:
         return {
-            IntentOutcome.APPLIED: "the site applied it",
-            IntentOutcome.NOT_PARKED: "it was no longer parked",
-            IntentOutcome.SITE_UNREACHABLE: "the site was not reachable",
-            IntentOutcome.OPERATION_FAILED: "the site failed to apply it",
+            IntentOutcome.APPLIED: "applied by the site",
+            IntentOutcome.NOT_PARKED: "the call was no longer parked",
+            IntentOutcome.SITE_UNREACHABLE: "the site could not be reached",
+            IntentOutcome.OPERATION_FAILED: "failed at the site",
         }[intent.outcome]
     return intent.state.value
 

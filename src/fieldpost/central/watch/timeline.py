@@ -54,7 +54,7 @@ class Stop:
 
     place: str
     name: str | None
-    standing: StepState
+    state: StepState
     note: str | None = None
     at: datetime | None = None
 

@@ -142,7 +142,7 @@ def test_channel(
     if is_json():
         print_json(tested)
     else:
-        print_lines(tested["said"])
+        print_lines(tested["transcript"])
         print_fields([("outcome", tested["outcome"]), ("error", tested["error"])])
     if tested["outcome"] != "delivered":
         raise typer.Exit(1)

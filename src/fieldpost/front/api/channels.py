@@ -83,7 +83,7 @@ TEST = View(
     Trial,
     ViewField("outcome", _outcome),
     ViewField("error", _error),
-    "said",
+    "transcript",
     description="The outcome of a test, and the conversation: lines sent start with `>`, lines received with `<`.",
 )
 

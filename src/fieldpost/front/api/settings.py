@@ -8,7 +8,7 @@ from fieldpost.link.http.view import View, ViewField
 SETTING = View(
     "SettingView",
     EffectiveSetting,
-    "section name value default unit is_default origin environment says",
+    "section name value default unit is_default origin environment description",
     description="One setting; the value of a secret is ***.",
 )
 SETTINGS = View("SettingsView", EffectiveSettings, "node_id", ViewField("settings", view=SETTING))

@@ -121,12 +121,12 @@ def _stages(action: BulkAction) -> list[tuple[str, str, str]]:
         if begin >= end and number:
             continue
         if action.stage > number or action.status is BulkStatus.FINISHED:
-            standing, note = "done", f"{end - begin} done"
+            state, note = "done", f"{end - begin} done"
         elif action.stage == number:
-            standing, note = _present_stage(action, end)
+            state, note = _present_stage(action, end)
         else:
-            standing, note = "ahead", f"{end - begin} not processed"
-        stages.append((name, note, standing))
+            state, note = "ahead", f"{end - begin} not processed"
+        stages.append((name, note, state))
     return stages
 
 

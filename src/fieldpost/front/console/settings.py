@@ -29,7 +29,9 @@ async def page(request: PageRequest) -> Response:
 
 def _matches(one: EffectiveSetting, search: str) -> bool:
     """Whether every search word starts a word of the name, value, origin or description."""
-    words = tokenize(f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.says}")
+    words = tokenize(
+        f"{one.key} {one.name.replace('_', ' ')} {one.value} {one.environment} {one.origin} {one.description}"
+    )
     return all(any(word.startswith(part) for word in words) for part in tokenize(search))
 
 

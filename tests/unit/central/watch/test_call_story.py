@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fieldpost.central.watch.cached_calls import CallDetail
-from fieldpost.central.watch.call_story import standing, story
+from fieldpost.central.watch.call_story import story, summary
 from fieldpost.core.sites.call_mirror import CachedCall
 from fieldpost.core.sites.intent import Intent, IntentKind, IntentOutcome, IntentState
 from fieldpost.core.sites.message import CallReport, CallStatus, Category
@@ -49,22 +49,22 @@ def detail(one: CachedCall, *intents: Intent, is_stuck: bool = False) -> CallDet
 
 @pytest.mark.parametrize("status", CallStatus)
 def test_where_a_call_stands_is_told_for_every_status(status: CallStatus) -> None:
-    assert standing(detail(call(status))).endswith(".")
+    assert summary(detail(call(status))).endswith(".")
 
 
 def test_it_is_told_what_a_person_can_do_and_what_takes_too_long() -> None:
-    assert "after 1 retry. Retry or discard the call" in standing(detail(call(CallStatus.PARKED, retry_count=1)))
-    assert "after its first attempt" in standing(detail(call(CallStatus.PARKED)))
-    assert "It is stuck" in standing(detail(call(CallStatus.RETRYING), is_stuck=True))
-    assert "no longer has" in standing(detail(call(CallStatus.PARKED, gone_at=NOW)))
+    assert "after 1 retry. Retry or discard it" in summary(detail(call(CallStatus.PARKED, retry_count=1)))
+    assert "after its first attempt" in summary(detail(call(CallStatus.PARKED)))
+    assert "It is stuck" in summary(detail(call(CallStatus.RETRYING), is_stuck=True))
+    assert "no longer has" in summary(detail(call(CallStatus.PARKED, gone_at=NOW)))
 
 
 @pytest.mark.parametrize(
     ("state", "outcome", "words", "tone"),
     [
-        (IntentState.DONE, IntentOutcome.APPLIED, "Retry: the site applied it", "good"),
-        (IntentState.DONE, IntentOutcome.NOT_PARKED, "Retry: it was no longer parked", "bad"),
-        (IntentState.DONE, IntentOutcome.OPERATION_FAILED, "Retry: the site failed to apply it", "bad"),
+        (IntentState.DONE, IntentOutcome.APPLIED, "Retry: applied by the site", "good"),
+        (IntentState.DONE, IntentOutcome.NOT_PARKED, "Retry: the call was no longer parked", "bad"),
+        (IntentState.DONE, IntentOutcome.OPERATION_FAILED, "Retry: failed at the site", "bad"),
         (IntentState.EXPIRED, IntentOutcome.SITE_UNREACHABLE, "Retry: expired", "bad"),
         (IntentState.CANCELLED, None, "Retry: cancelled", "plain"),
     ],
@@ -92,7 +92,7 @@ def test_the_story_has_what_was_asked_and_what_came_of_it_in_order(
         "Retry requested",
         words,
         "Parked, as last reported by the site",
-        "The site no longer has it",
+        "The site no longer has this call",
     ]
     assert steps[0].note == "reported to central 2 min later"
     assert (steps[1].note, steps[2].tone.value, steps[3].error) == ("erp is back", tone, "503")

@@ -121,7 +121,7 @@ HALF = (Target("a@x.example", TargetStatus.DELIVERED), Target("b@x.example", Tar
 
 
 @pytest.mark.parametrize(
-    ("n", "tries", "standings"),
+    ("n", "tries", "states"),
     [
         (PENDING, (), "done done here ahead ahead"),
         (PENDING, (attempt(1, None),), "done done done here ahead"),
@@ -147,11 +147,11 @@ HALF = (Target("a@x.example", TargetStatus.DELIVERED), Target("b@x.example", Tar
     ],
 )
 def test_the_stops_say_where_on_its_way_it_stands(
-    n: Notification, tries: tuple[AttemptRecord, ...], standings: str
+    n: Notification, tries: tuple[AttemptRecord, ...], states: str
 ) -> None:
     found = stops(n, tries, "mail")
     assert [stop.place for stop in found] == ["script", "site", "central", "channel", "inbox"]
-    assert " ".join(stop.standing.value for stop in found) == standings
+    assert " ".join(stop.state.value for stop in found) == states
 
 
 def test_the_stops_tell_an_application_from_a_site_and_how_many_were_reached() -> None:

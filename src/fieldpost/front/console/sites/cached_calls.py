@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from fieldpost.central.watch.cached_calls import CallPage, is_stuck
-from fieldpost.central.watch.call_story import standing, story
+from fieldpost.central.watch.call_story import story, summary
 from fieldpost.central.watch.sites import Fleet, SiteState
 from fieldpost.core.errors import InvalidInput
 from fieldpost.core.ids import is_id
@@ -88,7 +88,7 @@ async def one(request: PageRequest) -> Response:
         state=state,
         is_behind=is_behind(state),
         as_of=detail.as_of,
-        standing=standing(detail),
+        summary=summary(detail),
         steps=story(detail),
         waiting=next((intent for intent in detail.intents if intent.state.is_open), None),
         own_path=own_path,
