@@ -2,15 +2,22 @@
 
 Reference: the same two rows per notification by a raw `unnest` insert over asyncpg (PostgreSQL) or a raw `executemany`
 (SQLite), one commit per batch, one connection. Ours: `Ingest.submit`, one batch after the other.
+
+`ingest single`, PostgreSQL: one notification per submit, each site waits for its ack before the next; many sites at
+once, as in a storm of alarms. Reference: plain connections that insert the same two rows by one statement, 16 for 16
+sites and 64 for 200, since no server has a connection for every site. Ours has at most 10 connections; submits that
+wait share a transaction.
 """
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 
 import asyncpg
 
-from bench.harness import Report, Stopwatch, compare
+from bench.harness import Figure, Report, Stopwatch, compare
 from bench.material import add_lists, items
 from bench.stores import Stores
 from fieldpost.central.ingest.submit import Ingest
@@ -23,6 +30,8 @@ from fieldpost.core.times import to_microseconds
 from fieldpost.link.messages import Item, Submit
 
 BATCH = 500
+SINGLE = ((16, 16), (200, 64))
+"""Sites that submit single notifications, and the plain connections to compare them with."""
 
 
 async def run(report: Report, stores: Stores, quick: bool) -> None:
@@ -51,6 +60,44 @@ async def run(report: Report, stores: Stores, quick: bool) -> None:
             notes = f"batches of {BATCH}, one connection, row + audit entry"
             report.add(await compare(f"ingest {kind}", ours, reference, 5, "rows/s", notes))
             await raw.close()
+            if kind == "postgresql":
+                for sites, connections in SINGLE:
+                    report.add(await compare_single(store, sites, connections, 1_600 if quick else 8_000))
+
+
+async def compare_single(store: Store, sites: int, connections: int, rows: int) -> Figure:
+    """Single submits of many sites against plain connections with single rows."""
+    ingest = Ingest(store, SystemClock())
+    raws = [await RawPostgres.connect(store.url) for _ in range(connections)]
+
+    async def submit(site: int, item: Item) -> None:
+        ack = await ingest.submit(f"plant-{site}", Submit(1, (item,)))
+        assert ack.results[0].verdict == "accepted"
+
+    async def insert(connection: int, item: Item) -> None:
+        await raws[connection].insert_one(item)
+
+    async def rate(senders: int, send: Callable[[int, Item], Awaitable[None]]) -> float:
+        async def one_after_another(sender: int, own: tuple[Item, ...]) -> None:
+            for item in own:
+                await send(sender, item)
+
+        made = [items(rows // senders) for _ in range(senders)]
+        watch = Stopwatch()
+        await asyncio.gather(*(one_after_another(*pair) for pair in enumerate(made)))
+        return watch.rate(rows // senders * senders)
+
+    async def ours() -> float:
+        return await rate(sites, submit)
+
+    async def reference() -> float:
+        return await rate(connections, insert)
+
+    notes = f"one notification per submit; reference: {connections} connections"
+    figure = await compare(f"ingest single, {sites} sites", ours, reference, 5, "rows/s", notes)
+    for raw in raws:
+        await raw.close()
+    return figure
 
 
 class RawPostgres:
@@ -98,6 +145,34 @@ class RawPostgres:
                 [item.script for item in batch],
                 [item.list_name for item in batch],
             )
+
+    async def insert_one(self, item: Item) -> None:
+        """Both rows of one notification by one statement, which commits on its own."""
+        now = datetime.now(UTC)
+        await self._connection.execute(
+            """
+            with inserted as (
+                insert into notifications (notification_id, type, list_name, subject, body, source_site_id,
+                    source_script, delivery_key, digest, status, created_at, due_at, cycle_started_at)
+                values ($1, 'email', $2, $3, $4, 'plant', $5, $6, $7, 'pending', $8, $8, $8)
+                on conflict do nothing returning notification_id, list_name, source_script
+            )
+            insert into audit (event_id, occurred_at, ingested_at, correlation_id, channel, kind, status,
+                source_site_id, source_script, actor, target)
+            select $9, $8, $8, notification_id, 'notification', 'notify_send', 'submitted', 'plant', source_script,
+                source_script, list_name
+            from inserted
+            """,
+            item.notification_id,
+            item.list_name,
+            item.subject,
+            item.body,
+            item.script,
+            f"list:{item.list_name}",
+            sha256(f"{item.subject}{item.body}".encode()).digest(),
+            now,
+            new_ids(now, os.urandom(10))[0],
+        )
 
     async def close(self) -> None:
         await self._connection.close()

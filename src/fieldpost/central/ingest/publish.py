@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -88,7 +89,7 @@ class _Candidate:
 class Publisher:
     """One for a central node."""
 
-    def __init__(self, store: Store, pace: Pace, options: PublishOptions | None = None) -> None:
+    def __init__(self, store: Store, pace: Pace[Any, Any], options: PublishOptions | None = None) -> None:
         self._store = store
         self._pace = pace
         self._options = options or PublishOptions()

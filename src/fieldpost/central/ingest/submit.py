@@ -88,7 +88,7 @@ class Ingest:
         self._options = options or IngestOptions()
         self._meter = meter or Unmetered()
         self._ceilings = SiteCeilingGuard(store, clock, self._options.ceilings)
-        self._pace = Pace(self._options.credits, clock.monotonic)
+        self._pace = Pace(self._options.credits, clock.monotonic, self._store_group)
         self.publisher = Publisher(store, self._pace, events)
 
     @property
@@ -118,8 +118,7 @@ class Ingest:
         if submissions:
             # Older senders do not state whether they have more; a large batch implies it.
             has_more = message.more if message.more is not None else len(message.items) >= LARGE_BATCH
-            async with self._pace.storing(site, len(submissions), has_more=has_more):
-                verdicts = await self._store_all(site, submissions)
+            verdicts = await self._pace.submit(site, len(submissions), submissions, has_more=has_more)
         results = [c if isinstance(c, Result) else verdicts[id(c)] for c in checked]
         for index in sorted(unfit):
             results.insert(index, unfit[index])
@@ -127,24 +126,37 @@ class Ingest:
             self._meter.submitted(verdict, count)
         return Ack(message.seq, tuple(results), self.credits)
 
-    async def _store_all(self, site: str, submissions: list[Submission]) -> dict[int, Result]:
+    async def _store_group(self, group: Sequence[list[Submission]]) -> list[dict[int, Result]]:
+        """Store submits of several sites in one transaction; each picks its own results."""
+        verdicts: dict[int, Result] = {}
+        admitted = []
+        for submissions in group:
+            if await self._ceilings.is_full(submissions[0].provenance.site):
+                verdicts |= await self._put_off(submissions)
+            else:
+                admitted.append(submissions)
+        if admitted:
+            verdicts |= await self._store_all([s for own in admitted for s in own], is_shared=len(group) > 1)
+        for submissions in admitted:
+            if stored := [s for s in submissions if verdicts[id(s)].verdict == ACCEPTED]:
+                self._ceilings.add(stored[0].provenance.site, stored)
+        return [verdicts] * len(group)
+
+    async def _store_all(self, submissions: list[Submission], *, is_shared: bool) -> dict[int, Result]:
         """Results by `id()` of each submission, since a batch may contain a notification id twice."""
         digests = {id(s): digest(s) for s in submissions}
         first = {s.notification_id: s for s in reversed(submissions)}
         arrived = [(s, digests[id(s)]) for s in first.values()]
-        if await self._ceilings.is_full(site):
-            return await self._put_off(site, submissions, digests)
         try:
-            inserted = await self._store.write_one(arrivals.insert_if_absent, site, arrived, now=self._store.now())
+            inserted = await self._store.write_one(arrivals.insert_if_absent, arrived, now=self._store.now())
         except IntegrityError as error:
-            if not is_duplicate_key(error):
+            if is_shared or not is_duplicate_key(error):
                 raise
             # The statement waited for a purge to commit, whose tombstones it does not see; but the audit has the entry
             # of each first send. Nothing was inserted: purged items are duplicates, the others are repeated.
             inserted = set()
         if inserted:
             self._store.wake.set()
-            self._ceilings.add(site, submissions)
         if len(inserted) == len(submissions):
             return {id(s): Result(s.notification_id, ACCEPTED) for s in submissions}
         others = [s.notification_id for s, _ in arrived if s.notification_id not in inserted]
@@ -158,22 +170,22 @@ class Ingest:
             elif own is s:
                 verdicts[id(s)] = Result(s.notification_id, ACCEPTED)
             else:
-                verdicts[id(s)] = _verdict(s, digests[id(s)], StoredContent(site, digests[id(own)]))
+                verdicts[id(s)] = _verdict(s, digests[id(s)], StoredContent(own.provenance.site, digests[id(own)]))
             if verdicts[id(s)].verdict == REJECTED:
                 conflicts.append(s)
         if conflicts:
             await self._store.write(audit.add, _conflict_entries(conflicts, self._clock.now()))
-            log.warning("submit.conflict", ids=[s.notification_id for s in conflicts], site=site)
+            for site in sorted({s.provenance.site for s in conflicts}):
+                ids = [s.notification_id for s in conflicts if s.provenance.site == site]
+                log.warning("submit.conflict", ids=ids, site=site)
         return verdicts
 
-    async def _put_off(
-        self, site: str, submissions: Sequence[Submission], digests: Mapping[int, bytes]
-    ) -> dict[int, Result]:
+    async def _put_off(self, submissions: Sequence[Submission]) -> dict[int, Result]:
         """Results of a full site: what is stored already is a duplicate, all else must wait."""
-        log.warning("submit.put_off", site=site, count=len(submissions))
+        log.warning("submit.put_off", site=submissions[0].provenance.site, count=len(submissions))
         stored = await self._store.confirm(arrivals.stored_content, [s.notification_id for s in submissions])
         return {
-            id(s): _verdict(s, digests[id(s)], found) if (found := stored.get(s.notification_id)) else _full(s)
+            id(s): _verdict(s, digest(s), found) if (found := stored.get(s.notification_id)) else _full(s)
             for s in submissions
         }
 

@@ -28,7 +28,8 @@ async def publisher(centre: Centre) -> Publisher:
 
 
 def make_publisher(centre: Centre, *, open_topics: bool = False) -> Publisher:
-    return Publisher(centre.store, Pace(2000, centre.clock.monotonic), PublishOptions(open_topics=open_topics))
+    pace = Pace(2000, centre.clock.monotonic, centre.ingest._store_group)
+    return Publisher(centre.store, pace, PublishOptions(open_topics=open_topics))
 
 
 def make_id(centre: Centre) -> str:

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fieldpost.central.ingest.fair_queue import FairQueue
+from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.submit import Ingest, IngestOptions
 from fieldpost.central.store.engine.database_url import open_store
 from fieldpost.central.store.figures import kpis
@@ -417,7 +417,8 @@ def test_items_of_the_link_carry_no_address() -> None:
 @pytest.mark.dec("DEC-26")
 async def test_a_site_that_comes_late_does_not_wait_behind_the_backlog_of_another(centre: Centre) -> None:
     """Both have submits waiting; what is stored next is the turn of whoever had less, oldest first within a site."""
-    centre.ingest._pace._queue = FairQueue(items_max=10, submits_max=1)
+    ingest = centre.ingest
+    ingest._pace = Pace(2000, centre.clock.monotonic, ingest._store_group, items_max=10, groups_max=1)
     done: list[str] = []
 
     async def submit(site: str, number: int) -> None:

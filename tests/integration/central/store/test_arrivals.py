@@ -30,7 +30,7 @@ def submission(
 
 async def insert(centre: Centre, *submitted: Submission) -> set[str]:
     arrived = [(one, digest(one)) for one in submitted]
-    return await centre.store.write_one(arrivals.insert_if_absent, SITE, arrived, now=centre.store.now())
+    return await centre.store.write_one(arrivals.insert_if_absent, arrived, now=centre.store.now())
 
 
 @pytest.mark.req(
@@ -121,7 +121,7 @@ async def test_of_two_nodes_that_insert_the_same_ids_each_id_is_inserted_by_one(
     try:
         inserted = await asyncio.gather(
             *(
-                store.write(arrivals.insert_if_absent, SITE, batch, now=clock.now())
+                store.write(arrivals.insert_if_absent, batch, now=clock.now())
                 for store in (centre.store, other)
                 for _ in range(3)
             )

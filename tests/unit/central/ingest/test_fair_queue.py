@@ -2,18 +2,26 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldpost.central.ingest.fair_queue import DRAINING_S, GRANT_MIN, FairQueue, Pace
+from fieldpost.core.errors import Unavailable
 from fieldpost.testing import ManualClock
 
 CREDITS = 2000
 
 
-async def store(pace: Pace, clock: ManualClock, site: str, items: int, took_s: float, *, has_more: bool = True) -> None:
+async def unused(group: Sequence[str]) -> list[None]:
+    raise AssertionError("these submits have transactions of their own")
+
+
+async def store(
+    pace: Pace[str, None], clock: ManualClock, site: str, items: int, took_s: float, *, has_more: bool = True
+) -> None:
     async with pace.storing(site, items, has_more=has_more):
         clock.advance(took_s)
 
@@ -25,7 +33,7 @@ def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list
     """All have more than can be stored, and two submits each at central; who is a few batches ahead waits."""
 
     async def drain() -> Counter[str]:
-        queue = FairQueue(items_max=500, submits_max=1)
+        queue = FairQueue(unused, items_max=500, groups_max=1)
         stored: Counter[str] = Counter()
 
         async def site(name: str, batch: int) -> None:
@@ -47,7 +55,7 @@ def test_every_site_gets_the_same_whatever_the_size_of_its_batches(batches: list
 
 
 async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
-    queue = FairQueue(items_max=10, submits_max=1)
+    queue = FairQueue(unused, items_max=10, groups_max=1)
     order: list[str] = []
 
     async def submit(site: str) -> None:
@@ -73,7 +81,7 @@ async def test_a_site_that_was_away_has_saved_up_nothing() -> None:
 
 
 async def test_the_store_is_never_given_more_at_once_and_one_large_submit_still_passes() -> None:
-    queue = FairQueue(items_max=100, submits_max=3)
+    queue = FairQueue(unused, items_max=100, groups_max=3)
     at_once: list[int] = []
 
     async def submit(site: str, items: int) -> None:
@@ -87,7 +95,7 @@ async def test_the_store_is_never_given_more_at_once_and_one_large_submit_still_
 
 
 async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
-    queue = FairQueue(items_max=1, submits_max=1)
+    queue = FairQueue(unused, items_max=1, groups_max=1)
     release = asyncio.Event()
 
     async def hold() -> None:
@@ -111,7 +119,7 @@ async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
 @pytest.mark.dec("DEC-26")
 async def test_credits_are_what_can_be_stored_divided_by_the_sites_that_drain() -> None:
     clock = ManualClock()
-    pace = Pace(CREDITS, clock.monotonic)
+    pace = Pace(CREDITS, clock.monotonic, unused)
     assert pace.credits() == CREDITS, "nothing is known yet"
     await store(pace, clock, "plant-1", 500, 0.1)
     assert pace.credits() == CREDITS, "alone, at 5,000 a second"
@@ -126,7 +134,7 @@ async def test_credits_are_what_can_be_stored_divided_by_the_sites_that_drain() 
 
 async def test_a_slow_store_grants_less_and_never_nothing() -> None:
     clock = ManualClock()
-    pace = Pace(CREDITS, clock.monotonic)
+    pace = Pace(CREDITS, clock.monotonic, unused)
     for _ in range(50):
         await store(pace, clock, "plant-1", 100, 1.0)
     assert pace.credits() == 100
@@ -138,7 +146,7 @@ async def test_a_slow_store_grants_less_and_never_nothing() -> None:
 async def test_small_batches_do_not_keep_themselves_small() -> None:
     """A hundred sites drain; with 20 items each the store seems to take 1,500 a second."""
     clock = ManualClock()
-    pace = Pace(CREDITS, clock.monotonic)
+    pace = Pace(CREDITS, clock.monotonic, unused)
     for number in range(300):
         await store(pace, clock, f"plant-{number % 100}", 20, 0.0133)
     assert pace.credits() == 100
@@ -147,7 +155,7 @@ async def test_small_batches_do_not_keep_themselves_small() -> None:
 async def test_what_is_on_the_way_is_never_more_than_a_sender_waits_for() -> None:
     """The same hundred on a store that takes 100 a second: ten seconds' worth in all, and not a minute's."""
     clock = ManualClock()
-    pace = Pace(CREDITS, clock.monotonic)
+    pace = Pace(CREDITS, clock.monotonic, unused)
     for number in range(1000):
         await store(pace, clock, f"plant-{number % 100}", 20, 0.02)
     assert 100 * pace.credits() <= 1000 * 10
@@ -158,12 +166,113 @@ async def test_what_is_on_the_way_is_never_more_than_a_sender_waits_for() -> Non
 
 
 async def test_a_failing_store_grants_nothing() -> None:
-    assert Pace(CREDITS, ManualClock().monotonic).credits(is_failing=True) == 0
+    assert Pace(CREDITS, ManualClock().monotonic, unused).credits(is_failing=True) == 0
 
 
 async def test_single_items_say_nothing_about_what_the_store_can_take() -> None:
     clock = ManualClock()
-    pace = Pace(CREDITS, clock.monotonic)
+    pace = Pace(CREDITS, clock.monotonic, unused)
     for _ in range(50):
         await store(pace, clock, "plant-1", 1, 0.05, has_more=False)
     assert pace.credits() == CREDITS
+
+
+class Database:
+    """Stores groups when told to, and notes them."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[str]] = []
+        self.poison: set[str] = set()
+        self.outage: Unavailable | None = None
+        self._commits: asyncio.Queue[None] = asyncio.Queue()
+
+    async def store(self, group: Sequence[str]) -> list[str]:
+        self.groups.append(list(group))
+        await self._commits.get()
+        if self.outage:
+            raise self.outage
+        if self.poison & set(group):
+            raise ValueError("cannot be stored")
+        return [f"{name} is stored" for name in group]
+
+    async def commit(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._commits.put_nowait(None)
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+async def submit_each(queue: FairQueue[str, str], names: str, items: int = 1) -> list[asyncio.Task[str]]:
+    tasks = [asyncio.create_task(queue.submit(name, items, name)) for name in names]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_a_submit_starts_at_once_and_those_that_wait_share_a_transaction() -> None:
+    database = Database()
+    queue = FairQueue(database.store)
+    tasks = await submit_each(queue, "abcdef")
+    await database.commit(0)
+    assert database.groups == [["a"], ["b"]]
+    await database.commit()
+    assert database.groups == [["a"], ["b"], ["c", "d", "e", "f"]]
+    await database.commit(2)
+    assert [task.result() for task in tasks] == [f"{name} is stored" for name in "abcdef"]
+    assert queue.items == 0
+
+
+async def test_large_submits_do_not_wait_for_others_and_share_no_transaction() -> None:
+    database = Database()
+    queue = FairQueue(database.store)
+    tasks = await submit_each(queue, "abcd", items=400)
+    await database.commit(4)
+    assert database.groups == [["a"], ["b"], ["c"], ["d"]]
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_submit_that_cannot_be_stored_fails_alone() -> None:
+    database = Database()
+    queue = FairQueue(database.store, groups_max=1)
+    database.poison = {"c"}
+    tasks = await submit_each(queue, "abcd")
+    await database.commit(5)
+    assert database.groups == [["a"], ["b", "c", "d"], ["b"], ["c"], ["d"]]
+    assert [str(task.exception()) for task in tasks if task.exception()] == ["cannot be stored"]
+    assert [task.result() for task in tasks if not task.exception()] == [f"{name} is stored" for name in "abd"]
+
+
+async def test_an_unavailable_store_is_not_asked_again_for_each_submit() -> None:
+    database = Database()
+    queue = FairQueue(database.store, groups_max=1)
+    database.outage = Unavailable("store.unavailable", "the disk is full")
+    tasks = await submit_each(queue, "abc")
+    await database.commit(2)
+    assert database.groups == [["a"], ["b", "c"]]
+    assert [type(task.exception()) for task in tasks] == [Unavailable] * 3
+
+
+async def test_a_cancelled_submit_is_withdrawn_while_it_waits_and_fails_no_other() -> None:
+    database = Database()
+    queue = FairQueue(database.store, groups_max=1)
+    tasks = await submit_each(queue, "abcd")
+    tasks[0].cancel()
+    tasks[2].cancel()
+    await database.commit(2)
+    assert database.groups == [["a"], ["b", "d"]], "the transaction of the first had started"
+    assert [task.result() for task in tasks if not task.cancelled()] == ["b is stored", "d is stored"]
+    assert queue.items == 0
+
+
+@pytest.mark.dec("DEC-26")
+async def test_a_group_is_filled_in_fair_order() -> None:
+    """A site with many waiting submits does not fill the transaction before another site's first."""
+    database = Database()
+    queue = FairQueue(database.store, items_max=20, groups_max=1)
+    tasks = [asyncio.create_task(queue.submit("busy", 5, f"busy {n}")) for n in range(9)]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(queue.submit("other", 5, "other")))
+    await asyncio.sleep(0)
+    await database.commit()
+    assert database.groups[1] == ["other", "busy 1", "busy 2", "busy 3"]
+    await database.commit(5)
+    await asyncio.gather(*tasks)

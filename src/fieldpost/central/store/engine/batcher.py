@@ -40,7 +40,7 @@ class Batcher(Generic[K, T]):
             while self._waiting:
                 taken = self._waiting[: self._set_max]
                 del self._waiting[: self._set_max]
-                await self._answer([pair for pair in taken if not pair[1].done()])
+                await answer_all(self._do, [pair for pair in taken if not pair[1].done()])
         finally:
             self._running = None
             # Items are left only if this task was cancelled.
@@ -48,29 +48,33 @@ class Batcher(Generic[K, T]):
                 answer.cancel()
             self._waiting.clear()
 
-    async def _answer(self, taken: list[tuple[K, asyncio.Future[T]]]) -> None:
-        if not taken:
+
+async def answer_all(
+    do: Callable[[Sequence[K]], Awaitable[Sequence[T]]], taken: Sequence[tuple[K, asyncio.Future[T]]]
+) -> None:
+    """Run `do` once for all items and answer each; if that fails, run it for each item alone."""
+    if not taken:
+        return
+    try:
+        results = await do([item for item, _ in taken])
+    except Unavailable as error:
+        for _, answer in taken:
+            _fail(answer, Unavailable(error.code, error.message, hint=error.hint))
+    except Exception as error:
+        if len(taken) == 1:
+            _fail(taken[0][1], error)
             return
-        try:
-            results = await self._do([item for item, _ in taken])
-        except Unavailable as error:
-            for _, answer in taken:
-                _fail(answer, Unavailable(error.code, error.message, hint=error.hint))
-        except Exception as error:
-            if len(taken) == 1:
-                _fail(taken[0][1], error)
-                return
-            # One bad item must not fail the others: run each on its own.
-            for pair in taken:
-                await self._answer([pair])
-        except BaseException:
-            for _, answer in taken:
-                answer.cancel()
-            raise
-        else:
-            for (_, answer), result in zip(taken, results, strict=True):
-                if not answer.done():
-                    answer.set_result(result)
+        # One bad item must not fail the others: run each on its own.
+        for pair in taken:
+            await answer_all(do, [pair])
+    except BaseException:
+        for _, answer in taken:
+            answer.cancel()
+        raise
+    else:
+        for (_, answer), result in zip(taken, results, strict=True):
+            if not answer.done():
+                answer.set_result(result)
 
 
 def _fail(answer: asyncio.Future[T], error: Exception) -> None:

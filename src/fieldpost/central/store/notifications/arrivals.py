@@ -39,9 +39,10 @@ _ROWS: Mapping[str, ParameterKind] = {
     "site_enqueued_at": "moment",
     "site_enqueued_text": "text",
     "digest": "bytes",
+    "source_site_id": "text",
 }
 _GIVEN = ", ".join(_ROWS)
-_COLUMNS = f"{_GIVEN}, source_site_id, type, delivery_key, status, created_at, due_at, cycle_started_at"
+_COLUMNS = f"{_GIVEN}, type, delivery_key, status, created_at, due_at, cycle_started_at"
 
 _AUDIT = """
     insert into audit (event_id, occurred_at, ingested_at, correlation_id, execution_id, parent_execution_id, channel,
@@ -56,7 +57,7 @@ _insert_postgresql = Statement(
     with moment as materialized (select {{now}} as at),
     inserted as (
         insert into notifications ({_COLUMNS})
-        select {", ".join(f"u.{name}" for name in _ROWS)}, :site, coalesce(l.type, :unresolved),
+        select {", ".join(f"u.{name}" for name in _ROWS)}, coalesce(l.type, :unresolved),
             :key_prefix || u.list_name, 'pending', moment.at, moment.at, moment.at
         from {{rows}} cross join moment left join lists l on l.list_name = u.list_name
         where not exists (select 1 from tombstones t where t.notification_id = u.notification_id)
@@ -84,7 +85,7 @@ _insert_postgresql = Statement(
 
 _insert_sqlite_rows = f"""
     insert into notifications ({_COLUMNS})
-    values ({", ".join("?" for _ in _ROWS)}, ?, coalesce((select type from lists where list_name = ?), ?), ?, 'pending',
+    values ({", ".join("?" for _ in _ROWS)}, coalesce((select type from lists where list_name = ?), ?), ?, 'pending',
         ?, ?, ?)
 """
 _to_index_sqlite = Statement(
@@ -104,16 +105,15 @@ _stored = Statement(
 
 
 def insert_if_absent(
-    conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], *, now: datetime | None
+    conn: Connection, arrived: Sequence[tuple[Submission, bytes]], *, now: datetime | None
 ) -> set[str]:
-    """Insert the site's submissions, each with its digest, whose id is new. Returns the inserted ids."""
+    """Insert the submissions, each with its digest, whose id is new; each id once. Returns the inserted ids."""
     if conn.dialect.name == "sqlite":
         assert now is not None, "SQLite takes the time from the clock"
-        return _insert_sqlite(conn, site, arrived, now)
+        return _insert_sqlite(conn, arrived, now)
     ((inserted,),) = _insert_postgresql.run(
         conn,
         [_row(*a) for a in arrived],
-        site=site,
         unresolved=UNRESOLVED_TYPE,
         key_prefix=LIST_KEY,
         count=len(arrived),
@@ -128,7 +128,7 @@ def stored_content(conn: Connection, ids: Collection[str]) -> dict[str, StoredCo
     return {row.notification_id: StoredContent(row.source_site_id, bytes(row.digest)) for row in found}
 
 
-def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submission, bytes]], now: datetime) -> set[str]:
+def _insert_sqlite(conn: Connection, arrived: Sequence[tuple[Submission, bytes]], now: datetime) -> set[str]:
     # No one else writes before the one writer commits, so checking first is safe here.
     taken = stored_content(conn, [s.notification_id for s, _ in arrived])
     fresh = [(s, digest) for s, digest in arrived if s.notification_id not in taken]
@@ -139,7 +139,7 @@ def _insert_sqlite(conn: Connection, site: str, arrived: Sequence[tuple[Submissi
     for s, digest in fresh:
         row = _row(s, digest)
         given = [to_microseconds(v) if isinstance(v, datetime) else v for v in row]
-        rows.append((*given, site, s.list_name, UNRESOLVED_TYPE, LIST_KEY + s.list_name, at, at, at))
+        rows.append((*given, s.list_name, UNRESOLVED_TYPE, LIST_KEY + s.list_name, at, at, at))
     conn.exec_driver_sql(_insert_sqlite_rows, rows)
     ids = [s.notification_id for s, _ in fresh]
     _audit_sqlite.run(conn, ids=ids)
@@ -164,4 +164,5 @@ def _row(s: Submission, digest: bytes) -> tuple[Any, ...]:
         enqueued_at,
         enqueued_text,
         digest,
+        p.site,
     )
