@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.dispatch.options import DispatchOptions
+from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
 from fieldpost.central.ingest.submit import Ingest
 from fieldpost.central.secrets.keyring import Keyring, SecretKey
 from fieldpost.central.store.engine.database_url import open_store
@@ -187,7 +187,14 @@ class Centre:
         made = NotificationList(name, more.pop("type", "email"), targets=addresses, **more)
         await self.store.write(lists.add_list, made, self.clock.now())
 
-    def dispatcher(self, node_id: str = "node-1", *, clock: Clock | None = None, **options: Any) -> Dispatcher:
+    def dispatcher(
+        self,
+        node_id: str = "node-1",
+        *,
+        clock: Clock | None = None,
+        webhooks: WebhookOptions | None = None,
+        **options: Any,
+    ) -> Dispatcher:
         return Dispatcher(
             self.store,
             self.adapters,
@@ -197,6 +204,7 @@ class Centre:
             DispatchOptions(**options),
             self.keyring,
             self.metrics,
+            webhooks,
         )
 
     async def deliver(self, dispatcher: Dispatcher | None = None, **options: Any) -> None:

@@ -1,13 +1,11 @@
 """Two nodes tend the breakers of a thousand subscriptions at the same time; `make chaos` has ten thousand."""
 
 import asyncio
-import random
 from collections.abc import Callable
 
 import pytest
 
-from fieldpost.central.dispatch.dispatcher import Dispatcher
-from fieldpost.central.dispatch.options import DispatchOptions, WebhookOptions
+from fieldpost.central.dispatch.options import WebhookOptions
 from fieldpost.central.store.notifications import breakers
 from fieldpost.core.delivery.breaker import Breaker, BreakerState
 from fieldpost.testing import ManualClock
@@ -31,8 +29,7 @@ async def test_probes_that_hang_leave_slots_to_the_subscriptions_that_work(store
         hanging = {f"hung-{number:02}": f"https://hung-{number}.example/" for number in range(20)}
         keys = await subscribe(centre, hanging)
         adapter.always = dict.fromkeys(hanging, Hanging())
-        options, webhooks = DispatchOptions(grace_s=0.01), WebhookOptions(slots=8)
-        node = Dispatcher(centre.store, centre.adapters, "node-1", clock, random.Random(7), options, webhooks=webhooks)
+        node = centre.dispatcher(grace_s=0.01, webhooks=WebhookOptions(slots=8))
         opened = {key: Breaker(key, BreakerState.OPEN, 10, open_until=clock.now()) for key in keys.values()}
         await centre.store.write(breakers.change_many, {key: _becoming(breaker) for key, breaker in opened.items()})
         async with asyncio.timeout(30), node.running():

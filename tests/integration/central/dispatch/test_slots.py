@@ -1,0 +1,147 @@
+"""Slots of lists and subscriptions: shares, more than a share, long attempts, hosts."""
+
+import asyncio
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from fieldpost.central.dispatch.dispatcher import Dispatcher
+from fieldpost.central.dispatch.options import WebhookOptions
+from fieldpost.central.store.notifications import breakers
+from fieldpost.core.delivery.adapter import Envelope
+from fieldpost.core.delivery.breaker import record
+from fieldpost.core.delivery.outcome import Delivered, Evidence, Outcome
+from fieldpost.core.delivery.routing import SUBSCRIPTION_BREAKER
+from fieldpost.testing import ManualClock
+from support.centre import Centre, ScriptedAdapter
+from support.plans import fill
+from support.receivers import subscribe
+
+
+class OneByOne:
+    """Attempts that wait until the test finishes them, oldest first."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, asyncio.Event]] = []
+
+    @property
+    def running(self) -> Counter[str]:
+        return Counter(name for name, _ in self.waiting)
+
+    async def __call__(self, envelope: Envelope) -> Outcome:
+        done = asyncio.Event()
+        self.waiting.append((envelope.list_name, done))
+        await done.wait()
+        return Delivered()
+
+    async def finish(self, name: str, count: int, dispatcher: Dispatcher, *, newest: bool = False) -> None:
+        """So many of the list's attempts end, and their results are written."""
+        mine = [one for one in self.waiting if one[0] == name]
+        chosen = mine[-count:] if newest else mine[:count]
+        left = len(dispatcher._running) - count
+        for one in chosen:
+            self.waiting.remove(one)
+            one[1].set()
+        while len(dispatcher._running) > left:
+            await dispatcher._freed_or_stopping()
+
+
+@pytest.mark.req("DEC-74", "DEC-08")
+async def test_a_list_beyond_its_share_claims_nothing_while_another_has_due_rows(mailing: Centre) -> None:
+    attempts = OneByOne()
+    mailing.adapter.always = dict.fromkeys(("ops", "b"), attempts)
+    await mailing.add_list("b")
+    await mailing.store.write(fill, "ops", 100)
+    dispatcher = mailing.dispatcher(slots=16, slots_per_key=4, grace_s=0.01)
+    async with asyncio.timeout(30), dispatcher.running():
+        await dispatcher.sweep()
+        await mailing.adapter.called(12)
+        assert attempts.running == {"ops": 12}, "alone, and a quarter of the slots stays free"
+
+        await mailing.store.write(fill, "b", 100)
+        sweeping = asyncio.create_task(dispatcher.sweep())
+        await mailing.adapter.called(4, "b")
+        assert attempts.running == {"ops": 12, "b": 4}, "the other finds its share free at once"
+
+        await attempts.finish("ops", 6, dispatcher)
+        await sweeping
+        await dispatcher.sweep()
+        assert attempts.running == {"ops": 6, "b": 4}, "both have due rows; neither is below its share"
+
+        await attempts.finish("ops", 3, dispatcher)
+        await dispatcher.sweep()
+        await mailing.adapter.called(13, "ops")
+        assert attempts.running == {"ops": 4, "b": 4}, "back within its share, it gets one more"
+
+
+@pytest.mark.req("DEC-74", "DEC-47", "DEC-09")
+async def test_a_list_with_a_long_attempt_is_limited_to_its_share(mailing: Centre, clock: ManualClock) -> None:
+    attempts = OneByOne()
+    mailing.adapter.always["ops"] = attempts
+    await mailing.store.write(fill, "ops", 100)
+    dispatcher = mailing.dispatcher(slots=16, slots_per_key=4, long_s=5.0, grace_s=0.01)
+    async with asyncio.timeout(30), dispatcher.running():
+        await dispatcher.sweep()
+        await mailing.adapter.called(12)
+
+        clock.advance(6)
+        await dispatcher.sweep()
+        assert attempts.running == {"ops": 12}, "a server that hangs gets no further slots"
+
+        await attempts.finish("ops", 8, dispatcher, newest=True)
+        await dispatcher.sweep()
+        await mailing.adapter.called(16)
+        assert attempts.running == {"ops": 8}, "four long attempts freed their slots; its share is four more"
+
+        clock.advance(6)
+        await dispatcher.sweep()
+        assert attempts.running == {"ops": 8}, "it may have no more long attempts than its share"
+
+        await attempts.finish("ops", 8, dispatcher)
+        await dispatcher.sweep()
+        await mailing.adapter.called(28)
+        assert attempts.running == {"ops": 12}, "nothing is long any more"
+
+
+@pytest.mark.req("DEC-47")
+async def test_a_monitored_subscription_has_one_slot(centre: Centre, clock: ManualClock) -> None:
+    adapter = centre.adapters["webhook"] = ScriptedAdapter("webhook")
+    attempts = OneByOne()
+    adapter.always = dict.fromkeys(("well", "failing"), attempts)
+    urls = {name: f"https://{name}.example/" for name in ("well", "failing")}
+    keys = await subscribe(centre, urls, rows=50)
+    fails = partial(record, evidence=Evidence.FAILS, error="503", policy=SUBSCRIPTION_BREAKER, now=clock.now())
+    await centre.store.write(breakers.change, keys["failing"], fails)
+    dispatcher = centre.dispatcher(grace_s=0.01)
+    async with asyncio.timeout(30), dispatcher.running():
+        await dispatcher.sweep()
+        await adapter.called(1, "failing")
+        await adapter.called(32, "well")
+        await dispatcher.sweep()
+        assert attempts.running == {"failing": 1, "well": 32}
+
+        await attempts.finish("failing", 1, dispatcher)
+        clock.advance(1)
+        await dispatcher.sweep()
+        await adapter.called(1 + 32, "failing")
+        assert attempts.running["failing"] == 32, "a success makes it healthy: alone, it gets what its host may have"
+
+
+@pytest.mark.req("DEC-47")
+async def test_one_host_gets_a_limited_number_of_deliveries_over_all_subscriptions(centre: Centre) -> None:
+    adapter = centre.adapters["webhook"] = ScriptedAdapter("webhook")
+    attempts = OneByOne()
+    crowd = {f"crowd-{number}": "https://crowded.example/" for number in range(10)}
+    adapter.always = dict.fromkeys(("other", *crowd), attempts)
+    await subscribe(centre, {**crowd, "other": "https://other.example/"}, rows=20)
+    dispatcher = centre.dispatcher(grace_s=0.01, webhooks=WebhookOptions(host_max=32))
+    async with asyncio.timeout(30), dispatcher.running():
+        await dispatcher.sweep()
+        await adapter.called(8, "other")
+        assert attempts.running.total() - attempts.running["other"] == 32
+        waiting = next(name for name in attempts.running if name != "other")
+        await attempts.finish(waiting, 1, dispatcher)
+        await dispatcher.sweep()
+        await adapter.called(32 + attempts.running["other"] + 1)
+        assert attempts.running.total() - attempts.running["other"] == 32, "a place that comes free is taken"
