@@ -79,6 +79,7 @@ async def assemble(
         settings.watch.freshness,
         keyring,
         Path(settings.audit.heads_file or folder / HEADS_FILE),
+        settings.events.retention_days,
     )
     watch = Watch.over(
         store,

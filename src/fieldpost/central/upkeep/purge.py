@@ -18,6 +18,7 @@ from fieldpost.central.store.engine.failures import logged
 from fieldpost.central.store.engine.purging import BEGINNING, PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import database_time
 from fieldpost.central.store.engine.store import Store
+from fieldpost.central.store.events import retention as events
 from fieldpost.central.store.notifications import retention
 from fieldpost.central.store.search import bulk_actions, terms
 from fieldpost.central.store.sites import cached_calls, health, intents
@@ -48,14 +49,23 @@ class _Kept:
 class Purge:
     """The purge of one node; it works while the node leads."""
 
-    def __init__(self, store: Store, clock: Clock, leader: Leader, options: UpkeepOptions | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        leader: Leader,
+        options: UpkeepOptions | None = None,
+        event_retention_days: float = 365.0,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._leader = leader
         self._options = o = options or UpkeepOptions()
-        # Audit entries are deleted only after their notification, so notifications come first.
+        # Audit entries and events are deleted only after their notifications, so notifications come first.
         self._kept = (
             _Kept("notifications", o.terminal_retention_days, retention.purge_notifications),
+            _Kept("events", event_retention_days, events.purge_events),
+            _Kept("event_tombstones", o.tombstone_extra_days, events.TOMBSTONES.purge),
             _Kept("audit", o.audit_retention_days, retention.purge_audit),
             _Kept("bulk_actions", o.audit_retention_days, bulk_actions.purge),
             _Kept("tombstones", o.tombstone_retention_days, retention.TOMBSTONES.purge),

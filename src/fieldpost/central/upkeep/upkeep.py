@@ -37,12 +37,13 @@ class CentralUpkeep:
         freshness: Freshness | None = None,
         keyring: Keyring | None = None,
         heads_file: Path | None = None,
+        event_retention_days: float = 365.0,
     ) -> "CentralUpkeep":
         retention = (options or UpkeepOptions()).audit_retention
         leader = Leader(store, node_id, clock, options)
         return cls(
             leader,
-            Purge(store, clock, leader, options),
+            Purge(store, clock, leader, options, event_retention_days),
             Sampler(store, clock, leader, by, options, freshness),
             Indexer(store, clock, leader),
             ClockWatch(store, clock),

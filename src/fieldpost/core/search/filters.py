@@ -85,7 +85,9 @@ NOTIFICATION_FILTERS = (
     *_range("Only notifications that arrived"),
     FilterField("stuck", FilterKind.FLAG, "Only stuck notifications", "is_stuck"),
     FilterField("overdue", FilterKind.FLAG, "Only overdue notifications", "is_overdue"),
-    FilterField("subject", FilterKind.WORDS, "Words that must all occur in the subject"),
+    FilterField(
+        "subject", FilterKind.WORDS, "Words that must all occur in the subject; leaves out notifications of events"
+    ),
     FilterField("error", FilterKind.ERROR_GROUP, "Only this group of equal errors, by its key", "error_key"),
 )
 

@@ -8,12 +8,14 @@ import pytest
 from fieldpost.central.ingest.fair_queue import Pace
 from fieldpost.central.ingest.publish import Publisher, PublishOptions
 from fieldpost.central.store.events import events, subscriptions, topics
+from fieldpost.central.store.search import notifications, terms
 from fieldpost.core.events.event import Event, notification_id_of
 from fieldpost.core.events.filter import FilterEntry
 from fieldpost.core.events.subscription import Subscription, SubscriptionState, subscription_key
 from fieldpost.core.events.topic import Topic
 from fieldpost.core.ids import new_id
 from fieldpost.core.notification import Status
+from fieldpost.core.search.notification_filter import Filter
 from fieldpost.testing import ManualClock
 from support.centre import Centre
 
@@ -141,11 +143,21 @@ async def test_a_change_of_subscriptions_takes_effect_at_the_next_event(centre: 
     assert await notifications_of(centre, event) == [notification_id_of(event.event_id, second.subscription_id)]
 
 
-async def test_a_fan_out_stores_the_payload_once(centre: Centre, publisher: Publisher) -> None:
+@pytest.mark.req("DEC-43")
+async def test_a_fan_out_stores_the_payload_once_and_its_words_not_at_all(centre: Centre, publisher: Publisher) -> None:
     for number in range(20):
         await subscribe(centre, f"s{number}")
     event = make_event(centre)
     await publisher.publish(SOURCE, [event])
+    plain = await centre.send(subject="orders and more")
+    for _ in ("before indexing", "after indexing"):
+        found = await centre.store.read(notifications.find, Filter(subject="orders"), limit=50)
+        assert [n.notification_id for n in found.notifications] == [plain], "events are found by topic"
+        found = await centre.store.read(notifications.find, Filter(type="webhook"), limit=50)
+        assert len(found.notifications) == 20
+        await centre.store.write(terms.index, 1000, 1)
+        await centre.store.write(terms.index, 1000, 2)
+    assert await centre.rows("select term from search_terms where term = 'w:created'") == []
     assert await centre.rows("select count(*) from notifications where event_id is not null and body = ''") == [(20,)]
     assert await centre.rows("select payload from events") == [(PAYLOAD,)]
-    assert await centre.rows("select count(*) from audit where kind = 'notify_send'") == [(20,)]
+    assert await centre.rows("select count(*) from audit where kind = 'notify_send'") == [(21,)]

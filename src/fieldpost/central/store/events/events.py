@@ -13,9 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, LargeBinary, Row, Text
 
 from fieldpost.central.store.engine.column_types import Id, Json, Moment
-from fieldpost.central.store.engine.purging import PurgedBatch, PurgeRange
 from fieldpost.central.store.engine.statement import ParameterKind, Statement
-from fieldpost.central.store.events.subscriptions import keep_publishers_out
 from fieldpost.core.events.event import Event
 from fieldpost.core.events.subscription import WEBHOOK_TYPE
 from fieldpost.core.notification import Status
@@ -205,25 +203,6 @@ _finders = {
     for name in (None, *_NARROWEST_FIRST)
 }
 
-# A purged event has no notification left. Its tombstone keeps a late duplicate from being published again.
-_expired = Statement(
-    """
-    select event_id, created_at as at from events
-    where created_at >= :after and created_at < :cutoff
-        and not exists (select 1 from notifications n where n.event_id = events.event_id)
-    order by created_at limit :limit {locked}
-    """,
-    result={"event_id": Id, "at": Moment},
-)
-_bury = Statement(
-    """
-    insert into event_tombstones (event_id, source, digest, purged_at)
-    select event_id, source, digest, :purged_at from events where event_id {any:ids}
-    """,
-    lists={"ids": "id"},
-)
-_delete = Statement("delete from events where event_id {any:ids}", lists={"ids": "id"})
-
 
 def record(conn: Connection, matched: Sequence[Matched], *, now: datetime | None) -> set[str]:
     """Record the events whose id is new, with their notifications; each id at most once. The recorded ids."""
@@ -286,18 +265,6 @@ def find(conn: Connection, wanted: EventFilter, *, limit: int, before: PageKey |
     if len(found) > limit:
         return FoundEvents(shown, (shown[-1].created_at, shown[-1].event.event_id))
     return FoundEvents(shown, (rows[-1].created_at, rows[-1].event_id) if len(rows) == scan else None)
-
-
-def purge(conn: Connection, span: PurgeRange) -> PurgedBatch:
-    """Delete events recorded before the cutoff that have no notification any more; each leaves a tombstone."""
-    # A publisher that waited for the deletion of its event would not see the tombstone and record the event again.
-    keep_publishers_out(conn)
-    found = _expired.run(conn, after=span.after, cutoff=span.cutoff, limit=span.limit)
-    ids = [row.event_id for row in found]
-    if ids:
-        _bury.run(conn, ids=ids, purged_at=span.now)
-        _delete.run(conn, ids=ids)
-    return PurgedBatch(len(ids), found[-1].at if len(found) == span.limit else None)
 
 
 def _insert(conn: Connection, matched: Sequence[Matched], now: datetime | None) -> set[str]:

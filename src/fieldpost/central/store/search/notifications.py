@@ -78,6 +78,7 @@ _FITS = f"""
     and (cast(:site as text) is null or source_site_id = :site)
     and (cast(:list_name as text) is null or list_name = :list_name)
     and (cast(:type as text) is null or type = :type)
+    and (not cast(:by_subject as boolean) or event_id is null)
     and (cast(:overdue_before as timestamptz) is null or ({IS_OVERDUE}))
 """
 _KEY = "created_at, notification_id"
@@ -87,7 +88,7 @@ _TEXT_TYPES = {name: SUMMARY_TYPES[name] for name in _TEXTS.split(", ")}
 
 
 def _scanning(index: str) -> Statement:
-    columns = f"{_TEXTS}, status, source_site_id, list_name, type, due_at, held_by, lease_until"
+    columns = f"{_TEXTS}, status, source_site_id, list_name, type, event_id, due_at, held_by, lease_until"
     return Statement(
         f"select {_TEXTS} from {index.format(columns=columns)} where {_FITS} {NEWEST_FIRST}",
         lists={"statuses": "text"},
@@ -276,6 +277,7 @@ def _conditions(wanted: Filter) -> dict[str, Any]:
         "site": wanted.site,
         "list_name": wanted.list_name,
         "type": wanted.type,
+        "by_subject": wanted.subject is not None,
         "overdue_before": wanted.overdue_before,
     }
 

@@ -45,13 +45,14 @@ _FITS = """
     and (cast(:site as text) is null or source_site_id = :site)
     and (cast(:list_name as text) is null or list_name = :list_name)
     and (cast(:type as text) is null or type = :type)
+    and (not cast(:by_subject as boolean) or event_id is null)
 """
 _IN_TIME = f"from notifications where {_PARKED} and {IN_RANGE}"
 # An index-only scan.
 _scanned = Statement(
     f"select count(*) as size from (select 1 as one {_IN_TIME} limit :limit) as newest", result={"size": BigInteger}
 )
-_JUDGED = "last_error, subject, terminal_at, source_site_id, list_name, type"
+_JUDGED = "last_error, subject, terminal_at, source_site_id, list_name, type, event_id"
 # Filters on a text are applied to each distinct text once.
 _fitting = Statement(
     f"""

@@ -12,6 +12,9 @@ instead of many small ones. A search uses the terms for indexed rows and scans t
 The day comes first in the key: the index grows at its end, like the table, instead of everywhere, and days without
 notifications are deleted at the other end (`purge`). The place of a purged notification finds no row. Chunks of
 different sweeps may overlap in time; a place that occurs twice counts once.
+
+The subject of an event's notification is the event's topic, the same on each of perhaps thousands of rows, so its words
+are not indexed, and a search for words leaves such rows out: events are found by topic.
 """
 
 import struct
@@ -59,7 +62,8 @@ _oldest_batches = Statement(
 )
 _arrived = Statement(
     """
-    select notification_id, created_at, type, list_name, source_site_id, subject
+    select notification_id, created_at, type, list_name, source_site_id,
+        case when event_id is null then subject else '' end as subject
     from notifications where created_at {any:moments}
     """,
     lists={"moments": "moment"},
