@@ -192,6 +192,12 @@ def test_a_failed_probe_opens_it_again_however_old_the_failures_are() -> None:
     assert (breaker.state, breaker.failures) == (BreakerState.OPEN, 4)
 
 
+def test_a_failed_probe_opens_it_again_even_if_the_limit_was_raised_meanwhile() -> None:
+    after = record(probed(), REFUSED, replace(POLICY, failures_max=100), NOW + 60 * SECOND)
+    assert (after.state, after.open_until) == (BreakerState.OPEN, NOW + 120 * SECOND)
+    assert (after.probe_owner, after.probe_until) == (None, None)
+
+
 def test_a_probe_given_back_leaves_it_open_and_due_for_another_at_once() -> None:
     at = NOW + 70 * SECOND
     breaker = give_back_probe(probed("node-a"), "node-a", at)
