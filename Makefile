@@ -51,8 +51,12 @@ test: $(DEV_READY) ## run all tests except chaos
 	@$(PYTEST) -q -n 3 --dist loadscope --no-loadscope-reorder $(ALL_BUT_CHAOS)
 
 .PHONY: chaos
-chaos: $(DEV_READY) ## run the long tests that kill and pause processes
-	$(PYTEST) -q tests/chaos
+chaos: $(DEV_READY) ## run the long tests that kill and pause processes; PART=3 runs one part
+	CHAOS_PART=$(PART) $(PYTEST) -q tests/chaos
+
+.PHONY: mutants
+mutants: $(DEV_READY) ## break the code on purpose, place by place, and check that tests notice (up to 40 minutes)
+	$(BIN)/python tools/mutants
 
 .PHONY: browser
 browser: $(DEV_READY) ## run the console tests in Chromium

@@ -1,0 +1,86 @@
+"""Parts of `make chaos` that take at most ten minutes each, for continuous integration.
+
+    make chaos              everything
+    make chaos PART=3       the third part
+    .ci/run                 the part that the commit's hash selects, printed so that it can be repeated
+
+Tests are packed into parts in the order of collection, by the seconds below. A test that takes much longer than that is
+reported at the end, so that the number can be corrected. Tests longer than a part run only with all others, by hand.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+PART_S = 600
+SECONDS_DEFAULT = 120
+"""For a test that is not listed."""
+SECONDS = {
+    "test_a_bulk_retry_survives": 60,
+    "test_a_node_whose_machine_has_the_wrong_time": 60,
+    "test_a_thousand_rounds_of_retry_and_discard": 200,
+    "test_what_two_nodes_retry_discard_sweep_and_purge": 150,
+    "test_fifty_thousand_of_eighty_threads": 150,
+    "test_a_hundred_lost_answers": 180,
+    "test_two_nodes_drain_twenty_thousand": 150,
+    "test_of_two_nodes_on_twenty_thousand": 150,
+    "test_fifty_kills_lose_nothing": 400,
+    "test_twenty_pauses_lose_nothing": 400,
+    "test_probes_are_answered_for_half_a_minute": 40,
+    "test_fifty_kills_of_agent_or_central": 300,
+    "test_two_hundred_kills_of_the_agent": 1500,
+    "test_many_long_lives": 300,
+    "test_after_a_day_without_central": 200,
+    "test_at_eight_kilobits_a_second": 400,
+    "test_a_site_leaves_a_frozen_node": 60,
+    "test_with_a_hundred_and_fifty_megabytes": 200,
+    "test_every_case_that_the_description_defines": 200,
+    "test_twenty_power_cuts": 60,
+    "test_ten_power_cuts": 60,
+    "test_acked_notifications_survive_a_standby": 120,
+    "test_a_hundred_thousand_due_retries": 250,
+    "test_old_and_new_nodes": 60,
+}
+"""About how long a test takes on two cores, by the beginning of its name."""
+
+
+@dataclass(frozen=True)
+class ChosenPart:
+    """The tests of one part."""
+
+    number: int
+    count: int
+    node_ids: frozenset[str]
+
+
+def seconds_of(node_id: str) -> int:
+    name = node_id.rpartition("::")[2] if "[" not in node_id else node_id.partition("[")[0].rpartition("::")[2]
+    return next((seconds for start, seconds in SECONDS.items() if name.startswith(start)), SECONDS_DEFAULT)
+
+
+def parts_of(node_ids: Iterable[str]) -> list[list[str]]:
+    """The tests in parts of at most `PART_S` seconds; without those that are longer than that."""
+    parts: list[list[str]] = []
+    left_s = 0
+    for node_id in node_ids:
+        seconds = seconds_of(node_id)
+        if seconds > PART_S:
+            continue
+        if seconds > left_s:
+            parts.append([])
+            left_s = PART_S
+        parts[-1].append(node_id)
+        left_s -= seconds
+    return parts
+
+
+def choose(wanted: str, node_ids: Sequence[str]) -> ChosenPart:
+    """The part with this number, or that a commit selects: `commit:1a2b3c`. Raises ValueError for any other text."""
+    parts = parts_of(node_ids)
+    if found := re.fullmatch(r"commit:([0-9a-f]{7,64})", wanted):
+        number = int(found[1], 16) % len(parts) + 1
+    elif wanted.isdecimal() and 1 <= int(wanted) <= len(parts):
+        number = int(wanted)
+    else:
+        raise ValueError(f"PART must be a number from 1 to {len(parts)}, got {wanted!r}")
+    return ChosenPart(number, len(parts), frozenset(parts[number - 1]))
